@@ -41,8 +41,8 @@ std::vector<Pair> read_pairs(const std::string& path) {
 }
 
 std::optional<double> score_of(MathVerdict verdict) {
-  if (verdict == MathVerdict::no_gold || verdict == MathVerdict::failed) return std::nullopt;
-  return verdict == MathVerdict::equal ? 1.0 : 0.0;
+  if (verdict == MathVerdict::kNoGold || verdict == MathVerdict::kFailed) return std::nullopt;
+  return verdict == MathVerdict::kEqual ? 1.0 : 0.0;
 }
 
 const char* shown(const std::optional<double>& score) { return !score ? "none" : *score == 1.0 ? "1" : "0"; }

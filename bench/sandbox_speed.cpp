@@ -71,7 +71,7 @@ int main(int argc, char** argv) {
   const std::size_t count = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1000;
   const int workers = argc > 3 ? std::atoi(argv[3]) : 2;
   try {
-    return hone::run(mode == "bubblewrap" ? hone::SandboxMode::bubblewrap : hone::SandboxMode::namespaces, count,
+    return hone::run(mode == "bubblewrap" ? hone::SandboxMode::kBubblewrap : hone::SandboxMode::kNamespaces, count,
                      workers);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());

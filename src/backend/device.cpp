@@ -17,10 +17,10 @@ Buffer::~Buffer() {
 }
 
 Device& open_device(DeviceChoice choice) {
-  if (choice == DeviceChoice::cpu) return cpu_device();
+  if (choice == DeviceChoice::kCpu) return cpu_device();
   const std::optional<Error> obstacle = gpu_obstacle();
   if (!obstacle) return gpu_device();
-  if (choice == DeviceChoice::cuda) throw *obstacle;
+  if (choice == DeviceChoice::kCuda) throw *obstacle;
   return cpu_device();
 }
 

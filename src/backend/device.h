@@ -11,7 +11,7 @@
 
 namespace hone {
 
-enum class DeviceKind { cpu, cuda };
+enum class DeviceKind { kCpu, kCuda };
 
 class Device;
 
@@ -104,7 +104,7 @@ class Device {
 // Returns the CPU; there is one object per process.
 [[nodiscard]] Device& cpu_device();
 
-enum class DeviceChoice : std::uint8_t { automatic, cpu, cuda };
+enum class DeviceChoice : std::uint8_t { kAutomatic, kCpu, kCuda };
 
 // Returns the chosen device; there is one object per device and process. `automatic` selects the first GPU if this
 // build has the CUDA backend and the GPU can be used, otherwise the CPU. Throws Error with the reason if `cuda` cannot

@@ -19,7 +19,7 @@ std::size_t usable(std::size_t free) { return free - std::min(free, kLibraryByte
 DeviceMemory memory_of_gpu(std::size_t total) { return {total, usable(total)}; }
 
 DeviceMemory memory_of(const Device& device) {
-  if (device.kind() == DeviceKind::cuda) {
+  if (device.kind() == DeviceKind::kCuda) {
     const DeviceMemory gpu = gpu_memory();
     return {gpu.total, usable(gpu.available)};
   }

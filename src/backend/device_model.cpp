@@ -50,7 +50,7 @@ constexpr DeviceRow kDevices[] = {
 };
 
 DeviceRate built_in(double per_second) {
-  return per_second > 0 ? DeviceRate{per_second, RateSource::built_in} : DeviceRate{};
+  return per_second > 0 ? DeviceRate{per_second, RateSource::kBuiltIn} : DeviceRate{};
 }
 
 DeviceModel model_of_row(std::string_view name, const DeviceRow& row) {
@@ -65,7 +65,7 @@ DeviceModel model_of_row(std::string_view name, const DeviceRow& row) {
 }  // namespace
 
 DeviceModel built_in_model(DeviceKind kind) {
-  const DeviceRow& row = kind == DeviceKind::cpu ? kHostCore : kGpuInTrainingStep;
+  const DeviceRow& row = kind == DeviceKind::kCpu ? kHostCore : kGpuInTrainingStep;
   return model_of_row(row.name, row);
 }
 

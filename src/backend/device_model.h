@@ -14,16 +14,16 @@
 namespace hone {
 
 enum class RateSource : std::uint8_t {
-  unknown,
-  built_in,  // from the built-in table
-  measured,  // on this machine, by hone profile or hone bench
+  kUnknown,
+  kBuiltIn,   // from the built-in table
+  kMeasured,  // on this machine, by hone profile or hone bench
 };
 
 struct DeviceRate {
   double per_second = 0;  // 0 if unknown
-  RateSource source = RateSource::unknown;
+  RateSource source = RateSource::kUnknown;
 
-  [[nodiscard]] bool is_known() const { return source != RateSource::unknown; }
+  [[nodiscard]] bool is_known() const { return source != RateSource::kUnknown; }
 };
 
 // Rate of copies of one size within a device. Copies that fit into a cache are faster than larger ones.
@@ -42,7 +42,7 @@ struct DeviceModel {
   std::vector<CopyRate> copies{};  // measured rates by ascending size, up to the size of copy_bytes; may be empty
 
   // Rate of GEMMs of this dtype: bf16_flops for bf16, otherwise f32_flops.
-  [[nodiscard]] const DeviceRate& flops(DType dtype) const { return dtype == DType::bf16 ? bf16_flops : f32_flops; }
+  [[nodiscard]] const DeviceRate& flops(DType dtype) const { return dtype == DType::kBf16 ? bf16_flops : f32_flops; }
 };
 
 // Model by which the recomputation pass ranks activations. It is the same for all devices of a kind and independent of

@@ -27,7 +27,7 @@ struct GemmOptions {
   }
 
   [[nodiscard]] GemmTuning tuning() const {
-    return {.mode = tune_gemm ? GemmTuning::Mode::search : GemmTuning::Mode::known, .table = gemm_table};
+    return {.mode = tune_gemm ? GemmTuning::Mode::kSearch : GemmTuning::Mode::kKnown, .table = gemm_table};
   }
 };
 

@@ -6,7 +6,7 @@
 namespace hone {
 
 DeviceUsage usage_of(const Device& device) {
-  if (device.kind() == DeviceKind::cuda) return gpu_usage();
+  if (device.kind() == DeviceKind::kCuda) return gpu_usage();
   return {.busy_percent = std::nullopt, .used_bytes = device.allocated_bytes(), .total_bytes = system_memory().total};
 }
 

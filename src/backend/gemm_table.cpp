@@ -89,7 +89,7 @@ class Row {
   }
   DType dtype() {
     const std::string& field = text();
-    for (const DType known : {DType::f32, DType::bf16, DType::f64}) {
+    for (const DType known : {DType::kF32, DType::kBf16, DType::kF64}) {
       if (field == name_of(known)) return known;
     }
     refuse(text_of("expected f32, bf16 or f64, saw '", field, "'"));

@@ -10,11 +10,11 @@ namespace hone {
 
 struct GemmTuning {
   enum class Mode : std::uint8_t {
-    known,   // the algorithm in the table; the library's default for a GEMM that is not in it
-    search,  // as known, but a GEMM that is not in the table is tuned at its first use and added
-    off,     // the library's default
+    kKnown,   // the algorithm in the table; the library's default for a GEMM that is not in it
+    kSearch,  // as known, but a GEMM that is not in the table is tuned at its first use and added
+    kOff,     // the library's default
   };
-  Mode mode = Mode::known;
+  Mode mode = Mode::kKnown;
   std::string table;  // CSV file; empty: GemmTable::default_path()
 };
 

@@ -4,6 +4,6 @@
 
 namespace hone {
 
-Device& host_memory_of(Device& device) { return device.kind() == DeviceKind::cuda ? gpu_host_memory() : device; }
+Device& host_memory_of(Device& device) { return device.kind() == DeviceKind::kCuda ? gpu_host_memory() : device; }
 
 }  // namespace hone

@@ -44,7 +44,7 @@ DeviceModel model_from(const std::string& name, const Json& entry) {
   if (!entry.is_object()) throw Error("", text_of("expected the rates of ", name));
   DeviceModel model{.name = name};
   for (const RateField& field : kRateFields) {
-    if (entry.contains(field.name)) model.*field.rate = {figure_of(entry[field.name]), RateSource::measured};
+    if (entry.contains(field.name)) model.*field.rate = {figure_of(entry[field.name]), RateSource::kMeasured};
   }
   if (!entry.contains("copies")) return model;
   for (const Json& pair : entry["copies"]) {
@@ -60,7 +60,7 @@ Json entry_of(const DeviceModel& model) {
   Json entry = Json::object();
   for (const RateField& field : kRateFields) {
     const DeviceRate& rate = model.*field.rate;
-    if (rate.source == RateSource::measured) entry[field.name] = rate.per_second;
+    if (rate.source == RateSource::kMeasured) entry[field.name] = rate.per_second;
   }
   for (const CopyRate& copy : model.copies) entry["copies"].push_back({copy.bytes, copy.bytes_per_second});
   return entry;
@@ -103,7 +103,7 @@ std::string processor_name() {
 }  // namespace
 
 std::string device_key(const Device& device) {
-  if (device.kind() != DeviceKind::cpu) return printable_line(device.name());
+  if (device.kind() != DeviceKind::kCpu) return printable_line(device.name());
   return printable_line(text_of(processor_name(), ", ", thread_count(), " threads"));
 }
 

@@ -34,7 +34,7 @@ class HostStopwatch final : public Stopwatch {
 }  // namespace
 
 std::unique_ptr<Stopwatch> make_stopwatch(Device& device) {
-  if (device.kind() == DeviceKind::cuda) return make_gpu_stopwatch(device);
+  if (device.kind() == DeviceKind::kCuda) return make_gpu_stopwatch(device);
   return std::make_unique<HostStopwatch>(device);
 }
 

@@ -40,16 +40,16 @@ bool has_weights(const fs::path& folder) {
   return std::ranges::all_of(shards, [&](const std::string& shard) { return is_file(folder / shard); });
 }
 
-enum class Wanted : std::uint8_t { whole_model, config_alone };
+enum class Wanted : std::uint8_t { kWholeModel, kConfigAlone };
 
 bool is_complete(const fs::path& snapshot, Wanted wanted) {
-  if (wanted == Wanted::config_alone) return is_file(snapshot / "config.json");
+  if (wanted == Wanted::kConfigAlone) return is_file(snapshot / "config.json");
   const bool described = is_file(snapshot / "config.json") || is_file(snapshot / "tokenizer.json");
   return described && has_weights(snapshot);
 }
 
 bool is_wanted(std::string_view path, Wanted wanted) {
-  return wanted == Wanted::config_alone ? path == "config.json" : is_model_file(path);
+  return wanted == Wanted::kConfigAlone ? path == "config.json" : is_model_file(path);
 }
 
 fs::path resolve(std::string_view name, std::string_view revision, Wanted wanted) {
@@ -63,7 +63,7 @@ fs::path resolve(std::string_view name, std::string_view revision, Wanted wanted
     throw Error(shown(name), "there is no such model folder", "name one that holds config.json, weights and tokenizer");
   }
 
-  const HubRepo repo{.kind = RepoKind::model, .name = std::string(name), .revision = std::string(revision)};
+  const HubRepo repo{.kind = RepoKind::kModel, .name = std::string(name), .revision = std::string(revision)};
   fs::path snapshot = snapshot_folder(repo);
   const bool is_cached = is_folder(snapshot);
   if (is_cached && (is_offline() || is_complete(snapshot, wanted))) return snapshot;
@@ -92,19 +92,19 @@ fs::path resolve(std::string_view name, std::string_view revision, Wanted wanted
 }  // namespace
 
 fs::path resolve_model(std::string_view name, std::string_view revision) {
-  return resolve(name, revision, Wanted::whole_model);
+  return resolve(name, revision, Wanted::kWholeModel);
 }
 
 bool is_model_local(std::string_view name, std::string_view revision) {
   if (is_folder(expand_home(std::string(name)))) return true;
   if (!is_repo_name(name)) return false;
-  const HubRepo repo{.kind = RepoKind::model, .name = std::string(name), .revision = std::string(revision)};
+  const HubRepo repo{.kind = RepoKind::kModel, .name = std::string(name), .revision = std::string(revision)};
   const fs::path snapshot = snapshot_folder(repo);
-  return is_folder(snapshot) && is_complete(snapshot, Wanted::whole_model);
+  return is_folder(snapshot) && is_complete(snapshot, Wanted::kWholeModel);
 }
 
 fs::path resolve_config(std::string_view name, std::string_view revision) {
-  return resolve(name, revision, Wanted::config_alone);
+  return resolve(name, revision, Wanted::kConfigAlone);
 }
 
 }  // namespace hone

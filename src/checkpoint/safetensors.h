@@ -30,21 +30,21 @@ inline constexpr std::size_t kPieceBytes = std::size_t{64} << 20;
 
 // The element types of the format. Those without a DType can be listed but not read, except F16, which is converted.
 enum class StoredType : std::uint8_t {
-  boolean,
-  u8,
-  i8,
-  f8_e5m2,
-  f8_e4m3,
-  i16,
-  u16,
-  f16,
-  bf16,
-  i32,
-  u32,
-  f32,
-  f64,
-  i64,
-  u64
+  kBoolean,
+  kU8,
+  kI8,
+  kF8E5m2,
+  kF8E4m3,
+  kI16,
+  kU16,
+  kF16,
+  kBf16,
+  kI32,
+  kU32,
+  kF32,
+  kF64,
+  kI64,
+  kU64
 };
 
 [[nodiscard]] std::size_t size_of(StoredType type);       // bytes
@@ -56,7 +56,7 @@ enum class StoredType : std::uint8_t {
 // A tensor of a memory-mapped file. `bytes` is valid as long as its SafetensorsFile and may be unaligned.
 struct StoredTensor {
   std::string name;
-  StoredType type = StoredType::f32;
+  StoredType type = StoredType::kF32;
   std::vector<std::int64_t> shape;
   std::span<const std::byte> bytes;
   std::string file;  // path of the file, for errors
@@ -115,7 +115,7 @@ struct TensorSource {
   using Piece = std::function<std::span<const std::byte>(std::uint64_t begin, std::size_t most)>;
 
   std::string name;
-  DType dtype = DType::f32;
+  DType dtype = DType::kF32;
   std::vector<std::int64_t> shape;
   Piece piece;
   TensorPlace place = {};  // set if this is only a piece of the tensor `name`

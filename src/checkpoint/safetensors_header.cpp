@@ -38,19 +38,19 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   }
 
  private:
-  enum class Place : std::uint8_t { start, top, metadata, tensor, shape, offsets, end };
-  enum class Field : std::uint8_t { none, dtype, shape, data_offsets };
+  enum class Place : std::uint8_t { kStart, kTop, kMetadata, kTensor, kShape, kOffsets, kEnd };
+  enum class Field : std::uint8_t { kNone, kDtype, kShape, kDataOffsets };
 
   bool unexpected(std::string_view what) { fail(text_of("the header holds ", what, " where it may not")); }
   [[noreturn]] void fail(std::string_view what) {
-    const bool inside = place_ == Place::tensor || place_ == Place::shape || place_ == Place::offsets;
+    const bool inside = place_ == Place::kTensor || place_ == Place::kShape || place_ == Place::kOffsets;
     throw Error(where_, inside ? text_of("tensor ", quoted_name(entry_.name), ": ", what) : std::string(what));
   }
 
   std::string_view where_;
   SafetensorsHeader header_;
-  Place place_ = Place::start;
-  Field field_ = Field::none;
+  Place place_ = Place::kStart;
+  Field field_ = Field::kNone;
   HeaderEntry entry_;
   std::string metadata_key_;
   std::vector<std::uint64_t> offsets_;
@@ -62,7 +62,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
 };
 
 bool HeaderReader::number_unsigned(number_unsigned_t value) {
-  if (place_ == Place::shape) {
+  if (place_ == Place::kShape) {
     if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
       fail(text_of("a dimension of ", value, " is too large"));
     }
@@ -70,7 +70,7 @@ bool HeaderReader::number_unsigned(number_unsigned_t value) {
     entry_.shape.push_back(static_cast<std::int64_t>(value));
     return true;
   }
-  if (place_ == Place::offsets) {
+  if (place_ == Place::kOffsets) {
     if (offsets_.size() == 2) fail("data_offsets holds more than two numbers");
     offsets_.push_back(value);
     return true;
@@ -79,25 +79,25 @@ bool HeaderReader::number_unsigned(number_unsigned_t value) {
 }
 
 bool HeaderReader::string(string_t& value) {
-  if (place_ == Place::metadata) {
+  if (place_ == Place::kMetadata) {
     header_.metadata[metadata_key_] = std::move(value);
     return true;
   }
-  if (place_ == Place::tensor && field_ == Field::dtype) {
+  if (place_ == Place::kTensor && field_ == Field::kDtype) {
     const auto type = stored_type_from_name(value);
     if (!type) fail(text_of("unknown dtype ", quoted_name(value)));
     entry_.type = *type;
-    field_ = Field::none;
+    field_ = Field::kNone;
     return true;
   }
   return unexpected(text_of("the text ", quoted_name(value)));
 }
 
 bool HeaderReader::start_object(std::size_t) {
-  if (place_ == Place::start) {
-    place_ = Place::top;
-  } else if (place_ == Place::top) {
-    place_ = in_metadata_ ? Place::metadata : Place::tensor;
+  if (place_ == Place::kStart) {
+    place_ = Place::kTop;
+  } else if (place_ == Place::kTop) {
+    place_ = in_metadata_ ? Place::kMetadata : Place::kTensor;
   } else {
     return unexpected("an object");
   }
@@ -105,7 +105,7 @@ bool HeaderReader::start_object(std::size_t) {
 }
 
 bool HeaderReader::key(string_t& value) {
-  if (place_ == Place::top) {
+  if (place_ == Place::kTop) {
     in_metadata_ = value == "__metadata__";
     if (in_metadata_ && std::exchange(has_metadata_, true)) fail("the header holds __metadata__ twice");
     entry_ = {};
@@ -114,7 +114,7 @@ bool HeaderReader::key(string_t& value) {
     has_dtype_ = has_shape_ = has_offsets_ = false;
     return true;
   }
-  if (place_ == Place::metadata) {
+  if (place_ == Place::kMetadata) {
     metadata_key_ = std::move(value);
     if (header_.metadata.contains(metadata_key_)) {
       fail(text_of("__metadata__ holds ", quoted_name(metadata_key_), " twice"));
@@ -126,11 +126,11 @@ bool HeaderReader::key(string_t& value) {
     field_ = field;
   };
   if (value == "dtype") {
-    once(has_dtype_, Field::dtype);
+    once(has_dtype_, Field::kDtype);
   } else if (value == "shape") {
-    once(has_shape_, Field::shape);
+    once(has_shape_, Field::kShape);
   } else if (value == "data_offsets") {
-    once(has_offsets_, Field::data_offsets);
+    once(has_offsets_, Field::kDataOffsets);
   } else {
     fail(text_of("unknown field ", quoted_name(value)));
   }
@@ -138,7 +138,7 @@ bool HeaderReader::key(string_t& value) {
 }
 
 bool HeaderReader::end_object() {
-  if (place_ == Place::tensor) {
+  if (place_ == Place::kTensor) {
     if (!has_dtype_) fail("dtype is missing");
     if (!has_shape_) fail("shape is missing");
     if (!has_offsets_) fail("data_offsets is missing");
@@ -146,16 +146,16 @@ bool HeaderReader::end_object() {
     entry_.end = offsets_[1];
     header_.entries.push_back(std::move(entry_));
   }
-  place_ = place_ == Place::top ? Place::end : Place::top;
+  place_ = place_ == Place::kTop ? Place::kEnd : Place::kTop;
   return true;
 }
 
 bool HeaderReader::start_array(std::size_t) {
-  if (place_ != Place::tensor) return unexpected("a list");
-  if (field_ == Field::shape) {
-    place_ = Place::shape;
-  } else if (field_ == Field::data_offsets) {
-    place_ = Place::offsets;
+  if (place_ != Place::kTensor) return unexpected("a list");
+  if (field_ == Field::kShape) {
+    place_ = Place::kShape;
+  } else if (field_ == Field::kDataOffsets) {
+    place_ = Place::kOffsets;
   } else {
     return unexpected("a list");
   }
@@ -163,9 +163,9 @@ bool HeaderReader::start_array(std::size_t) {
 }
 
 bool HeaderReader::end_array() {
-  if (place_ == Place::offsets && offsets_.size() != 2) fail("data_offsets needs two numbers");
-  place_ = Place::tensor;
-  field_ = Field::none;
+  if (place_ == Place::kOffsets && offsets_.size() != 2) fail("data_offsets needs two numbers");
+  place_ = Place::kTensor;
+  field_ = Field::kNone;
   return true;
 }
 

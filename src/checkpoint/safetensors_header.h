@@ -13,7 +13,7 @@ namespace hone {
 
 struct HeaderEntry {
   std::string name;
-  StoredType type = StoredType::f32;
+  StoredType type = StoredType::kF32;
   std::vector<std::int64_t> shape;
   std::uint64_t begin = 0;  // first byte, counted from the end of the header
   std::uint64_t end = 0;    // one past the last byte

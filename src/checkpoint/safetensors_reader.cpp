@@ -65,13 +65,13 @@ void convert(std::span<const std::byte> in, std::span<std::byte> out) {
 template <class From>
 bool convert_to(DType wanted, std::span<const std::byte> in, std::span<std::byte> out) {
   switch (wanted) {
-    case DType::f32:
+    case DType::kF32:
       convert<From, float>(in, out);
       return true;
-    case DType::bf16:
+    case DType::kBf16:
       convert<From, BFloat16>(in, out);
       return true;
-    case DType::f64:
+    case DType::kF64:
       convert<From, double>(in, out);
       return true;
     default:
@@ -81,13 +81,13 @@ bool convert_to(DType wanted, std::span<const std::byte> in, std::span<std::byte
 
 bool convert_to(DType wanted, StoredType type, std::span<const std::byte> in, std::span<std::byte> out) {
   switch (type) {
-    case StoredType::f16:
+    case StoredType::kF16:
       return convert_to<Float16>(wanted, in, out);
-    case StoredType::bf16:
+    case StoredType::kBf16:
       return convert_to<BFloat16>(wanted, in, out);
-    case StoredType::f32:
+    case StoredType::kF32:
       return convert_to<float>(wanted, in, out);
-    case StoredType::f64:
+    case StoredType::kF64:
       return convert_to<double>(wanted, in, out);
     default:
       return false;

@@ -12,21 +12,21 @@ struct Entry {
   std::size_t size;
   std::optional<DType> dtype;
 };
-constexpr std::array<Entry, 15> kEntries{{{StoredType::boolean, "BOOL", 1, {}},
-                                          {StoredType::u8, "U8", 1, DType::u8},
-                                          {StoredType::i8, "I8", 1, {}},
-                                          {StoredType::f8_e5m2, "F8_E5M2", 1, {}},
-                                          {StoredType::f8_e4m3, "F8_E4M3", 1, {}},
-                                          {StoredType::i16, "I16", 2, {}},
-                                          {StoredType::u16, "U16", 2, {}},
-                                          {StoredType::f16, "F16", 2, {}},
-                                          {StoredType::bf16, "BF16", 2, DType::bf16},
-                                          {StoredType::i32, "I32", 4, DType::i32},
-                                          {StoredType::u32, "U32", 4, {}},
-                                          {StoredType::f32, "F32", 4, DType::f32},
-                                          {StoredType::f64, "F64", 8, DType::f64},
-                                          {StoredType::i64, "I64", 8, DType::i64},
-                                          {StoredType::u64, "U64", 8, {}}}};
+constexpr std::array<Entry, 15> kEntries{{{StoredType::kBoolean, "BOOL", 1, {}},
+                                          {StoredType::kU8, "U8", 1, DType::kU8},
+                                          {StoredType::kI8, "I8", 1, {}},
+                                          {StoredType::kF8E5m2, "F8_E5M2", 1, {}},
+                                          {StoredType::kF8E4m3, "F8_E4M3", 1, {}},
+                                          {StoredType::kI16, "I16", 2, {}},
+                                          {StoredType::kU16, "U16", 2, {}},
+                                          {StoredType::kF16, "F16", 2, {}},
+                                          {StoredType::kBf16, "BF16", 2, DType::kBf16},
+                                          {StoredType::kI32, "I32", 4, DType::kI32},
+                                          {StoredType::kU32, "U32", 4, {}},
+                                          {StoredType::kF32, "F32", 4, DType::kF32},
+                                          {StoredType::kF64, "F64", 8, DType::kF64},
+                                          {StoredType::kI64, "I64", 8, DType::kI64},
+                                          {StoredType::kU64, "U64", 8, {}}}};
 
 const Entry& entry_of(StoredType type) { return kEntries[static_cast<std::size_t>(type)]; }
 

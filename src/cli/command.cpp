@@ -27,7 +27,7 @@ std::vector<CommandKey> keys_of(const OptionTable& table) {
 std::string command_help(const CommandText& text, const OptionTable& table) {
   std::string help = text_of("Usage: hone ", text.name, " ");
   if (!text.positionals.empty()) help += text.positionals + " ";
-  help += text.recipe == RecipeArgument::taken ? "[RECIPE.yaml]" : "[--config RECIPE.yaml]";
+  help += text.recipe == RecipeArgument::kTaken ? "[RECIPE.yaml]" : "[--config RECIPE.yaml]";
   help += " [--key value ...]\n\n" + text.summary + ".\n";
   if (!text.details.empty()) help += "\n" + text.details + "\n";
   return help + "\n" + option_help(table);
@@ -37,7 +37,7 @@ void apply_input(const CommandText& text, const OptionInput& input) {
   if (!input.positionals.empty() && text.positionals.empty()) {
     throw Error(
         text_of("hone ", text.name), text_of("unexpected argument ", shown(input.positionals[0])),
-        text.recipe == RecipeArgument::taken ? "a recipe ends in .yaml, flags begin with --" : "flags begin with --");
+        text.recipe == RecipeArgument::kTaken ? "a recipe ends in .yaml, flags begin with --" : "flags begin with --");
   }
   for (const std::string& line : notice_lines(input.notices)) log_once(line);
   for (const auto& [name, value] : input.environment) ::setenv(name.c_str(), value.c_str(), 1);

@@ -44,7 +44,7 @@ struct CommandText {
   std::string positionals = {};  // as the usage line shows them; if empty, the only positional argument is a recipe
   std::string details = {};      // paragraphs between the usage line and the options
   // `taken`: an argument that ends in .yaml or .yml is the recipe, as if --config named it.
-  RecipeArgument recipe = RecipeArgument::taken;
+  RecipeArgument recipe = RecipeArgument::kTaken;
 };
 
 // Help of a command: the line "Usage: hone NAME ...", the summary, the details and the options.

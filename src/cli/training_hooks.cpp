@@ -105,7 +105,7 @@ TrainingHooks::TrainingHooks(const std::string& command, const TrainingOptions& 
     observers_.push_back(std::make_unique<HubPusher>(options.hub, command, defaults));
   }
   if (tasks.empty()) return;
-  if (options.save_strategy == SaveStrategy::no) log_once("benchmarks has no effect: save_strategy is no");
+  if (options.save_strategy == SaveStrategy::kNo) log_once("benchmarks has no effect: save_strategy is no");
   observers_.push_back(
       std::make_unique<BenchmarkObserver>(std::move(tasks), prompt.system, prompt.chat_template, place));
 }

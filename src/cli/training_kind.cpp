@@ -33,7 +33,7 @@ std::ptrdiff_t known_keys(const YamlValue& recipe, std::string_view kind) {
 
 std::string_view training_kind_of(const std::string& recipe, std::span<const std::string_view> kinds) {
   const YamlValue document = read_yaml(recipe);
-  if (document.kind == YamlValue::Kind::map && std::ranges::count(document.keys, "stages") > 0) {
+  if (document.kind == YamlValue::Kind::kMap && std::ranges::count(document.keys, "stages") > 0) {
     throw Error(recipe, "is the recipe of a pipeline", "hone pipeline --dry_run prints the recipe of each stage");
   }
   std::vector<std::string> best;

@@ -27,38 +27,38 @@ Program with_gradients(const Program& program, std::string_view loss, GradientAc
 }  // namespace
 
 Program Compiler::inference(Program traced) const {
-  constexpr ProgramKind kKind = ProgramKind::inference;
-  Program program = with_precision(with(std::move(traced), PassStage::traced, kKind), options_.dtype);
-  program = fuse(with(std::move(program), PassStage::typed, kKind), options_.inference_reach);
-  return with(std::move(program), PassStage::finished, kKind);
+  constexpr ProgramKind kKind = ProgramKind::kInference;
+  Program program = with_precision(with(std::move(traced), PassStage::kTraced, kKind), options_.dtype);
+  program = fuse(with(std::move(program), PassStage::kTyped, kKind), options_.inference_reach);
+  return with(std::move(program), PassStage::kFinished, kKind);
 }
 
 Program Compiler::training(Program traced, std::string_view loss) const {
-  constexpr ProgramKind kKind = ProgramKind::training;
-  Program program = with_precision(with(std::move(traced), PassStage::traced, kKind), options_.dtype);
-  program = differentiated(with(std::move(program), PassStage::typed, kKind), loss);
-  return with(std::move(program), PassStage::finished, kKind);
+  constexpr ProgramKind kKind = ProgramKind::kTraining;
+  Program program = with_precision(with(std::move(traced), PassStage::kTraced, kKind), options_.dtype);
+  program = differentiated(with(std::move(program), PassStage::kTyped, kKind), loss);
+  return with(std::move(program), PassStage::kFinished, kKind);
 }
 
 Program Compiler::update(Program traced) const {
-  constexpr ProgramKind kKind = ProgramKind::update;
-  Program program = with(with(std::move(traced), PassStage::traced, kKind), PassStage::typed, kKind);
-  return with(std::move(program), PassStage::finished, kKind);
+  constexpr ProgramKind kKind = ProgramKind::kUpdate;
+  Program program = with(with(std::move(traced), PassStage::kTraced, kKind), PassStage::kTyped, kKind);
+  return with(std::move(program), PassStage::kFinished, kKind);
 }
 
 Program Compiler::differentiated(const Program& typed, std::string_view loss) const {
   // Fusing across layers is possible only if no pass keeps values layer by layer. Try the program without recomputation
   // first and take it if its arena fits the budget.
-  if (options_.recompute != Recompute::layers && !options_.offload) {
-    Program whole = with_gradients(typed, loss, options_.gradients, FusionScope::program);
-    if (options_.recompute == Recompute::none ||
+  if (options_.recompute != Recompute::kLayers && !options_.offload) {
+    Program whole = with_gradients(typed, loss, options_.gradients, FusionScope::kProgram);
+    if (options_.recompute == Recompute::kNone ||
         plan_memory(whole, options_.device).arena <= options_.activation_budget) {
       return whole;
     }
   }
-  Program program = with_gradients(typed, loss, options_.gradients, FusionScope::layer);
+  Program program = with_gradients(typed, loss, options_.gradients, FusionScope::kLayer);
   // With offload, values kept inside layers would only travel to the host and back, so recompute as much as possible.
-  const bool keeps_least = options_.offload && options_.recompute == Recompute::layers;
+  const bool keeps_least = options_.offload && options_.recompute == Recompute::kLayers;
   program = recompute(program, options_.recompute, keeps_least ? 0 : options_.activation_budget, options_.device);
   return options_.offload ? offload_activations(program) : program;
 }

@@ -15,13 +15,13 @@ namespace hone {
 
 // Options for compiling the programs of a run.
 struct CompileOptions {
-  DType dtype = DType::f32;             // type given to weights and states that were traced in f32
-  DeviceKind device = DeviceKind::cpu;  // device for which recomputation plans memory
-  Recompute recompute = Recompute::none;
+  DType dtype = DType::kF32;             // type given to weights and states that were traced in f32
+  DeviceKind device = DeviceKind::kCpu;  // device for which recomputation plans memory
+  Recompute recompute = Recompute::kNone;
   std::size_t activation_budget = 0;  // bytes that the arena may take, for recomputation
-  GradientAccumulation gradients = GradientAccumulation::wide;
-  bool offload = false;                                // keep activations in host memory (passes/offload.h)
-  FusionScope inference_reach = FusionScope::program;  // fusion in programs without gradients
+  GradientAccumulation gradients = GradientAccumulation::kWide;
+  bool offload = false;                                 // keep activations in host memory (passes/offload.h)
+  FusionScope inference_reach = FusionScope::kProgram;  // fusion in programs without gradients
 };
 
 // Applies the passes of hone and those of `passes` to traced programs. The registry must outlive the compiler.

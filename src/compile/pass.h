@@ -13,13 +13,13 @@ struct CompileOptions;
 
 // The point in the compiler's order (compile/compiler.cpp) at which a pass runs.
 enum class PassStage : std::uint8_t {
-  traced,    // before all built-in passes: every value has the type that it was traced with
-  typed,     // element types are final, nothing is fused and there are no gradients yet
-  finished,  // after all built-in passes
+  kTraced,    // before all built-in passes: every value has the type that it was traced with
+  kTyped,     // element types are final, nothing is fused and there are no gradients yet
+  kFinished,  // after all built-in passes
 };
 
 // The kind of program that is compiled.
-enum class ProgramKind : std::uint8_t { inference, training, update };
+enum class ProgramKind : std::uint8_t { kInference, kTraining, kUpdate };
 
 class CompilePass {
  public:

@@ -12,12 +12,12 @@ struct Entry {
   std::string_view name;
   std::size_t size;
 };
-constexpr std::array<Entry, 6> kEntries{{{DType::f32, "f32", 4},
-                                         {DType::bf16, "bf16", 2},
-                                         {DType::f64, "f64", 8},
-                                         {DType::i32, "i32", 4},
-                                         {DType::i64, "i64", 8},
-                                         {DType::u8, "u8", 1}}};
+constexpr std::array<Entry, 6> kEntries{{{DType::kF32, "f32", 4},
+                                         {DType::kBf16, "bf16", 2},
+                                         {DType::kF64, "f64", 8},
+                                         {DType::kI32, "i32", 4},
+                                         {DType::kI64, "i64", 8},
+                                         {DType::kU8, "u8", 1}}};
 
 const Entry& entry_of(DType dtype) { return kEntries[static_cast<std::size_t>(dtype)]; }
 
@@ -25,7 +25,7 @@ const Entry& entry_of(DType dtype) { return kEntries[static_cast<std::size_t>(dt
 
 std::size_t size_of(DType dtype) { return entry_of(dtype).size; }
 std::string_view name_of(DType dtype) { return entry_of(dtype).name; }
-bool is_floating(DType dtype) { return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f64; }
+bool is_floating(DType dtype) { return dtype == DType::kF32 || dtype == DType::kBf16 || dtype == DType::kF64; }
 
 DType dtype_from_name(std::string_view name) {
   for (const Entry& entry : kEntries) {

@@ -9,7 +9,7 @@
 
 namespace hone {
 
-enum class DType : std::uint8_t { f32, bf16, f64, i32, i64, u8 };
+enum class DType : std::uint8_t { kF32, kBf16, kF64, kI32, kI64, kU8 };
 
 [[nodiscard]] std::size_t size_of(DType dtype);              // bytes
 [[nodiscard]] std::string_view name_of(DType dtype);         // "f32", "bf16", ...
@@ -34,32 +34,32 @@ template <class T>
 struct DTypeOf;
 template <>
 struct DTypeOf<float> {
-  static constexpr DType value = DType::f32;
+  static constexpr DType value = DType::kF32;
 };
 template <>
 struct DTypeOf<double> {
-  static constexpr DType value = DType::f64;
+  static constexpr DType value = DType::kF64;
 };
 template <>
 struct DTypeOf<BFloat16> {
-  static constexpr DType value = DType::bf16;
+  static constexpr DType value = DType::kBf16;
 };
 template <>
 struct DTypeOf<std::int32_t> {
-  static constexpr DType value = DType::i32;
+  static constexpr DType value = DType::kI32;
 };
 template <>
 struct DTypeOf<std::int64_t> {
-  static constexpr DType value = DType::i64;
+  static constexpr DType value = DType::kI64;
 };
 template <>
 struct DTypeOf<std::uint8_t> {
-  static constexpr DType value = DType::u8;
+  static constexpr DType value = DType::kU8;
 };
 
 // Type in which sums and statistics over values of T are accumulated.
 template <class T>
 using Accumulator = std::conditional_t<std::is_same_v<T, double>, double, float>;
-[[nodiscard]] constexpr DType accumulator_of(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
+[[nodiscard]] constexpr DType accumulator_of(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
 
 }  // namespace hone

@@ -13,8 +13,8 @@ namespace {
 constexpr std::size_t kMostMeant = 6;  // longest list of suggestions in an error
 
 bool is_disabling(const ForeignKey& key, const YamlValue& value) {
-  if (value.kind == YamlValue::Kind::null) return true;
-  if (value.kind != YamlValue::Kind::scalar) {
+  if (value.kind == YamlValue::Kind::kNull) return true;
+  if (value.kind != YamlValue::Kind::kScalar) {
     return std::ranges::all_of(value.items, [&](const YamlValue& item) { return is_disabling(key, item); });
   }
   const std::string& text = value.scalar;
@@ -80,14 +80,14 @@ void OptionAssigner::fail_unknown(const std::string& key, const OptionPlace& pla
 }
 
 void OptionAssigner::read_environment(const YamlValue& value, const OptionPlace& place) {
-  if (value.kind == YamlValue::Kind::null) return;
-  if (value.kind != YamlValue::Kind::map) {
+  if (value.kind == YamlValue::Kind::kNull) return;
+  if (value.kind != YamlValue::Kind::kMap) {
     throw Error(place.text(), text_of("expected a map of environment variables, saw ", shown(value)));
   }
   for (std::size_t i = 0; i < value.items.size(); ++i) {
     const YamlValue& item = value.items[i];
     const std::string& name = value.keys[i];
-    if (item.kind == YamlValue::Kind::list || item.kind == YamlValue::Kind::map) {
+    if (item.kind == YamlValue::Kind::kList || item.kind == YamlValue::Kind::kMap) {
       throw Error(place.below(name, item.line).text(), text_of("expected text, saw ", shown(item)));
     }
     if (name.empty() || name.find('=') != std::string::npos || name.find('\0') != std::string::npos) {
@@ -98,8 +98,8 @@ void OptionAssigner::read_environment(const YamlValue& value, const OptionPlace&
 }
 
 void OptionAssigner::read_map(const std::string& key, const YamlValue& value, const OptionPlace& place) {
-  if (value.kind == YamlValue::Kind::null) return;
-  if (value.kind != YamlValue::Kind::map) throw Error(place.text(), text_of("expected a map, saw ", shown(value)));
+  if (value.kind == YamlValue::Kind::kNull) return;
+  if (value.kind != YamlValue::Kind::kMap) throw Error(place.text(), text_of("expected a map, saw ", shown(value)));
   for (std::size_t i = 0; i < value.items.size(); ++i) {
     assign(text_of(key, ".", value.keys[i]), value.items[i], place.below(value.keys[i], value.items[i].line));
   }
@@ -108,12 +108,12 @@ void OptionAssigner::read_map(const std::string& key, const YamlValue& value, co
 void OptionAssigner::read_foreign(const ForeignKey& key, const YamlValue& value, const OptionPlace& place) {
   if (is_disabling(key, value)) return;
   switch (key.kind) {
-    case ForeignKey::Kind::no_effect:
+    case ForeignKey::Kind::kNoEffect:
       input_.notices.push_back({std::string(key.name), std::string(key.note)});
       return;
-    case ForeignKey::Kind::not_yet:
+    case ForeignKey::Kind::kNotYet:
       throw Error(place.text(), text_of(key.note, " not implemented yet, saw ", shown(value)), "remove the key");
-    case ForeignKey::Kind::never:
+    case ForeignKey::Kind::kNever:
       throw Error(place.text(), text_of(key.note, ", saw ", shown(value)), "remove the key");
   }
 }

@@ -23,16 +23,16 @@ constexpr bool kIsVector<std::vector<T>> = true;
 
 Json json_of(const YamlValue& value) {
   switch (value.kind) {
-    case YamlValue::Kind::null:
+    case YamlValue::Kind::kNull:
       break;
-    case YamlValue::Kind::scalar:
+    case YamlValue::Kind::kScalar:
       return value.scalar;
-    case YamlValue::Kind::list: {
+    case YamlValue::Kind::kList: {
       Json list = Json::array();
       for (const YamlValue& item : value.items) list.push_back(json_of(item));
       return list;
     }
-    case YamlValue::Kind::map: {
+    case YamlValue::Kind::kMap: {
       Json map = Json::object();
       for (std::size_t i = 0; i < value.items.size(); ++i) map[value.keys[i]] = json_of(value.items[i]);
       return map;
@@ -159,15 +159,15 @@ void set_enum(const Option& option, const EnumTarget& target, const std::string&
 template <class T>
 void set_list(const Option& option, std::vector<T>& list, const YamlValue& value, const std::string& place) {
   std::vector<YamlValue> items = value.items;
-  if (value.kind == YamlValue::Kind::scalar && !value.scalar.empty()) {
+  if (value.kind == YamlValue::Kind::kScalar && !value.scalar.empty()) {
     for (const std::string& part : split(value.scalar, ',')) {
-      items.push_back({.kind = YamlValue::Kind::scalar, .scalar = std::string(trim(part))});
+      items.push_back({.kind = YamlValue::Kind::kScalar, .scalar = std::string(trim(part))});
     }
   }
   std::vector<T> read;
   for (const YamlValue& item : items) {
     T element{};
-    if (item.kind != YamlValue::Kind::scalar || !parse_scalar(item.scalar, option.range, element)) {
+    if (item.kind != YamlValue::Kind::kScalar || !parse_scalar(item.scalar, option.range, element)) {
       fail(option, place, shown(item));
     }
     read.push_back(std::move(element));
@@ -246,33 +246,33 @@ std::string expectation_of(const Option& option) {
 }
 
 void set_option(const Option& option, const YamlValue& value, const std::string& place) {
-  const bool null = value.kind == YamlValue::Kind::null;
+  const bool null = value.kind == YamlValue::Kind::kNull;
   std::visit(
       [&](const auto& target) {
         using Target = std::remove_cvref_t<decltype(target)>;
         if constexpr (std::is_same_v<Target, EnumTarget>) {
           if (null) return;
-          if (value.kind != YamlValue::Kind::scalar) fail(option, place, shown(value));
+          if (value.kind != YamlValue::Kind::kScalar) fail(option, place, shown(value));
           set_enum(option, target, value.scalar, place);
         } else {
           using Member = std::remove_cvref_t<decltype(*target)>;
           if constexpr (std::is_same_v<Member, YamlValue>) {
-            if (value.kind == YamlValue::Kind::scalar) fail(option, place, shown(value));
+            if (value.kind == YamlValue::Kind::kScalar) fail(option, place, shown(value));
             *target = value;
           } else if constexpr (kIsVector<Member>) {
-            if (value.kind == YamlValue::Kind::map) fail(option, place, shown(value));
+            if (value.kind == YamlValue::Kind::kMap) fail(option, place, shown(value));
             set_list(option, *target, value, place);
           } else if constexpr (kIsOptional<Member>) {
             target->reset();
             if (null) return;
             typename Member::value_type read{};
-            if (value.kind != YamlValue::Kind::scalar || !parse_scalar(value.scalar, option.range, read)) {
+            if (value.kind != YamlValue::Kind::kScalar || !parse_scalar(value.scalar, option.range, read)) {
               fail(option, place, shown(value));
             }
             *target = std::move(read);
           } else {
             if (null) return;
-            if (value.kind != YamlValue::Kind::scalar || !parse_scalar(value.scalar, option.range, *target)) {
+            if (value.kind != YamlValue::Kind::kScalar || !parse_scalar(value.scalar, option.range, *target)) {
               fail(option, place, shown(value));
             }
           }

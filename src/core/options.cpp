@@ -86,7 +86,7 @@ class FlagReader {
     const auto values = arguments_.subspan(first, at_ - first);
     if (values.empty()) throw Error(place.text(), "a value is missing", expectation_of(*table_.find(key)));
     if (values.size() == 1) return add(key, value_of(key, values[0]), place);
-    YamlValue list{.kind = YamlValue::Kind::list};
+    YamlValue list{.kind = YamlValue::Kind::kList};
     for (const std::string& value : values) list.items.push_back(scalar(value));
     add(key, list, place);
   }
@@ -112,7 +112,7 @@ class FlagReader {
     flags_.push_back({key, std::move(value), place});
   }
 
-  static YamlValue scalar(std::string text) { return {.kind = YamlValue::Kind::scalar, .scalar = std::move(text)}; }
+  static YamlValue scalar(std::string text) { return {.kind = YamlValue::Kind::kScalar, .scalar = std::move(text)}; }
 
   // Parses the text of a flag: lists and maps as YAML, "null" for an option that may be unset; other text is a scalar.
   [[nodiscard]] YamlValue value_of(const std::string& key, const std::string& text) const {
@@ -140,8 +140,8 @@ class FlagReader {
 };
 
 void read_keys(const OptionTable& table, const YamlValue& document, std::string_view file, OptionAssigner& assigner) {
-  if (document.kind == YamlValue::Kind::null) return;
-  if (document.kind != YamlValue::Kind::map) {
+  if (document.kind == YamlValue::Kind::kNull) return;
+  if (document.kind != YamlValue::Kind::kMap) {
     throw Error(text_of(file, ":", document.line), text_of("expected lines of `key: value`, saw ", shown(document)));
   }
   std::map<std::string, std::string> seen;
@@ -224,7 +224,7 @@ OptionInput read_options(const OptionTable& table, std::span<const std::string> 
   // Split the flags before the recipe is read: its values of keys that are also flags must be skipped.
   FlagReader reader(table, flags, foreign, input);
   reader.read();
-  if (recipe == RecipeArgument::taken) {
+  if (recipe == RecipeArgument::kTaken) {
     if (const std::optional<std::string> named = take_recipe(input.positionals)) name_file(*named);
   }
   if (file) {

@@ -161,9 +161,9 @@ class OptionTable {
 // that disables the feature is always accepted silently.
 struct ForeignKey {
   enum class Kind : std::uint8_t {
-    no_effect,  // accepted with a notice: hone behaves the same for every value
-    not_yet,    // an error: hone does not implement the feature yet
-    never,      // an error: hone will not implement the feature
+    kNoEffect,  // accepted with a notice: hone behaves the same for every value
+    kNotYet,    // an error: hone does not implement the feature yet
+    kNever,     // an error: hone will not implement the feature
   };
   std::string_view name;
   Kind kind;
@@ -205,12 +205,12 @@ void read_option_keys(const OptionTable& table, const YamlValue& document, std::
 void read_option_flags(const OptionTable& table, std::span<const std::string> arguments,
                        std::span<const ForeignKey> foreign, OptionInput& input);
 // Selects whether a positional that ends in .yaml or .yml is the recipe, as with --config FILE.
-enum class RecipeArgument : std::uint8_t { refused, taken };
+enum class RecipeArgument : std::uint8_t { kRefused, kTaken };
 // Reads a whole command line: the recipe that --config (or, if `taken`, a positional) names, then the flags. Flags take
 // precedence: the recipe's value of a key that is also given as a flag is ignored and not checked.
 [[nodiscard]] OptionInput read_options(const OptionTable& table, std::span<const std::string> arguments,
                                        std::span<const ForeignKey> foreign = {},
-                                       RecipeArgument recipe = RecipeArgument::refused);
+                                       RecipeArgument recipe = RecipeArgument::kRefused);
 [[nodiscard]] bool is_recipe(std::string_view argument);  // true if the name ends in .yaml or .yml
 
 // Keys of hone that a common key of other tools ("lr", "batch_size") may mean, most likely first; empty for an unknown

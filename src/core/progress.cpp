@@ -90,7 +90,7 @@ Progress::Progress(std::string_view label, std::int64_t total, std::string_view 
              .initial = initial},
       start_(Clock::now()),
       drawn_(start_),
-      terminal_(is_terminal(OutputStream::standard_error)) {
+      terminal_(is_terminal(OutputStream::kStandardError)) {
   draw(terminal_);
 }
 
@@ -120,7 +120,7 @@ void Progress::draw(bool now) {
   drawn_ = time;
   state_.elapsed_seconds = std::chrono::duration<double>(time - start_).count();
   if (terminal_) {
-    set_status_line(progress_bar(state_, terminal_width(OutputStream::standard_error)));
+    set_status_line(progress_bar(state_, terminal_width(OutputStream::kStandardError)));
   } else {
     log_line(progress_line(state_));
   }

@@ -3,7 +3,7 @@
 
 namespace hone {
 
-enum class OutputStream { standard_output = 1, standard_error = 2 };
+enum class OutputStream { kStandardOutput = 1, kStandardError = 2 };
 
 // Returns true if the stream is a terminal that handles escape sequences: TERM is not "dumb".
 [[nodiscard]] bool is_terminal(OutputStream stream);

@@ -37,19 +37,19 @@ class Reader final : public YAML::EventHandler {
 
   void OnDocumentStart(const YAML::Mark&) override {}
   void OnDocumentEnd() override {}
-  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override { add(begin(Kind::null, mark), anchor); }
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override { add(begin(Kind::kNull, mark), anchor); }
   void OnScalar(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor, const std::string& text) override {
-    YamlValue value = begin(Kind::scalar, mark);
+    YamlValue value = begin(Kind::kScalar, mark);
     value.scalar = text;
     add(std::move(value), anchor);
   }
   void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
                        YAML::EmitterStyle::value) override {
-    open_.push_back({.value = begin(Kind::list, mark), .anchor = anchor});
+    open_.push_back({.value = begin(Kind::kList, mark), .anchor = anchor});
   }
   void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
                   YAML::EmitterStyle::value) override {
-    open_.push_back({.value = begin(Kind::map, mark), .anchor = anchor});
+    open_.push_back({.value = begin(Kind::kMap, mark), .anchor = anchor});
   }
   void OnSequenceEnd() override { close(); }
   void OnMapEnd() override { close(); }
@@ -71,14 +71,14 @@ class Reader final : public YAML::EventHandler {
     int key_line = 0;
 
     [[nodiscard]] bool expects_key() const {
-      return value.kind == Kind::map && value.keys.size() == value.items.size();
+      return value.kind == Kind::kMap && value.keys.size() == value.items.size();
     }
   };
 
   // Checks that a value of this kind may start here: a text has one document, and keys are scalars.
   void check_position(Kind kind, int line) const {
     if (open_.empty() && done_) fail(line, "a second document starts here, one is expected");
-    if (!open_.empty() && open_.back().expects_key() && kind != Kind::scalar) fail(line, "a key must be a plain word");
+    if (!open_.empty() && open_.back().expects_key() && kind != Kind::kScalar) fail(line, "a key must be a plain word");
   }
 
   YamlValue begin(Kind kind, const YAML::Mark& mark) {
@@ -98,7 +98,7 @@ class Reader final : public YAML::EventHandler {
   void close() {
     Open closed = std::move(open_.back());
     open_.pop_back();
-    HONE_ASSERT(closed.value.kind != Kind::map || closed.expects_key(), "a key without a value");
+    HONE_ASSERT(closed.value.kind != Kind::kMap || closed.expects_key(), "a key without a value");
     add(std::move(closed.value), closed.anchor);
   }
 
@@ -121,7 +121,7 @@ class Reader final : public YAML::EventHandler {
       outer.value.keys.push_back(std::move(value.scalar));
       return;
     }
-    if (outer.value.kind == Kind::map) value.line = outer.key_line;
+    if (outer.value.kind == Kind::kMap) value.line = outer.key_line;
     outer.value.items.push_back(std::move(value));
   }
 
@@ -148,15 +148,15 @@ void append_value(const YamlValue& value, std::string& text) {
   constexpr std::size_t kEnough = 80;
   if (text.size() > kEnough) return;
   switch (value.kind) {
-    case YamlValue::Kind::null:
+    case YamlValue::Kind::kNull:
       text += "null";
       break;
-    case YamlValue::Kind::scalar:
+    case YamlValue::Kind::kScalar:
       text += value.scalar;
       break;
-    case YamlValue::Kind::list:
-    case YamlValue::Kind::map: {
-      const bool map = value.kind == YamlValue::Kind::map;
+    case YamlValue::Kind::kList:
+    case YamlValue::Kind::kMap: {
+      const bool map = value.kind == YamlValue::Kind::kMap;
       text += map ? "{" : "[";
       for (std::size_t i = 0; i < value.items.size(); ++i) {
         if (i > 0) text += ", ";
@@ -241,7 +241,7 @@ std::string yaml_quoted(std::string_view text) {
 std::string shown(std::string_view text) { return "'" + one_line(text) + "'"; }
 
 std::string shown(const YamlValue& value) {
-  if (value.kind == YamlValue::Kind::scalar) return shown(value.scalar);
+  if (value.kind == YamlValue::Kind::kScalar) return shown(value.scalar);
   std::string text;
   append_value(value, text);
   return one_line(text);

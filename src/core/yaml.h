@@ -12,9 +12,9 @@
 namespace hone {
 
 struct YamlValue {
-  enum class Kind : std::uint8_t { null, scalar, list, map };
+  enum class Kind : std::uint8_t { kNull, kScalar, kList, kMap };
 
-  Kind kind = Kind::null;
+  Kind kind = Kind::kNull;
   std::string scalar;             // as written, without quotes
   std::vector<std::string> keys;  // maps only: keys[i] names items[i]; no key occurs twice
   std::vector<YamlValue> items;   // lists and maps

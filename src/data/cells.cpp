@@ -25,13 +25,13 @@ struct UnitScale {
 
 UnitScale scale_of(TimeUnit unit) {
   switch (unit) {
-    case TimeUnit::seconds:
+    case TimeUnit::kSeconds:
       return {1, 0};
-    case TimeUnit::milliseconds:
+    case TimeUnit::kMilliseconds:
       return {1'000, 3};
-    case TimeUnit::microseconds:
+    case TimeUnit::kMicroseconds:
       return {1'000'000, 6};
-    case TimeUnit::nanoseconds:
+    case TimeUnit::kNanoseconds:
       break;
   }
   return {1'000'000'000, 9};

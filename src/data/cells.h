@@ -9,7 +9,7 @@
 
 namespace hone {
 
-enum class TimeUnit : std::uint8_t { seconds, milliseconds, microseconds, nanoseconds };
+enum class TimeUnit : std::uint8_t { kSeconds, kMilliseconds, kMicroseconds, kNanoseconds };
 
 // Dates and times in ISO 8601: "2024-02-29", "13:05:00.250000", "2024-02-29T13:05:00". A timestamp in UTC ends with
 // "Z". A fraction has as many digits as the unit and is omitted if it is 0. `days`: since 1970-01-01; `value`: in

@@ -143,8 +143,8 @@ class ByteOrderMarkSkipper final : public ChunkStream {
 }  // namespace
 
 std::unique_ptr<ChunkStream> open_chunks(const fs::path& path, Compression compression) {
-  if (compression == Compression::gzip) return std::make_unique<GzipChunks>(path);
-  if (compression == Compression::zstd) return std::make_unique<ZstdChunks>(path);
+  if (compression == Compression::kGzip) return std::make_unique<GzipChunks>(path);
+  if (compression == Compression::kZstd) return std::make_unique<ZstdChunks>(path);
   return std::make_unique<PlainChunks>(path);
 }
 

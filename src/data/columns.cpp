@@ -51,12 +51,12 @@ std::optional<std::string_view> first_column(const Json& row, std::span<const st
 }
 
 RowKind kind_of(const Json& row, const ColumnOptions& options) {
-  if (row.contains("prompt") && row.contains("completion")) return RowKind::prompt_completion;
-  if (first_column(row, kMessageColumns)) return RowKind::messages;
-  if (row.contains(options.text_field)) return RowKind::text;
+  if (row.contains("prompt") && row.contains("completion")) return RowKind::kPromptCompletion;
+  if (first_column(row, kMessageColumns)) return RowKind::kMessages;
+  if (row.contains(options.text_field)) return RowKind::kText;
   const bool has_prompt = options.prompt_column.empty() ? first_column(row, kPromptColumns).has_value()
                                                         : row.contains(options.prompt_column);
-  if (has_prompt && first_column(row, kSolutionColumns)) return RowKind::problem_solution;
+  if (has_prompt && first_column(row, kSolutionColumns)) return RowKind::kProblemSolution;
   fail_missing(text_of("messages, '", options.text_field,
                        "' (dataset_text_field), prompt with completion, or problem with solution"),
                row);

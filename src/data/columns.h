@@ -19,10 +19,10 @@ struct ColumnOptions {
 
 // Kinds of rows. A row is of the first kind whose columns it has.
 enum class RowKind {
-  prompt_completion,  // prompt and completion: two texts or two message lists
-  messages,           // messages (or conversations)
-  text,               // text_field
-  problem_solution,   // prompt_column (or prompt, problem, question) and solution or answer: two texts
+  kPromptCompletion,  // prompt and completion: two texts or two message lists
+  kMessages,          // messages (or conversations)
+  kText,              // text_field
+  kProblemSolution,   // prompt_column (or prompt, problem, question) and solution or answer: two texts
 };
 // Returns the kind of a row. Throws Error that lists its columns if it is of no kind.
 [[nodiscard]] RowKind kind_of(const Json& row, const ColumnOptions& options);

@@ -76,17 +76,17 @@ struct CardConfig {
 };
 
 std::vector<std::string> texts_of(const YamlValue& value) {
-  if (value.kind == YamlValue::Kind::scalar) return {value.scalar};
+  if (value.kind == YamlValue::Kind::kScalar) return {value.scalar};
   std::vector<std::string> texts;
   for (const YamlValue& item : value.items) {
-    if (item.kind == YamlValue::Kind::scalar) texts.push_back(item.scalar);
+    if (item.kind == YamlValue::Kind::kScalar) texts.push_back(item.scalar);
   }
   return texts;
 }
 
 // Accepts a pattern, a list of patterns, a map from splits to patterns, or a list of {split, path}.
 void read_data_files(const YamlValue& value, CardConfig& config) {
-  if (value.kind == YamlValue::Kind::map) {
+  if (value.kind == YamlValue::Kind::kMap) {
     for (std::size_t i = 0; i < value.items.size(); ++i) {
       config.patterns.emplace_back(value.keys[i], texts_of(value.items[i]));
     }
@@ -115,10 +115,10 @@ std::vector<CardConfig> card_configs(const DataFilesQuery& query) {
     log_once(text_of(error.what(), "; files are chosen by their names"));
     return configs;
   }
-  const YamlValue* list = card.kind == YamlValue::Kind::map ? card.find("configs") : nullptr;
+  const YamlValue* list = card.kind == YamlValue::Kind::kMap ? card.find("configs") : nullptr;
   if (list == nullptr) return configs;
   for (const YamlValue& item : list->items) {
-    if (item.kind != YamlValue::Kind::map) continue;
+    if (item.kind != YamlValue::Kind::kMap) continue;
     CardConfig& config = configs.emplace_back();
     if (const YamlValue* name = item.find("config_name")) config.name = name->scalar;
     if (const YamlValue* is_default = item.find("default")) {

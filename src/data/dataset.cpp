@@ -21,7 +21,7 @@ bool is_on_hub(const std::string& name) {
 }
 
 HubRepo repo_of(const DatasetName& dataset) {
-  return {.kind = RepoKind::dataset, .name = dataset.name, .revision = dataset.revision};
+  return {.kind = RepoKind::kDataset, .name = dataset.name, .revision = dataset.revision};
 }
 
 // Parses a shard name "...-00001-of-00007": returns the text before the shard's number and the number of shards.

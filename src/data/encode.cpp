@@ -48,10 +48,10 @@ std::int64_t count_targets(const TokenizedExample& example) {
 
 // Returns the target mask of a row with input_ids, read as TRL's collator reads it; empty: all tokens are targets.
 std::vector<std::uint8_t> tokenized_mask(const Json& row, LossOn loss, std::span<const TokenId> tokens) {
-  const char* column = loss == LossOn::assistant ? "assistant_masks" : "completion_mask";
-  if (loss == LossOn::all) return {};
+  const char* column = loss == LossOn::kAssistant ? "assistant_masks" : "completion_mask";
+  if (loss == LossOn::kAll) return {};
   if (!row.contains(column)) {
-    if (loss != LossOn::automatic) throw Error(text_of("input_ids come without ", column));
+    if (loss != LossOn::kAutomatic) throw Error(text_of("input_ids come without ", column));
     if (!row.contains("labels")) return {};
     column = "labels";
   }

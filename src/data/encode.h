@@ -15,15 +15,15 @@ namespace hone {
 
 // Selects the tokens that count as targets of the loss.
 enum class LossOn {
-  automatic,  // the completion if the row has one, otherwise all tokens
-  all,
-  completion,  // completion_only_loss: true
-  assistant,   // assistant_only_loss: the text that the template's {% generation %} blocks produced
+  kAutomatic,  // the completion if the row has one, otherwise all tokens
+  kAll,
+  kCompletion,  // completion_only_loss: true
+  kAssistant,   // assistant_only_loss: the text that the template's {% generation %} blocks produced
 };
 
 struct EncodeOptions {
   ColumnOptions columns;
-  LossOn loss = LossOn::automatic;
+  LossOn loss = LossOn::kAutomatic;
   std::int64_t max_length = 0;  // an example keeps its first max_length tokens; 0: all
   bool tokens_only = false;     // skip_prepare_dataset: rows without input_ids are unusable
   // Accept a tokenizer without an EOS token (a character tokenizer, for example); texts then end without one.

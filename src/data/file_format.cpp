@@ -7,29 +7,29 @@
 namespace hone {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, DataFormat>, 10> kFormats = {{{".jsonl", DataFormat::jsonl},
-                                                                               {".json", DataFormat::json},
-                                                                               {".csv", DataFormat::csv},
-                                                                               {".tsv", DataFormat::tsv},
-                                                                               {".txt", DataFormat::text},
-                                                                               {".parquet", DataFormat::parquet},
-                                                                               {".arrow", DataFormat::arrow},
-                                                                               {".ndjson", DataFormat::jsonl},
-                                                                               {".text", DataFormat::text},
-                                                                               {".feather", DataFormat::arrow}}};
+constexpr std::array<std::pair<std::string_view, DataFormat>, 10> kFormats = {{{".jsonl", DataFormat::kJsonl},
+                                                                               {".json", DataFormat::kJson},
+                                                                               {".csv", DataFormat::kCsv},
+                                                                               {".tsv", DataFormat::kTsv},
+                                                                               {".txt", DataFormat::kText},
+                                                                               {".parquet", DataFormat::kParquet},
+                                                                               {".arrow", DataFormat::kArrow},
+                                                                               {".ndjson", DataFormat::kJsonl},
+                                                                               {".text", DataFormat::kText},
+                                                                               {".feather", DataFormat::kArrow}}};
 
 Compression compression_of(std::string_view extension) {
-  if (extension == ".gz") return Compression::gzip;
-  return extension == ".zst" || extension == ".zstd" ? Compression::zstd : Compression::none;
+  if (extension == ".gz") return Compression::kGzip;
+  return extension == ".zst" || extension == ".zstd" ? Compression::kZstd : Compression::kNone;
 }
 
-bool compresses_itself(DataFormat format) { return format == DataFormat::parquet || format == DataFormat::arrow; }
+bool compresses_itself(DataFormat format) { return format == DataFormat::kParquet || format == DataFormat::kArrow; }
 
 }  // namespace
 
 std::optional<FileFormat> format_of(const std::filesystem::path& path) {
   FileFormat found{.compression = compression_of(path.extension().string())};
-  const bool is_plain = found.compression == Compression::none;
+  const bool is_plain = found.compression == Compression::kNone;
   const std::string extension = (is_plain ? path : path.stem()).extension().string();
   for (const auto& [name, format] : kFormats) {
     if (extension != name) continue;

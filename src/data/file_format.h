@@ -12,12 +12,12 @@ namespace hone {
 // Advice for damaged files in error messages.
 inline constexpr std::string_view kFetchAgain = "is it whole? fetch it again";
 
-enum class DataFormat : std::uint8_t { jsonl, json, csv, tsv, text, parquet, arrow };
-enum class Compression : std::uint8_t { none, gzip, zstd };
+enum class DataFormat : std::uint8_t { kJsonl, kJson, kCsv, kTsv, kText, kParquet, kArrow };
+enum class Compression : std::uint8_t { kNone, kGzip, kZstd };
 
 struct FileFormat {
-  DataFormat format = DataFormat::jsonl;
-  Compression compression = Compression::none;
+  DataFormat format = DataFormat::kJsonl;
+  Compression compression = Compression::kNone;
 };
 
 // Reads the format from the extensions: "a.jsonl", "b.csv.gz". Returns nullopt if they are unknown, or if a file of a

@@ -11,7 +11,7 @@ void append_document(HostBatch& batch, const ExampleView& example, std::int64_t 
   const auto available = static_cast<std::int64_t>(example.tokens.size());
   HONE_ASSERT(begin >= 0 && length > 0 && begin + length <= available, begin, " + ", length, " of ", available);
   HONE_ASSERT(batch.token_count() + length <= std::numeric_limits<std::int32_t>::max(), batch.token_count() + length);
-  const std::int64_t last_target = look_ahead == LookAhead::yes ? available : begin + length;
+  const std::int64_t last_target = look_ahead == LookAhead::kYes ? available : begin + length;
   for (std::int64_t t = begin; t < begin + length; ++t) {
     const bool has_target = t + 1 < last_target;
     const auto next = static_cast<std::size_t>(t + 1);

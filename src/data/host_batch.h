@@ -24,7 +24,7 @@ struct HostBatch {
 
 // Decides whether the last token of a part has the example's next token as its target, although that token is after the
 // end of the part.
-enum class LookAhead { no, yes };
+enum class LookAhead { kNo, kYes };
 
 // Appends tokens [begin, begin + length) of an example as one document.
 void append_document(HostBatch& batch, const ExampleView& example, std::int64_t begin, std::int64_t length,

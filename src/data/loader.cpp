@@ -99,7 +99,7 @@ class RowLoader final : public BatchLoader {
     HostBatch batch;
     for (std::int64_t i = begin; i < end; ++i) {
       for (const Segment& segment : rows_[order_.at(position.epoch, i)]) {
-        append_document(batch, set_[segment.example], segment.begin, segment.length, LookAhead::no);
+        append_document(batch, set_[segment.example], segment.begin, segment.length, LookAhead::kNo);
       }
     }
     return batch;
@@ -168,7 +168,8 @@ class WindowLoader final : public BatchLoader {
     while (start < end) {
       const std::int64_t document_start = offsets[static_cast<std::size_t>(document)];
       const std::int64_t stop = std::min(end, document_start + stream_.length(document));
-      if (stop > start) append_document(batch, stream_[document], start - document_start, stop - start, LookAhead::yes);
+      if (stop > start)
+        append_document(batch, stream_[document], start - document_start, stop - start, LookAhead::kYes);
       start = stop;
       ++document;
     }

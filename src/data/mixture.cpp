@@ -116,7 +116,7 @@ Mixture read_mixture(const YamlValue& value, const std::string& place) {
   MixtureKeys keys;
   OptionInput input;
   read_option_keys(OptionTable(keys), value, place, {}, input);
-  if (keys.datasets.kind != YamlValue::Kind::list || keys.datasets.items.empty()) {
+  if (keys.datasets.kind != YamlValue::Kind::kList || keys.datasets.items.empty()) {
     throw Error(place, "has no list of datasets", "datasets: [{id: NAME, weight: 0.5}, ...]");
   }
   Mixture mixture{.datasets = {}, .seed = keys.seed, .test_split_size = keys.test_split_size};

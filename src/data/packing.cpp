@@ -123,17 +123,17 @@ void PackedRows::add_row(std::span<const Segment> segments) {
 }
 
 Packing packing_from_name(std::string_view name) {
-  if (name == "bfd") return Packing::bfd;
-  if (name == "bfd_split") return Packing::bfd_split;
-  if (name == "wrapped") return Packing::wrapped;
+  if (name == "bfd") return Packing::kBfd;
+  if (name == "bfd_split") return Packing::kBfdSplit;
+  if (name == "wrapped") return Packing::kWrapped;
   throw Error("packing_strategy", text_of("'", name, "' is not known"), "use bfd, bfd_split or wrapped");
 }
 
-bool cuts_long_examples(Packing packing) { return packing == Packing::none || packing == Packing::bfd; }
+bool cuts_long_examples(Packing packing) { return packing == Packing::kNone || packing == Packing::kBfd; }
 
 PackedRows pack(const ExampleSet& set, std::span<const std::uint32_t> examples, Packing packing,
                 std::int64_t capacity) {
-  if (packing != Packing::none) require_capacity(capacity);
+  if (packing != Packing::kNone) require_capacity(capacity);
   std::vector<Segment> segments;
   segments.reserve(examples.size());
   for (const std::uint32_t example : examples) {
@@ -145,13 +145,13 @@ PackedRows pack(const ExampleSet& set, std::span<const std::uint32_t> examples, 
     if (length > 0) segments.push_back({example, 0, static_cast<std::int32_t>(length)});
   }
   switch (packing) {
-    case Packing::bfd:
+    case Packing::kBfd:
       return pack_bfd(segments, capacity);
-    case Packing::bfd_split:
+    case Packing::kBfdSplit:
       return pack_bfd(split_at(segments, capacity), capacity);
-    case Packing::wrapped:
+    case Packing::kWrapped:
       return pack_wrapped(segments, capacity);
-    case Packing::none:
+    case Packing::kNone:
       break;
   }
   PackedRows rows;

@@ -34,17 +34,17 @@ class PackedRows {
 };
 
 enum class Packing {
-  none,       // one example per row
-  bfd,        // best fit decreasing; examples stay whole
-  bfd_split,  // examples longer than the capacity are split at multiples of it, then bfd
-  wrapped,    // the stream of examples is cut after every `capacity` tokens
+  kNone,      // one example per row
+  kBfd,       // best fit decreasing; examples stay whole
+  kBfdSplit,  // examples longer than the capacity are split at multiples of it, then bfd
+  kWrapped,   // the stream of examples is cut after every `capacity` tokens
 };
 // Parses "bfd", "bfd_split" or "wrapped". Throws Error for any other name.
 [[nodiscard]] Packing packing_from_name(std::string_view name);
 // Returns true if examples must be truncated at max_length before packing. The other methods lose no tokens.
 [[nodiscard]] bool cuts_long_examples(Packing packing);
 
-// Packs the given examples of a set, in this order, into rows of at most `capacity` tokens. Packing::none ignores the
+// Packs the given examples of a set, in this order, into rows of at most `capacity` tokens. Packing::kNone ignores the
 // capacity; bfd requires that every example fits. An empty example gets no segment.
 [[nodiscard]] PackedRows pack(const ExampleSet& set, std::span<const std::uint32_t> examples, Packing packing,
                               std::int64_t capacity);

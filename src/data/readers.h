@@ -12,13 +12,13 @@ namespace hone {
 
 // Reads one JSON object per line.
 [[nodiscard]] std::unique_ptr<RowReader> make_jsonl_reader(const std::filesystem::path& path,
-                                                           Compression compression = Compression::none);
+                                                           Compression compression = Compression::kNone);
 // Reads a JSON array of objects, or one object per line.
 [[nodiscard]] std::unique_ptr<RowReader> make_json_reader(const std::filesystem::path& path,
-                                                          Compression compression = Compression::none);
+                                                          Compression compression = Compression::kNone);
 // Reads a header and records; every column is text.
 [[nodiscard]] std::unique_ptr<RowReader> make_csv_reader(const std::filesystem::path& path,
-                                                         Compression compression = Compression::none,
+                                                         Compression compression = Compression::kNone,
                                                          char separator = ',');
 // Yields {"text": ...} for every document.
 [[nodiscard]] std::unique_ptr<RowReader> make_text_reader(const std::filesystem::path& path, Compression compression,

@@ -26,9 +26,9 @@ std::size_t end_of_last_message(const std::string& rendered, const std::string& 
 
 void choose_targets(RenderedRow& out, std::size_t completion_begin, std::vector<ByteRange> assistant, LossOn loss) {
   const bool has_completion = completion_begin != kNowhere;
-  if (loss == LossOn::all || (loss == LossOn::automatic && !has_completion)) return;
+  if (loss == LossOn::kAll || (loss == LossOn::kAutomatic && !has_completion)) return;
   out.all_targets = false;
-  if (loss == LossOn::assistant) {
+  if (loss == LossOn::kAssistant) {
     if (assistant.empty()) throw Error("no assistant tokens (does the chat template have a {% generation %} block?)");
     out.targets = std::move(assistant);
     return;
@@ -90,14 +90,14 @@ RenderedPrompt render_prompt(const Json& messages, const ChatTemplate& chat_temp
 RenderedRow render_row(const Json& row, const ChatTemplate& chat_template, const Json& base_variables,
                        const EncodeOptions& options) {
   const RowKind kind = kind_of(row, options.columns);
-  if (kind == RowKind::text) {
+  if (kind == RowKind::kText) {
     RenderedRow out{.text = text_in(row, options.columns.text_field), .is_plain = true};
     choose_targets(out, kNowhere, {}, options.loss);
     return out;
   }
   const Json variables = row_variables(row, base_variables);
-  if (kind == RowKind::prompt_completion) return render_prompt_completion(row, chat_template, variables, options);
-  if (kind == RowKind::problem_solution) {
+  if (kind == RowKind::kPromptCompletion) return render_prompt_completion(row, chat_template, variables, options);
+  if (kind == RowKind::kProblemSolution) {
     Json messages = Json::array({message("user", text_in(row, prompt_column_of(row, options.columns)))});
     add_system_prompt(messages, options.columns);
     const Json completion = Json::array({message("assistant", text_in(row, solution_column_of(row)))});

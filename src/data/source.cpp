@@ -22,19 +22,19 @@ FileFormat readable_format(const fs::path& path) {
 std::unique_ptr<RowReader> reader_of(const fs::path& path, const SourceOptions& options) {
   const FileFormat format = readable_format(path);
   switch (format.format) {
-    case DataFormat::jsonl:
+    case DataFormat::kJsonl:
       break;
-    case DataFormat::json:
+    case DataFormat::kJson:
       return make_json_reader(path, format.compression);
-    case DataFormat::csv:
+    case DataFormat::kCsv:
       return make_csv_reader(path, format.compression, ',');
-    case DataFormat::tsv:
+    case DataFormat::kTsv:
       return make_csv_reader(path, format.compression, '\t');
-    case DataFormat::text:
+    case DataFormat::kText:
       return make_text_reader(path, format.compression, options.sample_by);
-    case DataFormat::parquet:
+    case DataFormat::kParquet:
       return make_parquet_reader(path);
-    case DataFormat::arrow:
+    case DataFormat::kArrow:
       return make_arrow_reader(path);
   }
   return make_jsonl_reader(path, format.compression);
@@ -108,9 +108,9 @@ BadRows BadRows::read(const Json& json) {
 }
 
 SampleBy sample_by_from_name(std::string_view name) {
-  if (name == "document") return SampleBy::document;
-  if (name == "paragraph") return SampleBy::paragraph;
-  if (name == "line") return SampleBy::line;
+  if (name == "document") return SampleBy::kDocument;
+  if (name == "paragraph") return SampleBy::kParagraph;
+  if (name == "line") return SampleBy::kLine;
   throw Error("sample_by", text_of("'", name, "' is not known"), "use document, paragraph or line");
 }
 

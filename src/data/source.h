@@ -48,11 +48,11 @@ class BadRows {
 };
 
 // Unit of a plain text file that becomes one document (`sample_by` of Hugging Face's text loader).
-enum class SampleBy { document, paragraph, line };
+enum class SampleBy { kDocument, kParagraph, kLine };
 [[nodiscard]] SampleBy sample_by_from_name(std::string_view name);  // throws Error
 
 struct SourceOptions {
-  SampleBy sample_by = SampleBy::document;
+  SampleBy sample_by = SampleBy::kDocument;
   std::string split = "train";  // train, validation or test; selects the files of a folder by their names
 };
 

@@ -96,11 +96,11 @@ class TextParagraphs final : public RowReader {
 
 std::unique_ptr<RowReader> make_text_reader(const fs::path& path, Compression compression, SampleBy sample_by) {
   switch (sample_by) {
-    case SampleBy::document:
+    case SampleBy::kDocument:
       break;
-    case SampleBy::line:
+    case SampleBy::kLine:
       return std::make_unique<TextLines>(path, compression);
-    case SampleBy::paragraph:
+    case SampleBy::kParagraph:
       return std::make_unique<TextParagraphs>(path, compression);
   }
   return std::make_unique<WholeText>(path, compression);

@@ -17,13 +17,13 @@ namespace hone {
 
 std::string_view name_of(FinishReason reason) {
   switch (reason) {
-    case FinishReason::none:
+    case FinishReason::kNone:
       return "none";
-    case FinishReason::stop:
+    case FinishReason::kStop:
       return "stop";
-    case FinishReason::length:
+    case FinishReason::kLength:
       return "length";
-    case FinishReason::abort:
+    case FinishReason::kAbort:
       return "abort";
   }
   return "none";
@@ -58,7 +58,7 @@ void add_generation(Workspace& workspace, const Model& model, DType dtype, const
                                            .max_num_seqs = options.max_num_seqs,
                                            .dtype = dtype,
                                            .repetition_penalty = options.repetition_penalty}),
-                  {.phase = Region::rollout, .states = {.name = kKvStore, .region = Region::rollout}});
+                  {.phase = Region::kRollout, .states = {.name = kKvStore, .region = Region::kRollout}});
   }
 }
 
@@ -99,7 +99,7 @@ struct Engine::Impl {
         capacities(engine_capacities(options)),
         scheduler({options.max_num_seqs, options.max_batch_tokens, options.block_size}, options.num_blocks) {
     for (const Capacity& capacity : capacities) programs.push_back(&workspace.executable(program_name(capacity)));
-    const bool ahead = options.launch_ahead.value_or(device().kind() != DeviceKind::cpu);
+    const bool ahead = options.launch_ahead.value_or(device().kind() != DeviceKind::kCpu);
     most_launched = ahead && !options.repetition_penalty ? 2 : 1;
   }
   Impl(const Impl&) = delete;
@@ -225,7 +225,7 @@ void Engine::cancel(RequestId id) {
   const auto found = impl_->streams.find(id);
   if (found == impl_->streams.end()) return;
   FinishReason& reason = found->second.completion.finish_reason;
-  if (reason == FinishReason::none) reason = FinishReason::abort;
+  if (reason == FinishReason::kNone) reason = FinishReason::kAbort;
   if (!has_work()) impl_->discard_launched();
 }
 
@@ -244,8 +244,8 @@ std::vector<Engine::Update> Engine::step() {
 
 Completion Engine::take(RequestId id) {
   const auto found = impl_->streams.find(id);
-  HONE_ASSERT(found != impl_->streams.end() && found->second.completion.finish_reason != FinishReason::none, "request ",
-              id, " has not finished");
+  HONE_ASSERT(found != impl_->streams.end() && found->second.completion.finish_reason != FinishReason::kNone,
+              "request ", id, " has not finished");
   Completion completion = std::move(found->second.completion);
   impl_->streams.erase(found);
   return completion;
@@ -269,7 +269,7 @@ std::vector<Completion> Engine::generate(std::span<const Request> requests,
   for (const Request& request : requests) ids.push_back(add(request));
   std::int64_t done = 0;
   run([&](const Update& update) {
-    if (update.finish_reason != FinishReason::none && on_finish) on_finish(++done);
+    if (update.finish_reason != FinishReason::kNone && on_finish) on_finish(++done);
   });
   std::vector<Completion> completions;
   completions.reserve(ids.size());

@@ -41,7 +41,7 @@ class Engine {
   // leaves no room for a new token (the message states both lengths), if max_tokens is below 1 or if the repetition
   // penalty is not above 0.
   RequestId add(Request request);
-  // Ends a request with FinishReason::abort. Does nothing if the request has finished.
+  // Ends a request with FinishReason::kAbort. Does nothing if the request has finished.
   void cancel(RequestId id);
   [[nodiscard]] bool has_work() const;
 
@@ -49,7 +49,7 @@ class Engine {
   struct Update {
     RequestId id = 0;
     std::string_view text;  // new text, never an incomplete character; valid until the next call
-    FinishReason finish_reason = FinishReason::none;
+    FinishReason finish_reason = FinishReason::kNone;
   };
   // Waits for one forward pass and returns an update for each request that got a token. If options.launch_ahead, the
   // next pass has been launched by then.

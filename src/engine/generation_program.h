@@ -10,7 +10,7 @@ struct GenerationProgramOptions {
   Capacity capacity;
   KvLayout layout;
   std::int64_t max_num_seqs = 0;  // rows of the state that keeps the tokens of the last step
-  DType dtype = DType::f32;
+  DType dtype = DType::kF32;
   bool repetition_penalty = false;  // adds the inputs for repetition penalties
 };
 

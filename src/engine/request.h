@@ -29,10 +29,10 @@ struct Request {
 };
 
 enum class FinishReason : std::uint8_t {
-  none,    // still running
-  stop,    // a stop token or a stop string
-  length,  // max_tokens, or the engine's max_model_len
-  abort,   // cancelled
+  kNone,    // still running
+  kStop,    // a stop token or a stop string
+  kLength,  // max_tokens, or the engine's max_model_len
+  kAbort,   // cancelled
 };
 [[nodiscard]] std::string_view name_of(FinishReason reason);
 
@@ -40,7 +40,7 @@ struct Completion {
   std::vector<TokenId> tokens;  // includes the stop token
   std::vector<float> logps;     // log-probability of each token: log-softmax of logits / temperature (greedy: logits)
   std::string text;             // without special tokens; cut before a stop string
-  FinishReason finish_reason = FinishReason::none;
+  FinishReason finish_reason = FinishReason::kNone;
 };
 
 using RequestId = std::int64_t;

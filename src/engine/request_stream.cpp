@@ -33,9 +33,9 @@ void RequestStream::accept(std::size_t index, TokenId token, float logp, std::in
     if (stopped || full) piece += detokenizer_.flush();
   }
   if (add_text(piece) || stopped) {
-    completion.finish_reason = FinishReason::stop;
+    completion.finish_reason = FinishReason::kStop;
   } else if (full) {
-    completion.finish_reason = FinishReason::length;
+    completion.finish_reason = FinishReason::kLength;
   }
 }
 

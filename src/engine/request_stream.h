@@ -22,7 +22,7 @@ class RequestStream {
   // Returns the text that no earlier call returned and that can no longer become part of a stop string; valid until the
   // next accept(). Once the request has finished, returns the rest.
   [[nodiscard]] std::string_view new_text();
-  [[nodiscard]] bool finished() const { return completion.finish_reason != FinishReason::none; }
+  [[nodiscard]] bool finished() const { return completion.finish_reason != FinishReason::kNone; }
 
   Sequence sequence;
   Completion completion;

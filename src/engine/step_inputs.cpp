@@ -29,7 +29,7 @@ void set_penalties(Executable& program, std::span<const ScheduledChunk> chunks) 
 
 void set_step_inputs(Executable& program, std::span<const ScheduledChunk> chunks, const EngineOptions& options) {
   const std::int64_t max_blocks = kv_layout(options).max_blocks;
-  const ValueId cu_id = program.program().find(Role::input, "cu_seqlens");
+  const ValueId cu_id = program.program().find(Role::kInput, "cu_seqlens");
   const auto cu_entries = static_cast<std::size_t>(program.program().value(cu_id).type.elements());
   // tokens, positions, slots: [tokens]; starts: [sequences]; cu_seqlens: [sequences + 1];
   // table: [sequences, max_blocks]; rows: [samples].

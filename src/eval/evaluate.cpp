@@ -61,7 +61,7 @@ std::vector<Question> make_questions(const Tokenizer& tokenizer, const ChatTempl
 EvalSample sample_of(const Completion& completion) {
   return {.completion = completion.text,
           .token_count = std::ssize(completion.tokens),
-          .ended = completion.finish_reason == FinishReason::stop};
+          .ended = completion.finish_reason == FinishReason::kStop};
 }
 
 EvalSample sample_of(const Json& row) {
@@ -91,7 +91,7 @@ std::vector<std::vector<EvalSample>> answer_problems(Engine& engine, const Token
   if (had > 0) log_info(text_of(format_count(had), " of ", format_count(total), " answers are already done"));
   Progress progress("eval", total, "answer", had);
   engine.run([&](const Engine::Update& update) {
-    if (update.finish_reason == FinishReason::none) return;
+    if (update.finish_reason == FinishReason::kNone) return;
     const std::size_t at = waiting.at(update.id);
     const EvalSample& answer = answers[at] = sample_of(engine.take(update.id));
     progress.advance();

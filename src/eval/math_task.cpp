@@ -68,26 +68,26 @@ Judgement judge_math(std::string_view gold, std::string_view completion, bool st
                                                  : completion;
   MathOutcome outcome = shared_math_workers()->compare(comparison_of(gold, text, strict));
   switch (outcome.verdict) {
-    case MathVerdict::equal:
-    case MathVerdict::different:
+    case MathVerdict::kEqual:
+    case MathVerdict::kDifferent:
       break;
-    case MathVerdict::no_gold:
+    case MathVerdict::kNoGold:
       throw Error("gold answer", text_of("no answer can be read from '", gold.substr(0, 80), "'"));
-    case MathVerdict::too_long:
-    case MathVerdict::failed:
+    case MathVerdict::kTooLong:
+    case MathVerdict::kFailed:
       log_warning(text_of("a comparison with the gold answer '", gold.substr(0, 60),
-                          outcome.verdict == MathVerdict::failed ? "' failed" : "' exceeded its work limit",
+                          outcome.verdict == MathVerdict::kFailed ? "' failed" : "' exceeded its work limit",
                           "; the answer counts as wrong"));
       break;
   }
-  return {std::move(outcome.extracted), outcome.verdict == MathVerdict::equal ? 1.0 : 0.0};
+  return {std::move(outcome.extracted), outcome.verdict == MathVerdict::kEqual ? 1.0 : 0.0};
 }
 
 std::function<bool(const std::string& a, const std::string& b)> same_math_answer(bool strict) {
   return [strict](const std::string& a, const std::string& b) {
     const std::string gold = "$" + a + "$";
     const std::string answer = "$" + b + "$";
-    return shared_math_workers()->compare(comparison_of(gold, answer, strict)).verdict == MathVerdict::equal;
+    return shared_math_workers()->compare(comparison_of(gold, answer, strict)).verdict == MathVerdict::kEqual;
   };
 }
 

@@ -47,8 +47,8 @@ std::string group_of(const Json& row, const std::string& column) {
 }  // namespace
 
 AnswerMatching answer_matching_from_name(std::string_view name) {
-  if (name == "math") return AnswerMatching::math;
-  if (name == "exact") return AnswerMatching::exact;
+  if (name == "math") return AnswerMatching::kMath;
+  if (name == "exact") return AnswerMatching::kExact;
   throw Error("matching", text_of("'", name, "' is unknown"), "use math or exact");
 }
 

@@ -28,19 +28,19 @@ struct Judgement {
 };
 
 // Comparison of answers in the task jsonl.
-enum class AnswerMatching { math, exact };
+enum class AnswerMatching { kMath, kExact };
 [[nodiscard]] AnswerMatching answer_matching_from_name(std::string_view name);  // throws Error
 
 struct TaskOptions {
-  bool strip_thoughts = true;                      // false: also search for the answer in thoughts, as in lighteval
-  bool strict_equality = false;                    // mathematical answers: stricter rules than those of lighteval
-  std::string prompt_template;                     // {column} is replaced by the row's text; empty: that of the task
-  std::string problem_column;                      // jsonl; empty: problem, question or prompt
-  std::string answer_column;                       // jsonl; empty: answer or solution
-  AnswerMatching matching = AnswerMatching::math;  // jsonl
-  std::uint64_t seed = 42;                         // gpqa: order of the choices
-  SandboxMode sandbox = SandboxMode::namespaces;   // lcb
-  std::vector<std::string> hidden;                 // lcb: files and folders that programs must not be able to read
+  bool strip_thoughts = true;                       // false: also search for the answer in thoughts, as in lighteval
+  bool strict_equality = false;                     // mathematical answers: stricter rules than those of lighteval
+  std::string prompt_template;                      // {column} is replaced by the row's text; empty: that of the task
+  std::string problem_column;                       // jsonl; empty: problem, question or prompt
+  std::string answer_column;                        // jsonl; empty: answer or solution
+  AnswerMatching matching = AnswerMatching::kMath;  // jsonl
+  std::uint64_t seed = 42;                          // gpqa: order of the choices
+  SandboxMode sandbox = SandboxMode::kNamespaces;   // lcb
+  std::vector<std::string> hidden;                  // lcb: files and folders that programs must not be able to read
 };
 
 struct EvalTask {

@@ -138,7 +138,7 @@ class Collector {
     for (std::size_t i = 0; i < group.texts.size(); ++i) {
       if (passes(group, i)) kept.push_back(i);
     }
-    return options_.output_form == DataForm::rows ? row_line(group, kept) : conversation_lines(group, kept);
+    return options_.output_form == DataForm::kRows ? row_line(group, kept) : conversation_lines(group, kept);
   }
 
  private:
@@ -159,7 +159,7 @@ class Collector {
       ++counts_.format;
       return false;
     }
-    const bool by_default = options_.output_form == DataForm::conversations && !judges_.rewards.empty();
+    const bool by_default = options_.output_form == DataForm::kConversations && !judges_.rewards.empty();
     if (options_.min_reward || by_default) {
       const std::optional<double>& total = group.totals[i];
       if (!total || *total < options_.min_reward.value_or(1.0)) {

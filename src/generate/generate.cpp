@@ -102,7 +102,7 @@ class Generation {
     };
     engine_.run(
         [&](const Engine::Update& update) {
-          if (update.finish_reason != FinishReason::none && end(update.id)) progress.advance();
+          if (update.finish_reason != FinishReason::kNone && end(update.id)) progress.advance();
         },
         [&] {
           show_rate();

@@ -15,8 +15,8 @@ namespace hone {
 
 // Content of a line of data.jsonl.
 enum class DataForm : std::uint8_t {
-  conversations,  // one completion that passed the filters, as messages, for sft
-  rows,           // the row of a prompt with all its completions and rewards, for grpo
+  kConversations,  // one completion that passed the filters, as messages, for sft
+  kRows,           // the row of a prompt with all its completions and rewards, for grpo
 };
 template <>
 inline constexpr EnumTable kEnumTable<DataForm>{.names = "conversations|rows"};
@@ -25,7 +25,7 @@ struct GenerateOptions : SamplingKeys, RewardKeys {
   std::string model_name_or_path;
   std::string chat_template;
   std::string system_prompt;
-  DeviceChoice device = DeviceChoice::automatic;
+  DeviceChoice device = DeviceChoice::kAutomatic;
 
   std::string endpoint;
   std::string endpoint_key_variable = "OPENAI_API_KEY";
@@ -59,7 +59,7 @@ struct GenerateOptions : SamplingKeys, RewardKeys {
   std::string output_dir;
   std::string output_dataset_name;
   bool overwrite_output_dir = false;
-  DataForm output_form = DataForm::conversations;
+  DataForm output_form = DataForm::kConversations;
   bool easy_first = false;
 
   GenerateOptions() { reward_funcs.clear(); }

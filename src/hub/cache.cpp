@@ -79,7 +79,7 @@ void check_revision(const HubRepo& repo) {
 }
 
 fs::path repo_folder(const HubRepo& repo) {
-  std::string folder = repo.kind == RepoKind::model ? "models--" : "datasets--";
+  std::string folder = repo.kind == RepoKind::kModel ? "models--" : "datasets--";
   for (const char c : repo.name) folder += c == '/' ? "--" : std::string(1, c);
   return hub_cache() / folder;
 }

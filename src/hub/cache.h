@@ -10,10 +10,10 @@
 
 namespace hone {
 
-enum class RepoKind : std::uint8_t { model, dataset };
+enum class RepoKind : std::uint8_t { kModel, kDataset };
 
 struct HubRepo {
-  RepoKind kind = RepoKind::model;
+  RepoKind kind = RepoKind::kModel;
   std::string name;  // "NAME" or "ORG/NAME"
   std::string revision = "main";
 };

@@ -121,8 +121,8 @@ class Downloader {
 
  private:
   [[nodiscard]] std::string url_of(const HubFile& file) const {
-    return text_of(hub_endpoint(), repo_.kind == RepoKind::model ? "/" : "/datasets/", repo_.name, "/resolve/", commit_,
-                   "/", url_escaped(file.path));
+    return text_of(hub_endpoint(), repo_.kind == RepoKind::kModel ? "/" : "/datasets/", repo_.name, "/resolve/",
+                   commit_, "/", url_escaped(file.path));
   }
 
   void say_failed(const HubFile& file, const HttpAnswer& answer, std::string_view then) const {

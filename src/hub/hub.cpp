@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t kLongestListing = std::int64_t{256} << 20;
 
-std::string kind_path(RepoKind kind) { return kind == RepoKind::model ? "models" : "datasets"; }
+std::string kind_path(RepoKind kind) { return kind == RepoKind::kModel ? "models" : "datasets"; }
 
 // Returns true if the path stays within the snapshot's folder.
 bool is_safe_path(std::string_view path) {

@@ -34,7 +34,7 @@ std::string hub_error_message(const HttpAnswer& answer) {
 }  // namespace
 
 std::string api_path(const HubRepo& repo) {
-  return (repo.kind == RepoKind::model ? "models/" : "datasets/") + repo.name;
+  return (repo.kind == RepoKind::kModel ? "models/" : "datasets/") + repo.name;
 }
 
 std::string escaped_revision(std::string_view revision) {

@@ -93,7 +93,7 @@ class LfsUpload {
                        {"objects", objects},
                        {"hash_algo", "sha256"},
                        {"ref", {{"name", repo_.revision}}}};
-    const std::string prefix = repo_.kind == RepoKind::model ? "/" : "/datasets/";
+    const std::string prefix = repo_.kind == RepoKind::kModel ? "/" : "/datasets/";
     const Json answer = api_.json({.url = text_of(hub_endpoint(), prefix, repo_.name, ".git/info/lfs/objects/batch"),
                                    .body = request.dump(),
                                    .action = "store large files",

@@ -155,7 +155,7 @@ void HubWriter::create_repo(const HubRepo& repo, std::optional<bool> is_private)
   Json request{{"name", repo.name.substr(slash == std::string::npos ? 0 : slash + 1)},
                {"organization", slash == std::string::npos ? Json(nullptr) : Json(repo.name.substr(0, slash))}};
   if (is_private) request["private"] = *is_private;
-  request["type"] = repo.kind == RepoKind::model ? "model" : "dataset";
+  request["type"] = repo.kind == RepoKind::kModel ? "model" : "dataset";
   try {
     (void)api_.call({.url = hub_endpoint() + "/api/repos/create",
                      .body = request.dump(),

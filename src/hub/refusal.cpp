@@ -12,7 +12,7 @@ bool is_passing(const HttpAnswer& answer) {
 }
 
 void fail_refused(const HubRepo& repo, std::string_view path, const HttpAnswer& answer) {
-  const std::string kind = repo.kind == RepoKind::model ? "model" : "dataset";
+  const std::string kind = repo.kind == RepoKind::kModel ? "model" : "dataset";
   const std::string what = path.empty() ? shown(repo.name) : text_of(shown(repo.name), " ", path);
   const auto header = answer.headers.find("x-error-code");
   const std::string code = header == answer.headers.end() ? "" : header->second;

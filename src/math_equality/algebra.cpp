@@ -84,14 +84,14 @@ bool is_zero_everywhere(const MathTree& tree) {
 int infinite_sign(const MathTree& tree) {
   if (!tree->has_infinity) return 0;
   WorkLimit::spend(1);
-  if (tree->op == Op::infinity) return 1;
-  if (tree->op != Op::sum && tree->op != Op::product) throw BeyondDomain();
+  if (tree->op == Op::kInfinity) return 1;
+  if (tree->op != Op::kSum && tree->op != Op::kProduct) throw BeyondDomain();
   int sign = 0;
   for (const MathTree& argument : tree->arguments) {
     const int own = infinite_sign(argument);
-    if (tree->op == Op::sum && own * sign < 0) throw BeyondDomain();
-    if (tree->op == Op::sum && own != 0) sign = own;
-    if (tree->op == Op::product) {
+    if (tree->op == Op::kSum && own * sign < 0) throw BeyondDomain();
+    if (tree->op == Op::kSum && own != 0) sign = own;
+    if (tree->op == Op::kProduct) {
       const auto finite = own != 0 ? std::optional(own) : compare_values(argument, number_tree(0));
       if (!finite || *finite == 0) throw BeyondDomain();
       sign = sign == 0 ? *finite : sign * *finite;
@@ -207,17 +207,17 @@ std::optional<int> degree_in(const MathTree& tree, const std::string& symbol) {
   WorkLimit::spend(1);
   int degree = 0;
   switch (tree->op) {
-    case Op::symbol:
+    case Op::kSymbol:
       return tree->text == symbol ? 1 : 0;
-    case Op::sum:
-    case Op::product:
+    case Op::kSum:
+    case Op::kProduct:
       for (const MathTree& argument : tree->arguments) {
         const auto next = degree_in(argument, symbol);
         if (!next) return std::nullopt;
-        degree = tree->op == Op::sum ? std::max(degree, *next) : degree + *next;
+        degree = tree->op == Op::kSum ? std::max(degree, *next) : degree + *next;
       }
       break;
-    case Op::power: {
+    case Op::kPower: {
       const auto base = degree_in(tree->arguments[0], symbol);
       const auto exponent = integer_text(tree->arguments[1]);
       if (!base || !exponent || (*exponent != "0" && *exponent != "1" && *exponent != "2")) return std::nullopt;

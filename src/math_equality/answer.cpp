@@ -64,14 +64,14 @@ Reading read_latex(const AnswerMatch::Piece& piece, const NormalizeOptions& opti
 // Joins several pieces that all parse to one set, merging the sets among them. If a piece does not parse, only the
 // first one counts.
 Reading read_pieces(const AnswerMatch& match, bool repair) {
-  const BoxRule boxes = match.kind == AnswerMatch::Kind::bare_box ? BoxRule::last : BoxRule::all;
+  const BoxRule boxes = match.kind == AnswerMatch::Kind::kBareBox ? BoxRule::kLast : BoxRule::kAll;
   std::vector<Reading> readings;
   readings.reserve(match.pieces.size());
   for (const AnswerMatch::Piece& piece : match.pieces) readings.push_back(read_latex(piece, {boxes, repair}));
   if (readings.size() == 1) return std::move(readings[0]);
   Reading all;
   MathValue joined;
-  joined.kind = MathValue::Kind::set;
+  joined.kind = MathValue::Kind::kSet;
   for (const Reading& reading : readings) {
     if (!reading.value) return readings[0];
     if (&reading != &readings[0]) all.text += " and ";
@@ -79,7 +79,7 @@ Reading read_pieces(const AnswerMatch& match, bool repair) {
     all.dropped.insert(reading.dropped.begin(), reading.dropped.end());
     all.partial |= reading.partial;
     const MathValue& value = *reading.value;
-    if (value.kind == MathValue::Kind::set) {
+    if (value.kind == MathValue::Kind::kSet) {
       std::ranges::copy(value.items, std::back_inserter(joined.items));
     } else {
       joined.items.push_back(value);
@@ -91,14 +91,14 @@ Reading read_pieces(const AnswerMatch& match, bool repair) {
 
 Reading read_match(const AnswerMatch& match, bool repair) {
   switch (match.kind) {
-    case AnswerMatch::Kind::number:
+    case AnswerMatch::Kind::kNumber:
       return read_number(match.pieces[0]);
-    case AnswerMatch::Kind::expression: {
+    case AnswerMatch::Kind::kExpression: {
       const std::string_view text = match.pieces[0].text;
       return {std::string(text), parse_arithmetic(text)};
     }
-    case AnswerMatch::Kind::latex:
-    case AnswerMatch::Kind::bare_box:
+    case AnswerMatch::Kind::kLatex:
+    case AnswerMatch::Kind::kBareBox:
       break;
   }
   return read_pieces(match, repair);
@@ -106,7 +106,7 @@ Reading read_match(const AnswerMatch& match, bool repair) {
 
 Reading read(std::string_view text, const AnswerMatch& match, const AnswerRule& rule) {
   Reading reading = read_match(match, rule.repair);
-  const bool plain = match.kind == AnswerMatch::Kind::number || match.kind == AnswerMatch::Kind::expression;
+  const bool plain = match.kind == AnswerMatch::Kind::kNumber || match.kind == AnswerMatch::Kind::kExpression;
   if (!plain || !rule.unit_in_prose) return reading;
   const std::string_view piece = match.pieces[0].text;
   const auto begin = static_cast<std::size_t>(piece.data() - text.data());

@@ -66,7 +66,7 @@ std::string boxed_content(std::string_view text, BoxRule rule) {
       break;
     }
     const std::string_view content = strip(text.substr(open + 1, close - open - 1));
-    if (rule == BoxRule::last && !contents.empty() &&
+    if (rule == BoxRule::kLast && !contents.empty() &&
         !boxes_join(text.substr(close + 1, limit - close - 1), content, contents.back())) {
       break;
     }

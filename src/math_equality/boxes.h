@@ -8,8 +8,8 @@
 namespace hone {
 
 enum class BoxRule {
-  all,   // all boxes of the text, joined by commas (for LaTeX in delimiters)
-  last,  // the last box and the boxes before it that belong to the same answer (for a bare \boxed)
+  kAll,   // all boxes of the text, joined by commas (for LaTeX in delimiters)
+  kLast,  // the last box and the boxes before it that belong to the same answer (for a bare \boxed)
 };
 
 // Returns the content of the boxes, or the whole text if it contains none. Takes linear time.

@@ -70,7 +70,7 @@ MathScalar ExpressionParser::function(const std::string& name) {
   std::string known(function_named(name));
   const bool inverse = power && integer_text(power) == "-1";
   const bool invertible = is_one_of(
-      {Kind::command, name}, {"\\sin", "\\cos", "\\tan", "\\cot", "\\sec", "\\csc", "\\sinh", "\\cosh", "\\tanh"});
+      {Kind::kCommand, name}, {"\\sin", "\\cos", "\\tan", "\\cot", "\\sec", "\\csc", "\\sinh", "\\cosh", "\\tanh"});
   if (inverse && invertible) {
     known.insert(0, "a");
     power = nullptr;
@@ -96,7 +96,7 @@ MathScalar ExpressionParser::logarithm(const std::string& name) {
 MathScalar ExpressionParser::operator_name() {
   expect("{");
   std::string name;
-  while (!done() && tokens_[at_].kind == Kind::letter) name += tokens_[at_++].text;
+  while (!done() && tokens_[at_].kind == Kind::kLetter) name += tokens_[at_++].text;
   expect("}");
   const std::string command = "\\" + name;
   if (!function_named(command).empty()) return function(command);
@@ -171,7 +171,7 @@ MathScalar ExpressionParser::command() {
   if (!function_named(name).empty()) return function(name);
   if (name == "\\log" || name == "\\ln") return logarithm(name);
   if (name == "\\operatorname") return operator_name();
-  if (is_one_of({Kind::command, name}, {"\\gcd", "\\lcm", "\\max", "\\min"})) return extreme(name);
+  if (is_one_of({Kind::kCommand, name}, {"\\gcd", "\\lcm", "\\max", "\\min"})) return extreme(name);
   if (name == "\\sum" || name == "\\prod") return repeated(name == "\\sum");
   if (name == "\\pi") return plain_scalar(constant_tree("pi"));
   if (name == "\\infty") return plain_scalar(infinity_tree());

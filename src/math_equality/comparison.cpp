@@ -23,17 +23,17 @@ std::optional<MathAnswer> read_gold(const MathComparison& comparison) {
 }
 
 MathOutcome compare_with(const std::optional<MathAnswer>& gold, const MathComparison& comparison) {
-  if (!gold) return {MathVerdict::no_gold, {}};
+  if (!gold) return {MathVerdict::kNoGold, {}};
   const WorkLimit limit(kMostWork);
   std::string extracted;
   try {
     const auto answer = parse_math(comparison.text, comparison.text_rule);
-    if (!answer) return {MathVerdict::different, {}};
+    if (!answer) return {MathVerdict::kDifferent, {}};
     extracted = answer->text;
     const bool same = comparison.strict ? strictly_equal(*gold, *answer) : equal(*gold, *answer);
-    return {same ? MathVerdict::equal : MathVerdict::different, std::move(extracted)};
+    return {same ? MathVerdict::kEqual : MathVerdict::kDifferent, std::move(extracted)};
   } catch (const BeyondWork&) {
-    return {MathVerdict::too_long, std::move(extracted)};
+    return {MathVerdict::kTooLong, std::move(extracted)};
   }
 }
 

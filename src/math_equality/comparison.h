@@ -20,15 +20,15 @@ struct MathComparison {
 };
 
 enum class MathVerdict : std::uint8_t {
-  different,
-  equal,
-  no_gold,   // the gold text contains no answer
-  too_long,  // the comparison exceeded its limit on work or time
-  failed,    // the worker process died
+  kDifferent,
+  kEqual,
+  kNoGold,   // the gold text contains no answer
+  kTooLong,  // the comparison exceeded its limit on work or time
+  kFailed,   // the worker process died
 };
 
 struct MathOutcome {
-  MathVerdict verdict = MathVerdict::failed;
+  MathVerdict verdict = MathVerdict::kFailed;
   std::string extracted;  // answer that was found in the text; empty if there is none
 };
 

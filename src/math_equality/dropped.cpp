@@ -115,7 +115,7 @@ void note_subscripts(DroppedMarks& marks, std::string_view latex) {
   for (std::size_t i = 0; i < tokens->size(); ++i) {
     const MathToken& token = (*tokens)[i];
     if (token.is("\\circ") || token.is("\\circle") || token.is("\\degree")) marks.insert("degree");
-    if (!token.is("_") || i == 0 || (*tokens)[i - 1].kind != MathToken::Kind::number) continue;
+    if (!token.is("_") || i == 0 || (*tokens)[i - 1].kind != MathToken::Kind::kNumber) continue;
     std::string base;
     int depth = 0;
     for (std::size_t at = i + 1; at < tokens->size(); ++at) {

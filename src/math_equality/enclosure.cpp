@@ -170,29 +170,29 @@ void enclose_function(acb_t result, const MathTree& tree, const Point& point, sl
 
 void enclose(acb_t result, const MathTree& tree, const Point& point, slong precision) {
   const slong words = precision / 64;
-  WorkLimit::spend(tree->op == Op::function ? 32 * words : tree->op == Op::power ? 16 * words : words);
+  WorkLimit::spend(tree->op == Op::kFunction ? 32 * words : tree->op == Op::kPower ? 16 * words : words);
   switch (tree->op) {
-    case Op::number:
-    case Op::symbol:
-    case Op::unknown: {
+    case Op::kNumber:
+    case Op::kSymbol:
+    case Op::kUnknown: {
       Fmpq value;
       if (!rational_value(tree, point, value)) throw BeyondDomain();
       return acb_set_fmpq(result, value.value, precision);
     }
-    case Op::constant:
+    case Op::kConstant:
       acb_zero(result);
       if (tree->text == "pi") return arb_const_pi(acb_realref(result), precision);
       if (tree->text == "e") return arb_const_e(acb_realref(result), precision);
       if (tree->text == "gamma") return arb_const_euler(acb_realref(result), precision);
       return acb_onei(result);
-    case Op::sum:
-    case Op::product: {
+    case Op::kSum:
+    case Op::kProduct: {
       Acb total;
       Acb next;
-      if (tree->op == Op::product) acb_one(total.value);
+      if (tree->op == Op::kProduct) acb_one(total.value);
       for (const MathTree& argument : tree->arguments) {
         enclose(next.value, argument, point, precision);
-        if (tree->op == Op::sum) {
+        if (tree->op == Op::kSum) {
           acb_add(total.value, total.value, next.value, precision);
         } else {
           acb_mul(total.value, total.value, next.value, precision);
@@ -200,11 +200,11 @@ void enclose(acb_t result, const MathTree& tree, const Point& point, slong preci
       }
       return acb_set(result, total.value);
     }
-    case Op::power:
+    case Op::kPower:
       return enclose_power(result, tree, point, precision);
-    case Op::function:
+    case Op::kFunction:
       return enclose_function(result, tree, point, precision);
-    case Op::infinity:
+    case Op::kInfinity:
       break;
   }
   acb_indeterminate(result);

@@ -15,24 +15,24 @@ constexpr int kPlaces = 6;              // decimal places that are compared if o
 constexpr std::size_t kMostItems = 64;  // maximum size of a set that is compared in any order
 
 bool is_list(const MathValue& value) {
-  return value.kind == Kind::set || value.kind == Kind::tuple || value.kind == Kind::interval;
+  return value.kind == Kind::kSet || value.kind == Kind::kTuple || value.kind == Kind::kInterval;
 }
 
 // Returns true for unions, intersections and differences of sets, and for named sets.
 bool is_compound_set(const MathValue& value) {
-  return value.kind == Kind::set_union || value.kind == Kind::intersection || value.kind == Kind::difference ||
-         value.kind == Kind::named_set;
+  return value.kind == Kind::kSetUnion || value.kind == Kind::kIntersection || value.kind == Kind::kDifference ||
+         value.kind == Kind::kNamedSet;
 }
 
-bool is_relation(const MathValue& value) { return value.kind == Kind::relation || value.kind == Kind::chain; }
+bool is_relation(const MathValue& value) { return value.kind == Kind::kRelation || value.kind == Kind::kChain; }
 
 bool is_equation(const MathValue& value) {
-  if (value.kind == Kind::chain) return std::ranges::all_of(value.items, is_equation);
-  return value.kind == Kind::relation && value.relation == MathRelation::equal;
+  if (value.kind == Kind::kChain) return std::ranges::all_of(value.items, is_equation);
+  return value.kind == Kind::kRelation && value.relation == MathRelation::kEqual;
 }
 
 bool is_made_of_symbols(const MathValue& value) {
-  if (value.kind == Kind::scalar) return !value.scalar.letters.empty() || only_symbols(value.scalar.value);
+  if (value.kind == Kind::kScalar) return !value.scalar.letters.empty() || only_symbols(value.scalar.value);
   return is_list(value) && !value.items.empty() && std::ranges::all_of(value.items, is_made_of_symbols);
 }
 
@@ -40,17 +40,17 @@ bool is_made_of_symbols(const MathValue& value) {
 // = x^2 + 2x + 1".
 bool is_assignment(const MathValue& value) {
   if (!is_equation(value)) return false;
-  const MathValue& first = value.kind == Kind::chain ? value.items[0] : value;
+  const MathValue& first = value.kind == Kind::kChain ? value.items[0] : value;
   return is_made_of_symbols(first.items[0]);
 }
 
 const MathValue& last_side(const MathValue& equation) {
-  return equation.kind == Kind::chain ? last_side(equation.items.back()) : equation.items[1];
+  return equation.kind == Kind::kChain ? last_side(equation.items.back()) : equation.items[1];
 }
 
 // Reduces the chain of an assignment to its first left side and its last right side.
 MathValue shortened(const MathValue& value) {
-  if (value.kind != Kind::chain || !is_assignment(value)) return value;
+  if (value.kind != Kind::kChain || !is_assignment(value)) return value;
   MathValue short_form = value.items[0];
   short_form.items[1] = last_side(value);
   return short_form;
@@ -84,7 +84,7 @@ bool equal_scalars(const MathScalar& gold, const MathScalar& answer) {
 }
 
 bool have_scalar_sides(const MathValue& relation) {
-  return relation.items[0].kind == Kind::scalar && relation.items[1].kind == Kind::scalar;
+  return relation.items[0].kind == Kind::kScalar && relation.items[1].kind == Kind::kScalar;
 }
 
 MathTree difference_of_sides(const MathValue& relation) {
@@ -93,16 +93,16 @@ MathTree difference_of_sides(const MathValue& relation) {
 
 MathRelation turned(MathRelation relation) {
   switch (relation) {
-    case MathRelation::less:
-      return MathRelation::greater;
-    case MathRelation::less_equal:
-      return MathRelation::greater_equal;
-    case MathRelation::greater:
-      return MathRelation::less;
-    case MathRelation::greater_equal:
-      return MathRelation::less_equal;
-    case MathRelation::equal:
-    case MathRelation::not_equal:
+    case MathRelation::kLess:
+      return MathRelation::kGreater;
+    case MathRelation::kLessEqual:
+      return MathRelation::kGreaterEqual;
+    case MathRelation::kGreater:
+      return MathRelation::kLess;
+    case MathRelation::kGreaterEqual:
+      return MathRelation::kLessEqual;
+    case MathRelation::kEqual:
+    case MathRelation::kNotEqual:
       break;
   }
   return relation;
@@ -120,20 +120,21 @@ class Sameness {
     // value counts.
     const bool unwrap_answer = is_equation(answer_short) && !is_equation(gold_short);
     const bool unwrap_gold = !unwrap_answer && is_assignment(gold_short) && !is_equation(answer_short);
-    if (strict_ && (unwrap_answer || answer_as_given.kind == Kind::chain) && !links_hold(answer_as_given)) return false;
+    if (strict_ && (unwrap_answer || answer_as_given.kind == Kind::kChain) && !links_hold(answer_as_given))
+      return false;
     const MathValue& gold = unwrap_gold ? last_side(gold_short) : gold_short;
     const MathValue& answer = unwrap_answer ? last_side(answer_short) : answer_short;
-    if (gold.kind == Kind::opaque || answer.kind == Kind::opaque)
+    if (gold.kind == Kind::kOpaque || answer.kind == Kind::kOpaque)
       return gold.kind == answer.kind && gold.text == answer.text;
     if (is_relation(gold) && is_relation(answer)) return relations(gold, answer);
-    const bool answers_set = is_compound_set(answer) || answer.kind == Kind::set || answer.kind == Kind::interval;
+    const bool answers_set = is_compound_set(answer) || answer.kind == Kind::kSet || answer.kind == Kind::kInterval;
     if (is_relation(gold) && answers_set && solutions(gold, answer)) return true;
     if (is_compound_set(gold) || is_compound_set(answer)) return compound_sets(gold, answer);
     if (is_list(gold) || is_list(answer)) return lists(gold, answer);
-    if (gold.kind == Kind::matrix || answer.kind == Kind::matrix) {
+    if (gold.kind == Kind::kMatrix || answer.kind == Kind::kMatrix) {
       return gold.kind == answer.kind && in_order(gold.items, answer.items);
     }
-    return gold.kind == Kind::scalar && answer.kind == Kind::scalar && scalars(gold.scalar, answer.scalar);
+    return gold.kind == Kind::kScalar && answer.kind == Kind::kScalar && scalars(gold.scalar, answer.scalar);
   }
 
  private:
@@ -168,20 +169,21 @@ class Sameness {
     const auto right = real_set(answer);
     if (left && right && same_real_set(*left, *right)) return true;
     if (gold.kind != answer.kind || gold.text != answer.text) return false;
-    return gold.kind == Kind::difference ? in_order(gold.items, answer.items) : in_any_order(gold.items, answer.items);
+    return gold.kind == Kind::kDifference ? in_order(gold.items, answer.items) : in_any_order(gold.items, answer.items);
   }
 
   // Compares lists. A scalar counts as a set with one element, and an open interval also as the pair of its ends. A set
   // and a tuple are compared in the order in which their items are written.
   bool lists(const MathValue& gold, const MathValue& answer) const {
-    const auto open = [](const MathValue& v) { return v.kind == Kind::interval && v.left_open && v.right_open; };
-    if (gold.kind == Kind::interval && answer.kind == Kind::interval) {
+    const auto open = [](const MathValue& v) { return v.kind == Kind::kInterval && v.left_open && v.right_open; };
+    if (gold.kind == Kind::kInterval && answer.kind == Kind::kInterval) {
       return gold.left_open == answer.left_open && gold.right_open == answer.right_open &&
              in_order(gold.items, answer.items);
     }
-    if ((gold.kind == Kind::interval && !open(gold)) || (answer.kind == Kind::interval && !open(answer))) return false;
+    if ((gold.kind == Kind::kInterval && !open(gold)) || (answer.kind == Kind::kInterval && !open(answer)))
+      return false;
     const auto items_of = [](const MathValue& v) { return is_list(v) ? v.items : std::vector<MathValue>{v}; };
-    const auto unordered = [](const MathValue& v) { return v.kind == Kind::set || !is_list(v); };
+    const auto unordered = [](const MathValue& v) { return v.kind == Kind::kSet || !is_list(v); };
     if (unordered(gold)) {
       const std::vector<MathValue> right = items_of(answer);
       return in_any_order(distinct(items_of(gold)), unordered(answer) ? distinct(right) : right);
@@ -196,7 +198,7 @@ class Sameness {
     const auto answered = real_set(answer);
     if (answered && same_real_set(*solved, *answered)) return true;
     MathValue points;
-    points.kind = Kind::set;
+    points.kind = Kind::kSet;
     for (const RealInterval& interval : *solved) {
       if (interval.low != interval.high) return false;
       points.items.emplace_back().scalar.value = interval.low;
@@ -211,7 +213,7 @@ class Sameness {
   // relation) or, with one symbol, if they have the same solutions.
   bool relations(const MathValue& gold, const MathValue& answer) const {
     if (gold.kind != answer.kind) return false;
-    if (gold.kind == Kind::chain)
+    if (gold.kind == Kind::kChain)
       return std::ranges::equal(gold.items, answer.items,
                                 [this](const MathValue& a, const MathValue& b) { return relations(a, b); });
     const bool same = gold.relation == answer.relation;
@@ -219,7 +221,7 @@ class Sameness {
     if (!have_scalar_sides(gold) || !have_scalar_sides(answer)) return false;
     const MathTree left = difference_of_sides(gold);
     const MathTree right = difference_of_sides(answer);
-    if (gold.relation == MathRelation::equal || gold.relation == MathRelation::not_equal) {
+    if (gold.relation == MathRelation::kEqual || gold.relation == MathRelation::kNotEqual) {
       if (!same) return false;
       if (same_value(left, right) || same_value(left, negative_tree(right))) return true;
       const std::vector<std::string> symbols = symbols_of(left);
@@ -237,7 +239,7 @@ class Sameness {
   // Returns true if no side of an equation or of a chain of equations contradicts the next one.
   bool links_hold(const MathValue& relation) const {
     if (!is_equation(relation)) return true;
-    if (relation.kind == Kind::chain)
+    if (relation.kind == Kind::kChain)
       return std::ranges::all_of(relation.items, [this](const MathValue& link) { return links_hold(link); });
     const MathValue& left = relation.items[0];
     const MathValue& right = relation.items[1];
@@ -255,7 +257,7 @@ class Sameness {
 }  // namespace
 
 bool has_symbols(const MathValue& value) {
-  if (value.kind == MathValue::Kind::scalar) return value.scalar.value->has_symbols;
+  if (value.kind == MathValue::Kind::kScalar) return value.scalar.value->has_symbols;
   return std::ranges::any_of(value.items, has_symbols);
 }
 

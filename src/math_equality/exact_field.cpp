@@ -153,36 +153,36 @@ class Calcium {
   bool evaluate(ca_t result, const MathTree& tree) {
     if (!afford(1)) return false;
     switch (tree->op) {
-      case Op::number: {
+      case Op::kNumber: {
         Fmpq value;
         read_number(value, tree->text);
         ca_set_fmpq(result, value.value, context_);
         return true;
       }
-      case Op::constant:
+      case Op::kConstant:
         if (tree->text == "pi") return ca_pi(result, context_), true;
         if (tree->text == "i") return ca_i(result, context_), true;
         if (tree->text == "gamma") return ca_euler(result, context_), true;
         ca_one(result, context_);
         return ca_exp(result, result, context_), true;
-      case Op::sum:
-      case Op::product: {
+      case Op::kSum:
+      case Op::kProduct: {
         Value total(*this);
         Value next(*this);
-        if (tree->op == Op::product) ca_one(total.value, context_);
+        if (tree->op == Op::kProduct) ca_one(total.value, context_);
         for (const MathTree& argument : tree->arguments) {
           if (!evaluate(next.value, argument)) return false;
-          if (!join(total.value, next.value, tree->op == Op::sum)) return false;
+          if (!join(total.value, next.value, tree->op == Op::kSum)) return false;
         }
         return ca_set(result, total.value, context_), true;
       }
-      case Op::power:
+      case Op::kPower:
         return power(result, tree);
-      case Op::function:
+      case Op::kFunction:
         return function(result, tree);
-      case Op::symbol:
-      case Op::unknown:
-      case Op::infinity:
+      case Op::kSymbol:
+      case Op::kUnknown:
+      case Op::kInfinity:
         break;
     }
     return false;

@@ -14,8 +14,8 @@ using Op = MathNode::Op;
 MathTree make(Op op, std::string_view text, std::vector<MathTree> arguments) {
   WorkLimit::spend(1 + std::ssize(arguments));
   MathNode node{.op = op, .text = std::string(text), .arguments = std::move(arguments)};
-  node.has_symbols = op == Op::symbol || op == Op::unknown;
-  node.has_infinity = op == Op::infinity;
+  node.has_symbols = op == Op::kSymbol || op == Op::kUnknown;
+  node.has_infinity = op == Op::kInfinity;
   for (const MathTree& argument : node.arguments) {
     node.has_symbols |= argument->has_symbols;
     node.has_infinity |= argument->has_infinity;
@@ -41,8 +41,8 @@ MathTree joined(Op op, const MathTree& a, const MathTree& b) {
 void collect_symbols(const MathTree& tree, std::set<std::string>& names) {
   if (!tree->has_symbols) return;
   WorkLimit::spend(4);
-  if (tree->op == Op::symbol) names.insert(tree->text);
-  if (tree->op == Op::unknown) {
+  if (tree->op == Op::kSymbol) names.insert(tree->text);
+  if (tree->op == Op::kUnknown) {
     names.insert(tree_text(tree));
     return;
   }
@@ -51,33 +51,33 @@ void collect_symbols(const MathTree& tree, std::set<std::string>& names) {
 
 }  // namespace
 
-MathTree number_tree(std::string_view digits) { return make(Op::number, digits, {}); }
+MathTree number_tree(std::string_view digits) { return make(Op::kNumber, digits, {}); }
 MathTree number_tree(int value) {
-  const MathTree magnitude = make(Op::number, std::to_string(value < 0 ? -value : value), {});
+  const MathTree magnitude = make(Op::kNumber, std::to_string(value < 0 ? -value : value), {});
   return value < 0 ? negative_tree(magnitude) : magnitude;
 }
-MathTree symbol_tree(std::string_view name) { return make(Op::symbol, name, {}); }
-MathTree constant_tree(std::string_view name) { return make(Op::constant, name, {}); }
-MathTree infinity_tree() { return make(Op::infinity, "", {}); }
-MathTree sum_tree(const MathTree& a, const MathTree& b) { return joined(Op::sum, a, b); }
+MathTree symbol_tree(std::string_view name) { return make(Op::kSymbol, name, {}); }
+MathTree constant_tree(std::string_view name) { return make(Op::kConstant, name, {}); }
+MathTree infinity_tree() { return make(Op::kInfinity, "", {}); }
+MathTree sum_tree(const MathTree& a, const MathTree& b) { return joined(Op::kSum, a, b); }
 MathTree difference_tree(const MathTree& a, const MathTree& b) { return sum_tree(a, negative_tree(b)); }
-MathTree product_tree(const MathTree& a, const MathTree& b) { return joined(Op::product, a, b); }
+MathTree product_tree(const MathTree& a, const MathTree& b) { return joined(Op::kProduct, a, b); }
 MathTree quotient_tree(const MathTree& a, const MathTree& b) {
-  return product_tree(a, power_tree(b, negative_tree(make(Op::number, "1", {}))));
+  return product_tree(a, power_tree(b, negative_tree(make(Op::kNumber, "1", {}))));
 }
 // Returns -1 times the tree, a product whose text is "-". -(-a) is a.
 MathTree negative_tree(const MathTree& a) {
-  const bool negated = a->op == Op::product && a->arguments.size() == 2 && a->text == "-";
+  const bool negated = a->op == Op::kProduct && a->arguments.size() == 2 && a->text == "-";
   if (negated) return a->arguments[1];
-  return make(Op::product, "-", {make(Op::number, "-1", {}), a});
+  return make(Op::kProduct, "-", {make(Op::kNumber, "-1", {}), a});
 }
-MathTree power_tree(const MathTree& base, const MathTree& exponent) { return make(Op::power, "", {base, exponent}); }
+MathTree power_tree(const MathTree& base, const MathTree& exponent) { return make(Op::kPower, "", {base, exponent}); }
 MathTree root_tree(const MathTree& base) { return power_tree(base, number_tree("1/2")); }
 MathTree function_tree(std::string_view name, std::vector<MathTree> arguments) {
-  return make(Op::function, name, std::move(arguments));
+  return make(Op::kFunction, name, std::move(arguments));
 }
 MathTree unknown_tree(std::string_view name, std::vector<MathTree> arguments) {
-  return make(Op::unknown, name, std::move(arguments));
+  return make(Op::kUnknown, name, std::move(arguments));
 }
 
 bool same_tree(const MathTree& a, const MathTree& b) {
@@ -88,7 +88,7 @@ bool same_tree(const MathTree& a, const MathTree& b) {
 MathTree substituted(const MathTree& tree, std::string_view symbol, const MathTree& value) {
   if (!tree->has_symbols) return tree;
   WorkLimit::spend(1);
-  if (tree->op == Op::symbol) return tree->text == symbol ? value : tree;
+  if (tree->op == Op::kSymbol) return tree->text == symbol ? value : tree;
   std::vector<MathTree> arguments;
   for (const MathTree& argument : tree->arguments) arguments.push_back(substituted(argument, symbol, value));
   return make(tree->op, tree->text, std::move(arguments));
@@ -102,12 +102,12 @@ std::vector<std::string> symbols_of(const MathTree& tree) {
 
 std::string tree_text(const MathTree& tree) {
   WorkLimit::spend(4);
-  if (tree->arguments.empty()) return tree->op == Op::infinity ? "oo" : tree->text;
+  if (tree->arguments.empty()) return tree->op == Op::kInfinity ? "oo" : tree->text;
   constexpr std::string_view kSigns = "+*^";
   std::string text =
-      tree->op == Op::function || tree->op == Op::unknown
+      tree->op == Op::kFunction || tree->op == Op::kUnknown
           ? tree->text
-          : std::string(1, kSigns[static_cast<std::size_t>(tree->op) - static_cast<std::size_t>(Op::sum)]);
+          : std::string(1, kSigns[static_cast<std::size_t>(tree->op) - static_cast<std::size_t>(Op::kSum)]);
   for (std::size_t i = 0; i < tree->arguments.size(); ++i) {
     text += (i == 0 ? '(' : ',') + tree_text(tree->arguments[i]);
     if (text.size() > 4096) throw BeyondDomain();
@@ -117,10 +117,10 @@ std::string tree_text(const MathTree& tree) {
 
 bool only_symbols(const MathTree& tree) {
   WorkLimit::spend(1);
-  if (tree->op == Op::symbol) return true;
-  if (tree->op == Op::power) {
+  if (tree->op == Op::kSymbol) return true;
+  if (tree->op == Op::kPower) {
     const MathTree& exponent = tree->arguments[1];
-    const bool inverse = exponent->op == Op::product && exponent->text == "-" && exponent->arguments[1]->text == "1";
+    const bool inverse = exponent->op == Op::kProduct && exponent->text == "-" && exponent->arguments[1]->text == "1";
     return only_symbols(tree->arguments[0]) && (inverse || only_symbols(exponent));
   }
   return !tree->arguments.empty() && std::ranges::all_of(tree->arguments, only_symbols);

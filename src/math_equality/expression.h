@@ -16,17 +16,17 @@ using MathTree = std::shared_ptr<const MathNode>;
 
 struct MathNode {
   enum class Op {
-    number,    // text: "12", "0.25" or "1/2", without a sign
-    symbol,    // text: name of a real variable
-    constant,  // text: "pi", "e", "gamma" (Euler's), "i" (the imaginary unit)
-    infinity,  // positive
-    sum,       // arguments: the terms
-    product,   // arguments: the factors
-    power,     // arguments: base, exponent; the principal value
-    function,  // text: name of a function that algebra.h supports ("sin", "log" with argument and base, "factorial")
-    unknown,   // text: name of a function without a definition, "f" for "f(x)"
+    kNumber,    // text: "12", "0.25" or "1/2", without a sign
+    kSymbol,    // text: name of a real variable
+    kConstant,  // text: "pi", "e", "gamma" (Euler's), "i" (the imaginary unit)
+    kInfinity,  // positive
+    kSum,       // arguments: the terms
+    kProduct,   // arguments: the factors
+    kPower,     // arguments: base, exponent; the principal value
+    kFunction,  // text: name of a function that algebra.h supports ("sin", "log" with argument and base, "factorial")
+    kUnknown,   // text: name of a function without a definition, "f" for "f(x)"
   };
-  Op op = Op::number;
+  Op op = Op::kNumber;
   std::string text;
   std::vector<MathTree> arguments;
   bool has_symbols = false;  // contains symbols or unknown functions, so the value is not a constant

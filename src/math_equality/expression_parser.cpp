@@ -136,10 +136,10 @@ bool ExpressionParser::factor_ahead(bool in_argument) const {
   const MathToken& token = tokens_[at_];
   if (in_argument && names_function(token)) return false;
   if (token.is("|")) return !in_bars_;
-  if (token.kind == Kind::punctuation) return token.is("(") || token.is("{") || token.is("[");
-  if (token.kind == Kind::named_set) return false;
-  if (token.kind == Kind::environment) return token.text.starts_with("begin vmatrix");
-  if (token.kind != Kind::command) return true;
+  if (token.kind == Kind::kPunctuation) return token.is("(") || token.is("{") || token.is("[");
+  if (token.kind == Kind::kNamedSet) return false;
+  if (token.kind == Kind::kEnvironment) return token.text.starts_with("begin vmatrix");
+  if (token.kind != Kind::kCommand) return true;
   return !closes_group(token) &&
          !is_one_of(token, {"\\times",  "\\cdot", "\\div",      "\\over",     "\\mod",      "\\approx",   "\\pm",
                             "\\mp",     "\\in",   "\\notin",    "\\cup",      "\\cap",      "\\setminus", "\\leq",
@@ -195,7 +195,7 @@ bool ExpressionParser::degree() {
 
 MathScalar ExpressionParser::exponent() {
   if (next_is("{")) return group("{", "}");
-  if (done() || tokens_[at_].kind == Kind::punctuation || next_is("\\frac") || names_function(tokens_[at_]))
+  if (done() || tokens_[at_].kind == Kind::kPunctuation || next_is("\\frac") || names_function(tokens_[at_]))
     throw MathSyntaxError();
   return comp();
 }
@@ -213,7 +213,7 @@ MathScalar ExpressionParser::number() {
   const MathToken& token = tokens_[at_++];
   const std::string digits = plain_digits(token.text);
   const bool decimal = digits.find('.') != std::string::npos;
-  if (token.kind == Kind::number) {
+  if (token.kind == Kind::kNumber) {
     subscript();
     return number_scalar(number_tree(digits), decimal);
   }
@@ -228,17 +228,17 @@ MathScalar ExpressionParser::comp() {
   const Deeper deeper(depth_);
   const MathToken token = tokens_[at_];
   switch (token.kind) {
-    case Kind::number:
-    case Kind::percentage:
+    case Kind::kNumber:
+    case Kind::kPercentage:
       return number();
-    case Kind::letter:
+    case Kind::kLetter:
       return letter();
-    case Kind::named:
+    case Kind::kNamed:
       ++at_;
       return symbol_or_call(token.text);
-    case Kind::command:
+    case Kind::kCommand:
       return command();
-    case Kind::punctuation:
+    case Kind::kPunctuation:
       if (token.is("(")) return group("(", ")");
       if (token.is("{")) return group("{", "}");
       if (token.is("[")) return group("[", "]");
@@ -251,9 +251,9 @@ MathScalar ExpressionParser::comp() {
         return plain_scalar(function_tree("abs", {inner.value}));
       }
       throw MathSyntaxError();
-    case Kind::named_set:
+    case Kind::kNamedSet:
       throw MathSyntaxError();
-    case Kind::environment:
+    case Kind::kEnvironment:
       throw BeyondDomain();
   }
   throw MathSyntaxError();

@@ -187,7 +187,7 @@ class Finder {
     const std::size_t end = text_.rfind('}');
     if (begin == std::string_view::npos || end == std::string_view::npos || end < begin + 8) return;
     AnswerMatch match;
-    match.kind = AnswerMatch::Kind::bare_box;
+    match.kind = AnswerMatch::Kind::kBareBox;
     match.pieces.push_back({text_.substr(begin, end + 1 - begin), false});
     keep(std::move(match), rule_.boxed_priority, begin, end + 1);
   }

@@ -15,7 +15,7 @@ struct ExtractionRule {
 
 // Candidate answer: LaTeX (up to six pieces joined by "and", "or" or commas), a bare box, a number or an expression.
 struct AnswerMatch {
-  enum class Kind { latex, bare_box, number, expression };
+  enum class Kind { kLatex, kBareBox, kNumber, kExpression };
   struct Piece {
     std::string_view text;
     bool percent = false;  // a percent sign follows
@@ -23,7 +23,7 @@ struct AnswerMatch {
   // Lower values are tried first. By anchor: "final answer is X. I hope" 0, "final answer ... is" 50, "answer:" 100,
   // "answer" 200, none 300.
   int priority = 0;
-  Kind kind = Kind::latex;
+  Kind kind = Kind::kLatex;
   std::size_t begin = 0;  // offset of the match in the text, including its anchor
   std::size_t end = 0;
   std::vector<Piece> pieces;

@@ -9,7 +9,7 @@ namespace hone {
 namespace {
 
 MathValue scaled(MathValue value, const MathTree& factor) {
-  if (value.kind == MathValue::Kind::scalar) return make_value(plain_scalar(product_tree(factor, value.scalar.value)));
+  if (value.kind == MathValue::Kind::kScalar) return make_value(plain_scalar(product_tree(factor, value.scalar.value)));
   for (MathValue& row : value.items) {
     for (MathValue& item : row.items) item = make_value(plain_scalar(product_tree(factor, item.scalar.value)));
   }
@@ -17,7 +17,7 @@ MathValue scaled(MathValue value, const MathTree& factor) {
 }
 
 MathValue matrix_plus(MathValue left, const MathValue& right) {
-  if (left.kind != MathValue::Kind::matrix || right.kind != left.kind || left.items.size() != right.items.size())
+  if (left.kind != MathValue::Kind::kMatrix || right.kind != left.kind || left.items.size() != right.items.size())
     throw BeyondDomain();
   for (std::size_t i = 0; i < left.items.size(); ++i) {
     std::vector<MathValue>& row = left.items[i].items;
@@ -30,11 +30,11 @@ MathValue matrix_plus(MathValue left, const MathValue& right) {
 }
 
 MathValue matrix_times(const MathValue& left, const MathValue& right) {
-  if (left.kind == MathValue::Kind::scalar) return scaled(right, left.scalar.value);
-  if (right.kind == MathValue::Kind::scalar) return scaled(left, right.scalar.value);
+  if (left.kind == MathValue::Kind::kScalar) return scaled(right, left.scalar.value);
+  if (right.kind == MathValue::Kind::kScalar) return scaled(left, right.scalar.value);
   std::vector<MathValue> rows;
   for (const MathValue& row : left.items) {
-    rows.push_back(make_value(MathValue::Kind::tuple, {}));
+    rows.push_back(make_value(MathValue::Kind::kTuple, {}));
     if (row.items.size() != right.items.size()) throw BeyondDomain();
     for (std::size_t j = 0; j < right.items[0].items.size(); ++j) {
       MathTree total = number_tree(0);
@@ -45,7 +45,7 @@ MathValue matrix_times(const MathValue& left, const MathValue& right) {
       rows.back().items.push_back(make_value(plain_scalar(total)));
     }
   }
-  return make_value(MathValue::Kind::matrix, std::move(rows));
+  return make_value(MathValue::Kind::kMatrix, std::move(rows));
 }
 
 }  // namespace
@@ -53,7 +53,7 @@ MathValue matrix_times(const MathValue& left, const MathValue& right) {
 bool MatrixParser::matrix_within(std::size_t begin, std::size_t end) const {
   return std::any_of(tokens_.begin() + static_cast<std::ptrdiff_t>(begin),
                      tokens_.begin() + static_cast<std::ptrdiff_t>(end),
-                     [](const MathToken& token) { return token.kind == Kind::environment; });
+                     [](const MathToken& token) { return token.kind == Kind::kEnvironment; });
 }
 
 MathValue MatrixParser::matrix_sum() {
@@ -74,12 +74,12 @@ MathValue MatrixParser::matrix_product() {
   while (!done()) {
     if (accept("/")) {
       const MathValue below = matrix_factor();
-      if (below.kind != MathValue::Kind::scalar) throw BeyondDomain();
+      if (below.kind != MathValue::Kind::kScalar) throw BeyondDomain();
       total = scaled(total, quotient_tree(number_tree(1), below.scalar.value));
       continue;
     }
     const bool sign = accept("\\cdot") || accept("\\times") || accept("*");
-    const bool begins = tokens_[at_].kind == Kind::environment && tokens_[at_].text.starts_with("begin");
+    const bool begins = tokens_[at_].kind == Kind::kEnvironment && tokens_[at_].text.starts_with("begin");
     if (!sign && !begins && !factor_ahead(false)) break;
     total = matrix_times(total, matrix_factor());
   }
@@ -88,7 +88,7 @@ MathValue MatrixParser::matrix_product() {
 
 MathValue MatrixParser::matrix_factor() {
   if (done()) throw MathSyntaxError();
-  if (tokens_[at_].kind == Kind::environment) return matrix();
+  if (tokens_[at_].kind == Kind::kEnvironment) return matrix();
   const bool fraction = next_is("\\frac") && is_at(at_ + 1, "{");
   const std::size_t open = at_ + (fraction ? 1 : 0);
   if (!opens_group(tokens_[open]) || !matrix_within(open, matching(open))) return make_value(postfix());
@@ -113,21 +113,21 @@ MathValue MatrixParser::matrix() {
   } else {
     ++at_;
   }
-  std::vector<MathValue> rows(1, make_value(MathValue::Kind::tuple, {}));
+  std::vector<MathValue> rows(1, make_value(MathValue::Kind::kTuple, {}));
   for (;;) {
     rows.back().items.push_back(make_value(additive()));
     if (accept("&")) continue;
     const bool broken = accept("\\\\");
-    if (!done() && tokens_[at_].kind == Kind::environment) break;
+    if (!done() && tokens_[at_].kind == Kind::kEnvironment) break;
     if (!broken) throw MathSyntaxError();
-    rows.push_back(make_value(MathValue::Kind::tuple, {}));
+    rows.push_back(make_value(MathValue::Kind::kTuple, {}));
   }
   if (tokens_[at_++].text != "end" + kind.substr(5)) throw MathSyntaxError();
   if (next_is("^")) throw BeyondDomain();
   for (const MathValue& row : rows) {
     if (row.items.size() != rows[0].items.size()) throw MathSyntaxError();
   }
-  return make_value(MathValue::Kind::matrix, std::move(rows));
+  return make_value(MathValue::Kind::kMatrix, std::move(rows));
 }
 
 // Skips "\begin{array}" and its column specification "{ccc}".

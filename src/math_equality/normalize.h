@@ -15,7 +15,7 @@ namespace hone {
 inline constexpr std::size_t kLongestAnswer = 2048;  // bytes
 
 struct NormalizeOptions {
-  BoxRule boxes = BoxRule::all;
+  BoxRule boxes = BoxRule::kAll;
   bool repair = false;  // repair malformed operators ("\frac12", "\sqrt2", "^(2)") and a leading decimal point
 };
 

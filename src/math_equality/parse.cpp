@@ -17,12 +17,12 @@ bool is_empty_set(const MathToken& token) { return is_one_of(token, {"\\emptyset
 bool joins_sets(const MathToken& token) { return is_one_of(token, {"\\cup", "\\cap", "\\setminus"}); }
 
 std::optional<MathRelation> relation_of(const MathToken& token) {
-  if (is_one_of(token, {"=", "==", "\\equiv"})) return MathRelation::equal;
-  if (is_one_of(token, {"!=", "\\ne", "\\neq"})) return MathRelation::not_equal;
-  if (is_one_of(token, {"<", "\\lt"})) return MathRelation::less;
-  if (is_one_of(token, {"<=", "\\le", "\\leq", "\\leqslant"})) return MathRelation::less_equal;
-  if (is_one_of(token, {">", "\\gt"})) return MathRelation::greater;
-  if (is_one_of(token, {">=", "\\ge", "\\geq", "\\geqslant"})) return MathRelation::greater_equal;
+  if (is_one_of(token, {"=", "==", "\\equiv"})) return MathRelation::kEqual;
+  if (is_one_of(token, {"!=", "\\ne", "\\neq"})) return MathRelation::kNotEqual;
+  if (is_one_of(token, {"<", "\\lt"})) return MathRelation::kLess;
+  if (is_one_of(token, {"<=", "\\le", "\\leq", "\\leqslant"})) return MathRelation::kLessEqual;
+  if (is_one_of(token, {">", "\\gt"})) return MathRelation::kGreater;
+  if (is_one_of(token, {">=", "\\ge", "\\geq", "\\geqslant"})) return MathRelation::kGreaterEqual;
   return std::nullopt;
 }
 
@@ -41,7 +41,7 @@ MathValue make_relation(MathRelation relation, MathValue left, MathValue right) 
   std::vector<MathValue> sides;
   sides.push_back(std::move(left));
   sides.push_back(std::move(right));
-  MathValue value = make_value(MathValue::Kind::relation, std::move(sides));
+  MathValue value = make_value(MathValue::Kind::kRelation, std::move(sides));
   value.relation = relation;
   return value;
 }
@@ -62,7 +62,7 @@ class Parser : private MatrixParser {
   // equations.
   [[nodiscard]] bool assignment_ahead() const {
     if (tokens_.size() < 3) return false;
-    if (tokens_[0].kind != Kind::letter && tokens_[0].kind != Kind::named && tokens_[0].kind != Kind::command)
+    if (tokens_[0].kind != Kind::kLetter && tokens_[0].kind != Kind::kNamed && tokens_[0].kind != Kind::kCommand)
       return false;
     std::size_t end = 1;
     if (is_at(end, "_")) end = is_at(end + 1, "{") ? matching(end + 1) + 1 : end + 2;
@@ -74,7 +74,7 @@ class Parser : private MatrixParser {
     MathValue left = make_value(comp());
     ++at_;
     MathValue right = elements();
-    return make_relation(MathRelation::equal, std::move(left), std::move(right));
+    return make_relation(MathRelation::kEqual, std::move(left), std::move(right));
   }
 
   // Parses lists separated by semicolons, whose items are separated by commas. elements() turns "1, 2" and "1; 2" into
@@ -92,13 +92,13 @@ class Parser : private MatrixParser {
   MathValue elements() {
     std::vector<std::vector<MathValue>> all = lists();
     if (all.size() == 1 && all[0].size() == 1) return std::move(all[0][0]);
-    if (all.size() == 1) return make_value(MathValue::Kind::set, std::move(all[0]));
+    if (all.size() == 1) return make_value(MathValue::Kind::kSet, std::move(all[0]));
     const bool flat = std::ranges::all_of(all, [](const auto& list) { return list.size() == 1; });
     std::vector<MathValue> items;
     items.reserve(all.size());
     for (auto& list : all)
-      items.push_back(flat ? std::move(list[0]) : make_value(MathValue::Kind::tuple, std::move(list)));
-    return make_value(MathValue::Kind::set, std::move(items));
+      items.push_back(flat ? std::move(list[0]) : make_value(MathValue::Kind::kTuple, std::move(list)));
+    return make_value(MathValue::Kind::kSet, std::move(items));
   }
 
   std::vector<MathValue> element() {
@@ -111,7 +111,7 @@ class Parser : private MatrixParser {
       return {std::move(negative), make_value(inner)};
     }
     MathValue left = operand();
-    if (left.kind == MathValue::Kind::scalar && (accept("\\pm") || accept("\\mp"))) {
+    if (left.kind == MathValue::Kind::kScalar && (accept("\\pm") || accept("\\mp"))) {
       const MathTree right = additive().value;
       return {make_value(plain_scalar(sum_tree(left.scalar.value, right))),
               make_value(plain_scalar(difference_tree(left.scalar.value, right)))};
@@ -126,18 +126,18 @@ class Parser : private MatrixParser {
   MathValue related(MathValue left) {
     if (accept("\\approx") || accept("~=")) {  // "x \approx 3" is 3; "\pi \approx 3.14" is pi
       MathValue right = operand();
-      const bool assigned = left.kind == MathValue::Kind::scalar && only_symbols(left.scalar.value);
+      const bool assigned = left.kind == MathValue::Kind::kScalar && only_symbols(left.scalar.value);
       return assigned ? std::move(right) : std::move(left);
     }
     const std::optional<MathRelation> relation = relation_of(tokens_[at_]);
     if (!relation) throw MathSyntaxError();
     ++at_;
-    const bool first = left.kind != MathValue::Kind::relation && left.kind != MathValue::Kind::chain;
+    const bool first = left.kind != MathValue::Kind::kRelation && left.kind != MathValue::Kind::kChain;
     if (first) return make_relation(*relation, std::move(left), operand());
-    if (left.kind == MathValue::Kind::relation) {
+    if (left.kind == MathValue::Kind::kRelation) {
       std::vector<MathValue> items;
       items.push_back(std::move(left));
-      left = make_value(MathValue::Kind::chain, std::move(items));
+      left = make_value(MathValue::Kind::kChain, std::move(items));
     }
     MathValue middle = left.items.back().items[1];
     left.items.push_back(make_relation(*relation, std::move(middle), operand()));
@@ -162,26 +162,26 @@ class Parser : private MatrixParser {
   // Parses set operations: intersections bind tighter than unions, and unions tighter than differences.
   MathValue set_expression() {
     MathValue left = set_union();
-    while (accept("\\setminus")) left = joined(MathValue::Kind::difference, std::move(left), set_union());
+    while (accept("\\setminus")) left = joined(MathValue::Kind::kDifference, std::move(left), set_union());
     return left;
   }
   MathValue set_union() {
     MathValue left = intersection();
-    while (accept("\\cup")) left = joined(MathValue::Kind::set_union, std::move(left), intersection());
+    while (accept("\\cup")) left = joined(MathValue::Kind::kSetUnion, std::move(left), intersection());
     return left;
   }
   MathValue intersection() {
     MathValue left = set_atom();
-    while (accept("\\cap")) left = joined(MathValue::Kind::intersection, std::move(left), set_atom());
+    while (accept("\\cap")) left = joined(MathValue::Kind::kIntersection, std::move(left), set_atom());
     return left;
   }
   // Builds a set operation. A tuple counts as a set, except in differences.
   static MathValue joined(MathValue::Kind kind, MathValue left, MathValue right) {
     std::vector<MathValue> items;
     for (MathValue* side : {&left, &right}) {
-      if (side->kind == MathValue::Kind::scalar) throw MathSyntaxError();
-      if (side->kind == MathValue::Kind::tuple && kind != MathValue::Kind::difference)
-        side->kind = MathValue::Kind::set;
+      if (side->kind == MathValue::Kind::kScalar) throw MathSyntaxError();
+      if (side->kind == MathValue::Kind::kTuple && kind != MathValue::Kind::kDifference)
+        side->kind = MathValue::Kind::kSet;
       items.push_back(std::move(*side));
     }
     return make_value(kind, std::move(items));
@@ -190,7 +190,7 @@ class Parser : private MatrixParser {
   // Returns true if a set begins here: a group that contains a list, or visible braces that are a whole element.
   [[nodiscard]] bool set_ahead() const {
     if (done()) return false;
-    if (tokens_[at_].kind == Kind::named_set || is_empty_set(tokens_[at_])) return true;
+    if (tokens_[at_].kind == Kind::kNamedSet || is_empty_set(tokens_[at_])) return true;
     if (!opens_group(tokens_[at_])) return false;
     const std::size_t close = matching(at_);
     if (count_outside(at_ + 1, close, separates) > 0) return true;
@@ -204,12 +204,12 @@ class Parser : private MatrixParser {
   MathValue set_atom() {
     const Deeper deeper(depth_);
     if (done()) throw MathSyntaxError();
-    if (tokens_[at_].kind == Kind::named_set) {
-      MathValue named = make_value(MathValue::Kind::named_set, {});
+    if (tokens_[at_].kind == Kind::kNamedSet) {
+      MathValue named = make_value(MathValue::Kind::kNamedSet, {});
       named.text = tokens_[at_++].text;
       return named;
     }
-    if (is_empty_set(tokens_[at_])) return ++at_, make_value(MathValue::Kind::set, {});
+    if (is_empty_set(tokens_[at_])) return ++at_, make_value(MathValue::Kind::kSet, {});
     if (!opens_group(tokens_[at_])) throw MathSyntaxError();
     if (tokens_[at_].is("(") && count_outside(at_ + 1, matching(at_), joins_sets) > 0) {
       ++at_;
@@ -222,7 +222,7 @@ class Parser : private MatrixParser {
     const bool braces = open.is("{") || open.is("\\{") || open.is("\\lbrace");
     if (braces && !done() && closes_group(tokens_[at_])) {
       ++at_;
-      return make_value(MathValue::Kind::set, {});
+      return make_value(MathValue::Kind::kSet, {});
     }
     std::vector<std::vector<MathValue>> all = lists();
     if (done() || !closes_group(tokens_[at_])) throw MathSyntaxError();
@@ -231,15 +231,15 @@ class Parser : private MatrixParser {
     const bool semicolons = all.size() > 1;
     std::vector<MathValue> items;
     for (auto& list : all) std::ranges::move(list, std::back_inserter(items));
-    if (braces) return make_value(MathValue::Kind::set, std::move(items));
+    if (braces) return make_value(MathValue::Kind::kSet, std::move(items));
     if (items.size() == 1) return std::move(items[0]);
     const bool left_open = open.is("(") || open.is("\\(");
     const bool right_open = close.is(")") || close.is("\\)");
     if (items.size() != 2 || !pair || semicolons || !can_be_interval(items, left_open, right_open)) {
       if (left_open != right_open) throw BeyondDomain();
-      return make_value(MathValue::Kind::tuple, std::move(items));
+      return make_value(MathValue::Kind::kTuple, std::move(items));
     }
-    MathValue interval = make_value(MathValue::Kind::interval, std::move(items));
+    MathValue interval = make_value(MathValue::Kind::kInterval, std::move(items));
     interval.left_open = left_open || interval.items[0].scalar.value->has_infinity;
     interval.right_open = right_open || interval.items[1].scalar.value->has_infinity;
     return interval;
@@ -247,7 +247,7 @@ class Parser : private MatrixParser {
 
   // Returns true if a pair can be an interval: a pair in descending order is a tuple.
   static bool can_be_interval(const std::vector<MathValue>& ends, bool left_open, bool right_open) {
-    if (ends[0].kind != MathValue::Kind::scalar || ends[1].kind != MathValue::Kind::scalar) return false;
+    if (ends[0].kind != MathValue::Kind::kScalar || ends[1].kind != MathValue::Kind::kScalar) return false;
     if (left_open != right_open) return true;
     const auto order = compare_values(ends[0].scalar.value, ends[1].scalar.value);
     return !order || *order < (left_open ? 0 : 1);
@@ -287,7 +287,7 @@ std::optional<MathScalar> number_with_commas(std::string_view text) {
 
 MathValue opaque(std::string_view text) {
   MathValue value;
-  value.kind = MathValue::Kind::opaque;
+  value.kind = MathValue::Kind::kOpaque;
   for (const char c : text) {
     if (c != ' ') value.text += c;
   }
@@ -312,7 +312,7 @@ std::optional<MathValue> parse_latex(std::string_view text) {
 }
 
 std::optional<MathValue> as_percent(const MathValue& value) {
-  if (value.kind != MathValue::Kind::scalar || !value.scalar.number) return std::nullopt;
+  if (value.kind != MathValue::Kind::kScalar || !value.scalar.number) return std::nullopt;
   MathValue result = value;
   result.scalar.number = false;
   result.scalar.percent = true;

@@ -138,7 +138,7 @@ std::optional<AnswerMatch> expression_from(std::string_view text, std::size_t at
     for (std::size_t last = limit; last-- > operators[k] + 1;) {
       const std::size_t end = suffix_end(text, ends[last]);
       if (end == std::string_view::npos) continue;
-      return found_match(AnswerMatch::Kind::expression, at, end, {text.substr(start, ends[last] - start), false});
+      return found_match(AnswerMatch::Kind::kExpression, at, end, {text.substr(start, ends[last] - start), false});
     }
     limit = operators[k] + 1;
   }
@@ -168,7 +168,7 @@ std::optional<AnswerMatch> match_number(std::string_view text, std::size_t at) {
     const std::size_t end = number_end(text, start);
     if (end == std::string_view::npos) return std::nullopt;
     const std::size_t behind = behind_spaced_percent(text, end);
-    return found_match(AnswerMatch::Kind::number, at, behind, {text.substr(start, end - start), behind > end});
+    return found_match(AnswerMatch::Kind::kNumber, at, behind, {text.substr(start, end - start), behind > end});
   });
 }
 

@@ -44,28 +44,28 @@ class RationalFunctions {
       return true;
     }
     switch (tree->op) {
-      case Op::symbol:
-      case Op::unknown: {
-        const std::string name = tree->op == Op::symbol ? tree->text : tree_text(tree);
+      case Op::kSymbol:
+      case Op::kUnknown: {
+        const std::string name = tree->op == Op::kSymbol ? tree->text : tree_text(tree);
         const auto place = std::ranges::lower_bound(symbols_, name);
         if (place == symbols_.end() || *place != name) return false;
         fmpz_mpoly_q_gen(result.value, place - symbols_.begin(), context_);
         return true;
       }
-      case Op::sum:
-      case Op::product: {
+      case Op::kSum:
+      case Op::kProduct: {
         Value total(*this);
         Value next(*this);
-        if (tree->op == Op::product) fmpz_mpoly_q_one(total.value, context_);
+        if (tree->op == Op::kProduct) fmpz_mpoly_q_one(total.value, context_);
         for (const MathTree& argument : tree->arguments) {
           if (!evaluate(next, argument)) return false;
           if (!afford(size(total) * size(next))) return false;
-          (tree->op == Op::sum ? fmpz_mpoly_q_add : fmpz_mpoly_q_mul)(total.value, total.value, next.value, context_);
+          (tree->op == Op::kSum ? fmpz_mpoly_q_add : fmpz_mpoly_q_mul)(total.value, total.value, next.value, context_);
         }
         fmpz_mpoly_q_swap(result.value, total.value, context_);
         return true;
       }
-      case Op::power:
+      case Op::kPower:
         return power(result, tree);
       default:
         return false;

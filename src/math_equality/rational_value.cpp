@@ -119,41 +119,41 @@ bool rational_function_value(const MathTree& tree, const Point& point, Fmpq& res
 bool rational_value(const MathTree& tree, const Point& point, Fmpq& result) {
   WorkLimit::spend(1);
   switch (tree->op) {
-    case Op::number:
+    case Op::kNumber:
       read_number(result, tree->text);
       return true;
-    case Op::symbol: {
+    case Op::kSymbol: {
       const auto place = point.find(tree->text);
       if (place == point.end()) return false;
       fmpq_set(result.value, place->second.value);
       return true;
     }
-    case Op::sum:
-    case Op::product: {
+    case Op::kSum:
+    case Op::kProduct: {
       Fmpq total;
-      if (tree->op == Op::product) fmpq_one(total.value);
+      if (tree->op == Op::kProduct) fmpq_one(total.value);
       for (const MathTree& argument : tree->arguments) {
         Fmpq next;
         if (!rational_value(argument, point, next)) return false;
-        (tree->op == Op::sum ? fmpq_add : fmpq_mul)(total.value, total.value, next.value);
+        (tree->op == Op::kSum ? fmpq_add : fmpq_mul)(total.value, total.value, next.value);
         WorkLimit::spend(total.bits() / 256);
         if (total.bits() > kMostBits) return false;
       }
       fmpq_set(result.value, total.value);
       return true;
     }
-    case Op::power:
+    case Op::kPower:
       return rational_power(tree, point, result);
-    case Op::function:
+    case Op::kFunction:
       return rational_function_value(tree, point, result);
-    case Op::unknown: {
+    case Op::kUnknown: {
       const auto place = point.find(tree_text(tree));
       if (place == point.end()) return false;
       fmpq_set(result.value, place->second.value);
       return true;
     }
-    case Op::constant:
-    case Op::infinity:
+    case Op::kConstant:
+    case Op::kInfinity:
       break;
   }
   return false;

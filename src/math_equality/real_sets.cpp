@@ -146,7 +146,7 @@ Roots roots_of(const MathTree& polynomial, const std::string& symbol) {
 }
 
 RealSet solutions(const MathValue& relation) {
-  if (relation.items[0].kind != Kind::scalar || relation.items[1].kind != Kind::scalar) throw Undecided();
+  if (relation.items[0].kind != Kind::kScalar || relation.items[1].kind != Kind::kScalar) throw Undecided();
   const MathTree& left = relation.items[0].scalar.value;
   const MathTree& right = relation.items[1].scalar.value;
   if (left->has_infinity || right->has_infinity) throw Undecided();
@@ -156,9 +156,9 @@ RealSet solutions(const MathValue& relation) {
   const Roots roots = roots_of(difference, symbols[0]);
   RealSet zeros;
   for (const MathTree& root : roots.values) zeros = united(zeros, point(root));
-  if (relation.relation == MathRelation::equal) return zeros;
-  if (relation.relation == MathRelation::not_equal) return without(all_reals(), zeros);
-  const bool greater = relation.relation == MathRelation::greater || relation.relation == MathRelation::greater_equal;
+  if (relation.relation == MathRelation::kEqual) return zeros;
+  if (relation.relation == MathRelation::kNotEqual) return without(all_reals(), zeros);
+  const bool greater = relation.relation == MathRelation::kGreater || relation.relation == MathRelation::kGreaterEqual;
   // To the right of all roots the polynomial has the sign of its leading coefficient. The sign changes at simple roots.
   RealSet set;
   int sign = roots.leading;
@@ -170,14 +170,14 @@ RealSet solutions(const MathValue& relation) {
     if (!roots.doubled) sign = -sign;
   }
   const bool included =
-      relation.relation == MathRelation::greater_equal || relation.relation == MathRelation::less_equal;
+      relation.relation == MathRelation::kGreaterEqual || relation.relation == MathRelation::kLessEqual;
   return included ? united(set, zeros) : set;
 }
 
 RealSet set_of(const MathValue& value) {
   switch (value.kind) {
-    case Kind::interval: {
-      if (value.items[0].kind != Kind::scalar || value.items[1].kind != Kind::scalar) throw Undecided();
+    case Kind::kInterval: {
+      if (value.items[0].kind != Kind::kScalar || value.items[1].kind != Kind::kScalar) throw Undecided();
       RealInterval interval{value.items[0].scalar.value, value.items[1].scalar.value, value.left_open,
                             value.right_open};
       const int sign = order(interval.low, interval.high);
@@ -186,26 +186,26 @@ RealSet set_of(const MathValue& value) {
       interval.high_open |= interval.high->has_infinity;
       return {interval};
     }
-    case Kind::set: {
+    case Kind::kSet: {
       RealSet set;
       for (const MathValue& item : value.items) {
-        if (item.kind != Kind::scalar) throw Undecided();
+        if (item.kind != Kind::kScalar) throw Undecided();
         set = united(set, point(item.scalar.value));
       }
       return set;
     }
-    case Kind::set_union:
+    case Kind::kSetUnion:
       return united(set_of(value.items[0]), set_of(value.items[1]));
-    case Kind::intersection:
+    case Kind::kIntersection:
       return common(set_of(value.items[0]), set_of(value.items[1]));
-    case Kind::difference:
+    case Kind::kDifference:
       return without(set_of(value.items[0]), set_of(value.items[1]));
-    case Kind::named_set:
+    case Kind::kNamedSet:
       if (value.text == "reals") return all_reals();
       break;
-    case Kind::relation:
+    case Kind::kRelation:
       return solutions(value);
-    case Kind::chain: {
+    case Kind::kChain: {
       RealSet set = all_reals();
       for (const MathValue& item : value.items) set = common(set, solutions(item));
       return set;

@@ -12,8 +12,8 @@ using Op = MathNode::Op;
 
 // Returns the digits of the decimal in a number or percentage, as written but without the sign; null if there is none.
 const std::string* decimal_digits(const MathTree& tree) {
-  if (tree->op == Op::number) return tree->text.find('.') == std::string::npos ? nullptr : &tree->text;
-  if (tree->op != Op::product) return nullptr;
+  if (tree->op == Op::kNumber) return tree->text.find('.') == std::string::npos ? nullptr : &tree->text;
+  if (tree->op != Op::kProduct) return nullptr;
   for (const MathTree& argument : tree->arguments) {
     if (const std::string* digits = decimal_digits(argument)) return digits;
   }
@@ -48,7 +48,7 @@ bool agree(const MathScalar& gold, const MathScalar& answer) {
 }
 
 // Returns true for the constants e, i and gamma, whose letters may also name a quantity.
-bool names_quantity(const MathTree& tree) { return tree->op == Op::constant && tree->text != "pi"; }
+bool names_quantity(const MathTree& tree) { return tree->op == Op::kConstant && tree->text != "pi"; }
 
 }  // namespace
 

@@ -63,7 +63,7 @@ class Lexer {
     for (const auto& [sign, name] : kSets) {
       if (!text_.substr(at_).starts_with(sign)) continue;
       at_ += sign.size();
-      push(Kind::named_set, std::string(name));
+      push(Kind::kNamedSet, std::string(name));
       return true;
     }
     if (c == ' ' || c == '\t' || c == '\r' || c == '\n') {
@@ -79,7 +79,7 @@ class Lexer {
     constexpr std::array<std::string_view, 5> kPairs = {"<=", ">=", "!=", "==", "~="};
     const std::string_view pair = text_.substr(at_, 2);
     const bool paired = std::ranges::find(kPairs, pair) != kPairs.end();
-    push(Kind::punctuation, std::string(paired ? pair : pair.substr(0, 1)));
+    push(Kind::kPunctuation, std::string(paired ? pair : pair.substr(0, 1)));
     at_ += paired ? 2 : 1;
     return true;
   }
@@ -92,7 +92,7 @@ class Lexer {
     }
     std::string digits(text_.substr(begin, at_ - begin));
     if (const std::size_t end = exponent_end(); end > at_) {
-      push(Kind::number, digits + std::string(text_.substr(at_, end - at_)));
+      push(Kind::kNumber, digits + std::string(text_.substr(at_, end - at_)));
       at_ = end;
       return true;
     }
@@ -100,7 +100,7 @@ class Lexer {
     if (text_.substr(sign).starts_with("\\%")) ++sign;
     const bool percent = sign < text_.size() && text_[sign] == '%';
     if (percent) at_ = sign + 1;
-    push(percent ? Kind::percentage : Kind::number, std::move(digits));
+    push(percent ? Kind::kPercentage : Kind::kNumber, std::move(digits));
     return true;
   }
 
@@ -124,7 +124,7 @@ class Lexer {
         at_ = second + 1;
       }
     }
-    push(Kind::letter, std::move(name));
+    push(Kind::kLetter, std::move(name));
     return true;
   }
 
@@ -132,7 +132,7 @@ class Lexer {
     for (const auto& [character, meaning] : kUnicode) {
       if (!text_.substr(at_).starts_with(character)) continue;
       at_ += character.size();
-      push(meaning.front() == '\\' ? Kind::command : Kind::punctuation, std::string(meaning));
+      push(meaning.front() == '\\' ? Kind::kCommand : Kind::kPunctuation, std::string(meaning));
       return true;
     }
     return false;
@@ -149,7 +149,7 @@ class Lexer {
     const bool plain = std::ranges::find(kPlainNames, name) != kPlainNames.end();
     const bool marked = std::ranges::find(kMarkedNames, name) != kMarkedNames.end();
     if (plain || marked || name == "\\begin" || name == "\\end") return with_name(name, plain);
-    push(Kind::command, std::string(name));
+    push(Kind::kCommand, std::string(name));
     return true;
   }
 
@@ -164,9 +164,9 @@ class Lexer {
     }
     at_ = close + 1;
     if (command == "\\begin" || command == "\\end") {
-      push(Kind::environment, std::string(command.substr(1)) + " " + name);
+      push(Kind::kEnvironment, std::string(command.substr(1)) + " " + name);
     } else {
-      push(Kind::named, plain ? name : std::string(command) + "{" + name + "}");
+      push(Kind::kNamed, plain ? name : std::string(command) + "{" + name + "}");
     }
     return true;
   }

@@ -10,20 +10,20 @@ namespace hone {
 
 struct MathToken {
   enum class Kind {
-    number,       // digits with at most one decimal point, or "1.5E3"
-    percentage,   // a number followed by %; text without the sign
-    letter,       // one letter, or "dx"
-    command,      // "\frac", "\pi", "\\", "\{"
-    named,        // a command whose argument is a name: "\text{Evelyn}"; text: "evelyn"
-    named_set,    // "\mathbb{R}"; text: "reals"
-    environment,  // "\begin{pmatrix}", "\end{pmatrix}"; text: "begin pmatrix", "end pmatrix"
-    punctuation,  // any other character
+    kNumber,       // digits with at most one decimal point, or "1.5E3"
+    kPercentage,   // a number followed by %; text without the sign
+    kLetter,       // one letter, or "dx"
+    kCommand,      // "\frac", "\pi", "\\", "\{"
+    kNamed,        // a command whose argument is a name: "\text{Evelyn}"; text: "evelyn"
+    kNamedSet,     // "\mathbb{R}"; text: "reals"
+    kEnvironment,  // "\begin{pmatrix}", "\end{pmatrix}"; text: "begin pmatrix", "end pmatrix"
+    kPunctuation,  // any other character
   };
   Kind kind;
   std::string text;
 
   [[nodiscard]] bool is(std::string_view other) const {
-    return (kind == Kind::command || kind == Kind::punctuation || kind == Kind::environment) && text == other;
+    return (kind == Kind::kCommand || kind == Kind::kPunctuation || kind == Kind::kEnvironment) && text == other;
   }
 };
 

@@ -21,27 +21,27 @@ struct MathScalar {
   bool symbol = false;  // one symbol: "x", "\text{Evelyn}"
 };
 
-enum class MathRelation { equal, not_equal, less, less_equal, greater, greater_equal };
+enum class MathRelation { kEqual, kNotEqual, kLess, kLessEqual, kGreater, kGreaterEqual };
 
 struct MathValue {
   enum class Kind {
-    scalar,
-    relation,  // items: left side, right side
-    chain,     // items: relations that hold together, "1 < x < 2"
-    set,       // items in any order
-    tuple,
-    interval,      // items: the ends
-    set_union,     // items: two sets
-    intersection,  // items: two sets
-    difference,    // items: two sets
-    named_set,     // text: "naturals", "integers", "rationals", "reals", "complexes", "primes"
-    matrix,        // items: rows, each a tuple
-    opaque,        // well-formed but not supported: compared as text without spaces
+    kScalar,
+    kRelation,  // items: left side, right side
+    kChain,     // items: relations that hold together, "1 < x < 2"
+    kSet,       // items in any order
+    kTuple,
+    kInterval,      // items: the ends
+    kSetUnion,      // items: two sets
+    kIntersection,  // items: two sets
+    kDifference,    // items: two sets
+    kNamedSet,      // text: "naturals", "integers", "rationals", "reals", "complexes", "primes"
+    kMatrix,        // items: rows, each a tuple
+    kOpaque,        // well-formed but not supported: compared as text without spaces
   };
-  Kind kind = Kind::scalar;
+  Kind kind = Kind::kScalar;
   MathScalar scalar;
   std::vector<MathValue> items;
-  MathRelation relation = MathRelation::equal;
+  MathRelation relation = MathRelation::kEqual;
   bool left_open = false;
   bool right_open = false;
   std::string text;

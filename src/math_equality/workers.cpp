@@ -39,7 +39,7 @@ struct RequestHeader {
 };
 
 struct ReplyHeader {
-  MathVerdict verdict = MathVerdict::failed;
+  MathVerdict verdict = MathVerdict::kFailed;
   std::uint32_t size = 0;
 };
 
@@ -217,7 +217,7 @@ class MathWorkers::Batch {
       if ((events & POLLOUT) != 0) send_some(lane);
       const bool alive = (events & (POLLIN | POLLHUP | POLLERR)) == 0 || receive(lane);
       if (!alive) {
-        replace(lane, died_[lane.at_hand.front()]++ == 0 ? std::nullopt : std::optional(MathVerdict::failed));
+        replace(lane, died_[lane.at_hand.front()]++ == 0 ? std::nullopt : std::optional(MathVerdict::kFailed));
       } else if (!lane.at_hand.empty() && Clock::now() >= lane.look) {
         look_at(lane);
       }
@@ -235,13 +235,13 @@ class MathWorkers::Batch {
   void look_at(Lane& lane) {
     const auto now = Clock::now();
     const std::chrono::nanoseconds used = processor_time_of(lane.worker.id);
-    if (used - lane.begin >= owner_.options_.limit) return replace(lane, MathVerdict::too_long);
+    if (used - lane.begin >= owner_.options_.limit) return replace(lane, MathVerdict::kTooLong);
     if (used != lane.seen) lane.moved = now;
     lane.seen = used;
     int& stalls = stalls_[lane.at_hand.front()];
     const auto wait = owner_.options_.wait * (1 << stalls);
     if (now >= lane.moved + wait) {
-      return replace(lane, ++stalls < kMostStalls ? std::nullopt : std::optional(MathVerdict::failed));
+      return replace(lane, ++stalls < kMostStalls ? std::nullopt : std::optional(MathVerdict::kFailed));
     }
     const auto until_limit = std::chrono::ceil<std::chrono::milliseconds>(owner_.options_.limit - (used - lane.begin));
     lane.look = std::min(now + until_limit, lane.moved + wait);
@@ -266,7 +266,7 @@ class MathWorkers::Batch {
       if (header.size > kMostShown || lane.at_hand.empty()) return false;
       if (lane.in.size() - at < sizeof header + header.size) break;
       MathOutcome outcome{header.verdict, lane.in.substr(at + sizeof header, header.size)};
-      if (header.verdict == MathVerdict::too_long) owner_.remember(comparisons_[lane.at_hand.front()], outcome);
+      if (header.verdict == MathVerdict::kTooLong) owner_.remember(comparisons_[lane.at_hand.front()], outcome);
       finish(lane, std::move(outcome));
       at += sizeof header + header.size;
     }
@@ -351,7 +351,7 @@ std::optional<MathOutcome> MathWorkers::remembered(const MathComparison& compari
   if (too_long_.empty()) return std::nullopt;
   const auto place = too_long_.find(fingerprint(comparison));
   if (place == too_long_.end()) return std::nullopt;
-  return MathOutcome{MathVerdict::too_long, place->second};
+  return MathOutcome{MathVerdict::kTooLong, place->second};
 }
 
 void MathWorkers::remember(const MathComparison& comparison, const MathOutcome& outcome) {

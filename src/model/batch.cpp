@@ -17,9 +17,9 @@ namespace hone {
 Tensor Batch::drop(Tensor x, double probability) {
   if (!training || probability == 0) return x;
   Program& program = x.program();
-  const ValueId known = program.find(Role::input, kDropoutInput);
+  const ValueId known = program.find(Role::kInput, kDropoutInput);
   const Tensor draw =
-      known != kNoValue ? program.tensor(known) : program.input(kDropoutInput, {DType::i32, {kDropoutDraw}});
+      known != kNoValue ? program.tensor(known) : program.input(kDropoutInput, {DType::kI32, {kDropoutDraw}});
   return dropout(x, draw, {.probability = probability, .site = sites_++});
 }
 
@@ -50,9 +50,9 @@ Tensor Batch::attend(std::int64_t layer, const LatentHeads& h) {
 
 DocumentBatch::DocumentBatch(Program& program, const Capacity& capacity) {
   const Dim rows(capacity.tokens, Count::tokens);
-  tokens = program.input("tokens", {DType::i32, {rows}});
-  positions = program.input("positions", {DType::i32, {rows}});
-  cu_seqlens_ = program.input("cu_seqlens", {DType::i32, {capacity.sequences + 1}});
+  tokens = program.input("tokens", {DType::kI32, {rows}});
+  positions = program.input("positions", {DType::kI32, {rows}});
+  cu_seqlens_ = program.input("cu_seqlens", {DType::kI32, {capacity.sequences + 1}});
 }
 
 Tensor DocumentBatch::attend(std::int64_t, Tensor qkv, const HeadShape& shape) {
@@ -68,12 +68,12 @@ PagedBatch::PagedBatch(Program& program, const Capacity& capacity, const KvLayou
     : layout_(layout), dtype_(dtype) {
   const Dim rows(capacity.tokens, Count::tokens);
   const Dim requests(capacity.sequences, Count::sequences);
-  tokens = program.input("tokens", {DType::i32, {rows}});
-  positions = program.input("positions", {DType::i32, {rows}});
-  cu_seqlens_ = program.input("cu_seqlens", {DType::i32, {capacity.sequences + 1}});
-  slots_ = program.input("slots", {DType::i32, {rows}});
-  block_table_ = program.input("block_table", {DType::i32, {requests, layout.max_blocks}});
-  starts_ = program.input("starts", {DType::i32, {requests}});
+  tokens = program.input("tokens", {DType::kI32, {rows}});
+  positions = program.input("positions", {DType::kI32, {rows}});
+  cu_seqlens_ = program.input("cu_seqlens", {DType::kI32, {capacity.sequences + 1}});
+  slots_ = program.input("slots", {DType::kI32, {rows}});
+  block_table_ = program.input("block_table", {DType::kI32, {requests, layout.max_blocks}});
+  starts_ = program.input("starts", {DType::kI32, {requests}});
 }
 
 Tensor PagedBatch::attend(std::int64_t layer, Tensor qkv, const HeadShape& shape) {

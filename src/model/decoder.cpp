@@ -87,9 +87,9 @@ class Decoder final : public Model {
           {std::move(name), {rows, columns}, {{.name = std::move(part), .rows = rows, .axes = {axis}}}, kind});
     };
     const auto norm = [&](std::string name, std::int64_t size, std::string part) {
-      specs_.push_back({std::move(name), {size}, {{std::move(part), 0, size}}, WeightKind::norm, Initializer::ones});
+      specs_.push_back({std::move(name), {size}, {{std::move(part), 0, size}}, WeightKind::norm, Initializer::kOnes});
     };
-    const PartAxis by_token{ShardAxis::vocabulary};
+    const PartAxis by_token{ShardAxis::kVocabulary};
     matrix("embedding", s.vocab_size, s.hidden_size, "model.embed_tokens.weight", by_token, WeightKind::embedding);
     for (std::int64_t layer = 0; layer < s.num_hidden_layers; ++layer) describe_layer(layer, matrix, norm);
     norm("norm", s.hidden_size, "model.norm.weight");
@@ -120,7 +120,7 @@ class Decoder final : public Model {
     const std::int64_t kv = s.num_key_value_heads * s.head_dim;
     const std::string part = text_of("model.layers.", layer, ".");
     const auto qkv_parts = [&](std::string_view suffix) {
-      const std::vector<PartAxis> heads{{ShardAxis::heads, 0, s.head_dim}};
+      const std::vector<PartAxis> heads{{ShardAxis::kHeads, 0, s.head_dim}};
       return std::vector<WeightPart>{
           {.name = text_of(part, "self_attn.q_proj.", suffix), .row = 0, .rows = q, .axes = heads},
           {.name = text_of(part, "self_attn.k_proj.", suffix), .row = q, .rows = kv, .axes = heads},
@@ -134,23 +134,23 @@ class Decoder final : public Model {
                         {q + 2 * kv},
                         qkv_parts("bias"),
                         WeightKind::bias,
-                        Initializer::zeros});
+                        Initializer::kZeros});
     }
     if (options_.qk_norm) {
       norm(layer_name(layer, "attention.q_norm"), s.head_dim, part + "self_attn.q_norm.weight");
       norm(layer_name(layer, "attention.k_norm"), s.head_dim, part + "self_attn.k_norm.weight");
     }
     matrix(layer_name(layer, "attention.out"), s.hidden_size, q, part + "self_attn.o_proj.weight",
-           {ShardAxis::heads, 1, s.head_dim});
+           {ShardAxis::kHeads, 1, s.head_dim});
     norm(layer_name(layer, "mlp_norm"), s.hidden_size, part + "post_attention_layernorm.weight");
     const std::int64_t inner = config_.intermediate_size;
-    const std::vector<PartAxis> rows{{ShardAxis::inner, 0}};
+    const std::vector<PartAxis> rows{{ShardAxis::kInner, 0}};
     specs_.push_back({layer_name(layer, "mlp.gate_up"),
                       {2 * inner, s.hidden_size},
                       {{.name = part + "mlp.gate_proj.weight", .row = 0, .rows = inner, .axes = rows},
                        {.name = part + "mlp.up_proj.weight", .row = inner, .rows = inner, .axes = rows}},
                       WeightKind::linear});
-    matrix(layer_name(layer, "mlp.down"), s.hidden_size, inner, part + "mlp.down_proj.weight", {ShardAxis::inner, 1});
+    matrix(layer_name(layer, "mlp.down"), s.hidden_size, inner, part + "mlp.down_proj.weight", {ShardAxis::kInner, 1});
   }
 
   Json json_;

@@ -20,15 +20,15 @@ struct AddedLoss {
 
 // The reduction of a statistic over the micro-batches of a step.
 enum class StatisticKind : std::uint8_t {
-  sum,   // f32 [n], elementwise sum, for example the tokens routed to each expert
-  max,   // f32 [n], elementwise maximum
-  mean,  // f32 [tokens], mean over the tokens in use
+  kSum,   // f32 [n], elementwise sum, for example the tokens routed to each expert
+  kMax,   // f32 [n], elementwise maximum
+  kMean,  // f32 [tokens], mean over the tokens in use
 };
 
 // A statistic for the log. A value with several entries is logged as NAME/min, NAME/mean and NAME/max over the entries.
 struct ModelStatistic {
   std::string name;  // metric name, for example "expert_load"
-  StatisticKind kind = StatisticKind::mean;
+  StatisticKind kind = StatisticKind::kMean;
   Tensor value;
 };
 

@@ -39,10 +39,10 @@ std::vector<TokenId> stop_token_ids(const std::string& generation_config, const 
 DType checkpoint_dtype(const ModelDirectory& directory) {
   for (const SafetensorsFile& file : directory.weights().files()) {
     for (const StoredTensor& tensor : file.tensors()) {
-      if (tensor.type == StoredType::bf16 || tensor.type == StoredType::f16) return DType::bf16;
+      if (tensor.type == StoredType::kBf16 || tensor.type == StoredType::kF16) return DType::kBf16;
     }
   }
-  return DType::f32;
+  return DType::kF32;
 }
 
 void check_vocabulary(const Model& model, const Tokenizer& tokenizer) {

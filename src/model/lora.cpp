@@ -45,10 +45,10 @@ struct Modules {
       for (const WeightPart& part : spec.parts) {
         if (!part.name.ends_with(".weight")) continue;
         const AdapterUse adapter = spec.kind.traits().adapter;
-        (adapter == AdapterUse::refused ? refused
-         : adapter == AdapterUse::none  ? others
-         : spec.is_by_token()           ? tables
-                                        : linear)
+        (adapter == AdapterUse::kRefused ? refused
+         : adapter == AdapterUse::kNone  ? others
+         : spec.is_by_token()            ? tables
+                                         : linear)
             .push_back(module_of(part.name));
       }
     }
@@ -167,7 +167,7 @@ void LoraModel::add_adapters() {
       }
       continue;
     }
-    if (spec.kind.traits().adapter != AdapterUse::allowed) continue;
+    if (spec.kind.traits().adapter != AdapterUse::kAllowed) continue;
     std::vector<WeightPart> parts;
     for (const WeightPart& part : spec.parts) {
       if (chosen(module_of(part.name))) parts.push_back(part);
@@ -233,7 +233,7 @@ void LoraModel::save_copy(const WeightSpec& from, std::string copy, const std::s
   if (std::ranges::any_of(saved_, is_it)) return;
   WeightSpec spec = from;
   spec.name = copy;
-  if (use == SavedModule::Use::head) spec.kind = WeightKind::head;
+  if (use == SavedModule::Use::kHead) spec.kind = WeightKind::head;
   spec.in_folder = false;
   spec.trainable = true;
   spec.parts[0].name = text_of(kPeftPrefix, part);
@@ -253,7 +253,7 @@ void LoraModel::add_saved() {
           throw Error(kSaved, text_of("'", wanted, "' is one of lora_target_modules too"), "name it in one of them");
         }
         found = true;
-        save_copy(spec, kHeadCopy, std::string(kHeadModule) + ".weight", SavedModule::Use::head);
+        save_copy(spec, kHeadCopy, std::string(kHeadModule) + ".weight", SavedModule::Use::kHead);
       }
       if (std::ranges::none_of(spec.parts, fits)) continue;
       if (std::ranges::find(targets_, module_of(spec.parts[0].name)) != targets_.end()) {
@@ -266,7 +266,7 @@ void LoraModel::add_saved() {
       found = true;
       const bool shared = tied && spec.name == kEmbedding;
       save_copy(spec, spec.name + ".saved", spec.parts[0].name,
-                shared ? SavedModule::Use::lookup : SavedModule::Use::everywhere);
+                shared ? SavedModule::Use::kLookup : SavedModule::Use::kEverywhere);
     }
     if (!found) {
       throw Error(kSaved, text_of("'", wanted, "' names no module of this model"), "for example lm_head, embed_tokens");
@@ -276,7 +276,7 @@ void LoraModel::add_saved() {
 
 void LoraModel::add_biases() {
   constexpr std::string_view kBias = ".bias";
-  if (config_.bias == LoraBias::none) return;
+  if (config_.bias == LoraBias::kNone) return;
   for (const WeightSpec& spec : base_->weights()) {
     WeightSpec copy = spec;
     copy.name = spec.name + ".saved";
@@ -288,7 +288,7 @@ void LoraModel::add_biases() {
       if (!part.name.ends_with(kBias)) continue;
       const std::string module = part.name.substr(0, part.name.size() - kBias.size());
       const bool adapted = std::ranges::find(targets_, module) != targets_.end();
-      if (!adapted && config_.bias == LoraBias::lora_only) continue;
+      if (!adapted && config_.bias == LoraBias::kLoraOnly) continue;
       // In PEFT's names, a layer with an adapter is the submodule base_layer.
       WeightPart saved = part;
       saved.name = text_of(kPeftPrefix, module, adapted ? ".base_layer" : "", kBias);
@@ -298,7 +298,7 @@ void LoraModel::add_biases() {
     }
     if (copy.parts.empty()) continue;
     if (copy.parts.size() == spec.parts.size()) trained = {};
-    saved_.push_back({spec.name, copy.name, SavedModule::Use::everywhere, trained});
+    saved_.push_back({spec.name, copy.name, SavedModule::Use::kEverywhere, trained});
     specs_.push_back(std::move(copy));
   }
 }

@@ -25,7 +25,7 @@ struct LoraConfig {
   // (model/name_pattern.h). Empty: q_proj and v_proj, or c_attn if the model has no q_proj.
   std::vector<std::string> target_modules;
   std::vector<std::string> modules_to_save;  // modules that are trained in full, as copies
-  LoraBias bias = LoraBias::none;
+  LoraBias bias = LoraBias::kNone;
   bool rslora = false;  // scale alpha / sqrt(r) instead of alpha / r
   bool dora = false;
   std::string base_name;               // base_model_name_or_path of adapter_config.json
@@ -37,10 +37,10 @@ struct LoraConfig {
 // A module or bias that is trained in full, as a copy of the base's weight.
 struct SavedModule {
   // The uses in which the copy replaces the base's weight. A tied model uses one weight as embedding (lookup) and head.
-  enum class Use : std::uint8_t { everywhere, lookup, head };
+  enum class Use : std::uint8_t { kEverywhere, kLookup, kHead };
   std::string block;  // name of the base's weight
   std::string copy;   // name of the trained copy
-  Use use = Use::everywhere;
+  Use use = Use::kEverywhere;
   LoraParts parts;  // rows of a bias that are trained; empty: all rows
 };
 

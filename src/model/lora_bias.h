@@ -9,7 +9,7 @@ namespace hone {
 
 // The biases that are trained in addition to the adapters, as copies: none, all of the model, or those of layers with
 // an adapter.
-enum class LoraBias : std::uint8_t { none, all, lora_only };
+enum class LoraBias : std::uint8_t { kNone, kAll, kLoraOnly };
 template <>
 inline constexpr EnumTable kEnumTable<LoraBias>{.names = "none|all|lora_only"};
 

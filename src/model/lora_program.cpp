@@ -32,8 +32,8 @@ class Adapting {
     }
     // Weights that are trained in full are replaced by their copies in all uses.
     for (const SavedModule& saved : model_.saved()) {
-      const ValueId id = from_.find(Role::weight, saved.block);
-      if (id == kNoValue || saved.use != SavedModule::Use::everywhere) continue;
+      const ValueId id = from_.find(Role::kWeight, saved.block);
+      if (id == kNoValue || saved.use != SavedModule::Use::kEverywhere) continue;
       const Tensor copy = weight(saved.copy);
       rewriter_.map(id, saved.parts.count == 0 ? copy : lora_bias(copy, rewriter_.mapped(id), saved.parts));
     }
@@ -71,7 +71,7 @@ class Adapting {
   }
 
   [[nodiscard]] std::string_view weight_name(ValueId id) const {
-    if (id == kNoValue || from_.value(id).role != Role::weight) return {};
+    if (id == kNoValue || from_.value(id).role != Role::kWeight) return {};
     return from_.value(id).name;
   }
 
@@ -86,7 +86,7 @@ class Adapting {
   // Embedding lookup with an adapter. PEFT applies no dropout here.
   Tensor look_up(const Node& node) {
     const Tensor tokens = rewriter_.mapped(node.inputs[kOperandInput]);
-    const Tensor base = embedding(tokens, weight_of(node, SavedModule::Use::lookup));
+    const Tensor base = embedding(tokens, weight_of(node, SavedModule::Use::kLookup));
     if (!model_.adapts_embedding()) return base;
     const Tensor h = embedding(tokens, weight(LoraModel::kEmbeddingDown));
     return base + scale(linear(h, weight(LoraModel::kEmbeddingUp)), model_.lora().scale());
@@ -97,7 +97,7 @@ class Adapting {
   void adapt_head(const Node& node) {
     const Tensor x = rewriter_.mapped(node.inputs[kOperandInput]);
     const Tensor base = rewriter_.mapped(node.inputs[kWeightInput]);
-    Tensor head = weight_of(node, SavedModule::Use::head);
+    Tensor head = weight_of(node, SavedModule::Use::kHead);
     const auto block = model_.blocks().find(model_.head());
     if (block != model_.blocks().end()) {
       const Tensor h = linear(drop(x), weight(LoraModel::down_name(block->first)));
@@ -114,9 +114,9 @@ class Adapting {
   Tensor drop(Tensor x) {
     const double probability = model_.lora().dropout;
     if (!use_.dropout || probability == 0) return x;
-    const ValueId known = program().find(Role::input, kDropoutInput);
+    const ValueId known = program().find(Role::kInput, kDropoutInput);
     const Tensor draw =
-        known != kNoValue ? program().tensor(known) : program().input(kDropoutInput, {DType::i32, {kDropoutDraw}});
+        known != kNoValue ? program().tensor(known) : program().input(kDropoutInput, {DType::kI32, {kDropoutDraw}});
     return dropout(x, draw, {.probability = probability, .site = site_++});
   }
 

@@ -21,7 +21,7 @@ WeightBinder::WeightBinder(Program& program, const std::vector<WeightSpec>& spec
     : program_(program), specs_(specs), trainable_(trainable) {}
 
 Tensor WeightBinder::operator()(std::string_view name) {
-  if (const ValueId id = program_.find(Role::weight, name); id != kNoValue) return program_.tensor(id);
+  if (const ValueId id = program_.find(Role::kWeight, name); id != kNoValue) return program_.tensor(id);
   for (const WeightSpec& spec : specs_) {
     if (spec.name != name) continue;
     return program_.weight(spec.name, spec.traced_type(), trainable_ && spec.trainable, spec.dtype.has_value());

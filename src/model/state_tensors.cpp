@@ -52,7 +52,7 @@ StateLayout::StateLayout(const std::vector<WeightSpec>& specs, StateNames names)
 std::vector<StateTensor> StateLayout::of(const NamedType& tensor) const {
   const std::vector<std::int64_t> sizes = sizes_of(tensor.type);
   std::vector<StateTensor> whole{{.name = tensor.name, .shape = sizes, .place = {}}};
-  if (names_ == StateNames::blocks) return whole;
+  if (names_ == StateNames::kBlocks) return whole;
   // Find the weight: the tensor is either "BLOCK" or "BLOCK.STATE".
   auto found = specs_.find(tensor.name);
   std::string state;

@@ -25,8 +25,8 @@ struct StateTensor {
 
 // The naming of tensors in a training state.
 enum class StateNames : std::uint8_t {
-  blocks,  // format 1: each tensor of a store is one tensor under its own name
-  parts,   // format 2: by parts, see StateLayout
+  kBlocks,  // format 1: each tensor of a store is one tensor under its own name
+  kParts,   // format 2: by parts, see StateLayout
 };
 
 // The mapping from the tensors of a store to those of a training state.
@@ -42,7 +42,7 @@ enum class StateNames : std::uint8_t {
 class StateLayout {
  public:
   // `specs` must outlive the layout.
-  explicit StateLayout(const std::vector<WeightSpec>& specs, StateNames names = StateNames::parts);
+  explicit StateLayout(const std::vector<WeightSpec>& specs, StateNames names = StateNames::kParts);
 
   // Ranges of the tensor, ordered by `first`. Throws Defect if a state's shape is neither that of its weight nor that
   // of its scales.

@@ -9,16 +9,16 @@ namespace hone {
 
 // The treatment of a weight by the Muon optimizer.
 enum class MuonUse : std::uint8_t {
-  matrices,  // updates each matrix of the checkpoint separately
-  adamw,     // updated by AdamW instead
-  refused,   // not supported: training it with Muon is an error
+  kMatrices,  // updates each matrix of the checkpoint separately
+  kAdamw,     // updated by AdamW instead
+  kRefused,   // not supported: training it with Muon is an error
 };
 
 // The support for low-rank adapters on a weight.
 enum class AdapterUse : std::uint8_t {
-  none,  // such weights never have adapters: norms, biases
-  allowed,
-  refused,  // PEFT would adapt it, but hone cannot: "all-linear" is an error instead of skipping it
+  kNone,  // such weights never have adapters: norms, biases
+  kAllowed,
+  kRefused,  // PEFT would adapt it, but hone cannot: "all-linear" is an error instead of skipping it
 };
 
 // The properties of a kind. A family may define a kind that is not in the list below:
@@ -29,8 +29,8 @@ struct WeightTraits {
   bool decays = true;     // subject to weight_decay
   bool by_token = false;  // has a row for each token of the vocabulary
   bool has_axes = false;  // its parts must declare the axes along which they can be sharded (PartAxis)
-  AdapterUse adapter = AdapterUse::none;
-  MuonUse muon = MuonUse::adamw;
+  AdapterUse adapter = AdapterUse::kNone;
+  MuonUse muon = MuonUse::kAdamw;
 };
 
 class WeightKind {
@@ -59,13 +59,14 @@ class WeightKind {
 namespace weight_traits {
 
 inline constexpr WeightTraits kLinear{
-    .name = "linear", .has_axes = true, .adapter = AdapterUse::allowed, .muon = MuonUse::matrices};
+    .name = "linear", .has_axes = true, .adapter = AdapterUse::kAllowed, .muon = MuonUse::kMatrices};
 inline constexpr WeightTraits kExpert{
-    .name = "expert", .has_axes = true, .adapter = AdapterUse::refused, .muon = MuonUse::refused};
+    .name = "expert", .has_axes = true, .adapter = AdapterUse::kRefused, .muon = MuonUse::kRefused};
 inline constexpr WeightTraits kRouter{.name = "router"};
 inline constexpr WeightTraits kEmbedding{
-    .name = "embedding", .by_token = true, .has_axes = true, .adapter = AdapterUse::allowed};
-inline constexpr WeightTraits kHead{.name = "head", .by_token = true, .has_axes = true, .adapter = AdapterUse::allowed};
+    .name = "embedding", .by_token = true, .has_axes = true, .adapter = AdapterUse::kAllowed};
+inline constexpr WeightTraits kHead{
+    .name = "head", .by_token = true, .has_axes = true, .adapter = AdapterUse::kAllowed};
 inline constexpr WeightTraits kNorm{.name = "norm", .decays = false};
 inline constexpr WeightTraits kBias{.name = "bias", .decays = false};
 inline constexpr WeightTraits kTable{.name = "table"};

@@ -73,7 +73,7 @@ void check_axes(const WeightSpec& spec, const WeightPart& part) {
               part.name, " may be cut");
   const std::vector<std::int64_t> shape = part_shape(spec, part);
   for (const PartAxis& axis : part.axes) {
-    if (axis.axis == ShardAxis::whole) continue;
+    if (axis.axis == ShardAxis::kWhole) continue;
     const bool inside = axis.dimension >= 0 && axis.dimension < static_cast<std::int64_t>(shape.size());
     HONE_ASSERT(inside && axis.unit > 0 && axis.sections > 0, "axis of dimension ", axis.dimension, ", unit ",
                 axis.unit, ", sections ", axis.sections, " of ", part.name);
@@ -115,7 +115,7 @@ std::vector<std::int64_t> part_shape(const WeightSpec& spec, const WeightPart& p
 std::vector<PartAxis> axes_along(const WeightPart& part, std::int64_t dimension) {
   std::vector<PartAxis> along;
   for (const PartAxis& axis : part.axes) {
-    if (axis.axis != ShardAxis::whole && axis.dimension == dimension) along.push_back(axis);
+    if (axis.axis != ShardAxis::kWhole && axis.dimension == dimension) along.push_back(axis);
   }
   if (along.empty()) along.push_back({});
   return along;

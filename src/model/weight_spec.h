@@ -11,20 +11,20 @@
 
 namespace hone {
 
-enum class Initializer : std::uint8_t { normal, zeros, ones };
+enum class Initializer : std::uint8_t { kNormal, kZeros, kOnes };
 
 // The meaning of a dimension along which a part can be sharded over devices.
 enum class ShardAxis : std::uint8_t {
-  whole,       // not sharded: every device holds the whole part
-  heads,       // attention heads: those of queries, or those of keys and values
-  inner,       // channels between the two halves of an MLP: rows of gate and up, columns of down
-  experts,     // experts of a mixture
-  vocabulary,  // tokens of the vocabulary
+  kWhole,       // not sharded: every device holds the whole part
+  kHeads,       // attention heads: those of queries, or those of keys and values
+  kInner,       // channels between the two halves of an MLP: rows of gate and up, columns of down
+  kExperts,     // experts of a mixture
+  kVocabulary,  // tokens of the vocabulary
 };
 
 // A dimension along which a part can be sharded, and the positions where it can be cut.
 struct PartAxis {
-  ShardAxis axis = ShardAxis::whole;
+  ShardAxis axis = ShardAxis::kWhole;
   std::int64_t dimension = 0;  // dimension of the part in the orientation of blocks: 0 rows, 1 columns
   std::int64_t unit = 1;       // smallest shard along the dimension, for example head_dim
   std::int64_t sections = 1;   // equal consecutive sections that are sharded separately: 3 if a part holds q, k and v
@@ -48,7 +48,7 @@ struct WeightPart {
   PartSource source = {};
 };
 
-// The axes of a part along one of its dimensions, or ShardAxis::whole if it has none there. The axes along dimension 0
+// The axes of a part along one of its dimensions, or ShardAxis::kWhole if it has none there. The axes along dimension 0
 // (rows) are also those of the part's bias.
 [[nodiscard]] std::vector<PartAxis> axes_along(const WeightPart& part, std::int64_t dimension);
 
@@ -59,7 +59,7 @@ struct WeightSpec {
   std::vector<std::int64_t> shape;
   std::vector<WeightPart> parts;
   WeightKind kind = WeightKind::unset;
-  Initializer initializer = Initializer::normal;
+  Initializer initializer = Initializer::kNormal;
   std::optional<DType> dtype;  // fixed element type; unset: the dtype that the model is loaded in
   bool trainable = true;
   bool in_folder = true;   // false: belongs to an adapter and is not saved in model folders
@@ -68,12 +68,12 @@ struct WeightSpec {
   [[nodiscard]] bool decays() const { return kind.traits().decays; }
   [[nodiscard]] bool is_by_token() const { return kind.traits().by_token; }
   // Type in traced programs, before the precision pass: f32 unless `dtype` is set.
-  [[nodiscard]] Type traced_type() const { return {dtype.value_or(DType::f32), Shape(shape.begin(), shape.end())}; }
+  [[nodiscard]] Type traced_type() const { return {dtype.value_or(DType::kF32), Shape(shape.begin(), shape.end())}; }
 };
 
 // Checks specs for consistency. Throws Defect naming the block or part if a block has no kind; if parts share a name or
 // rows, or do not fill a block of a model folder; if slices of a tensor overlap, leave gaps or disagree; or if an axis
-// does not fit its part. Parts of linear layers, experts, embedding and head must have an axis (ShardAxis::whole
+// does not fit its part. Parts of linear layers, experts, embedding and head must have an axis (ShardAxis::kWhole
 // counts).
 void check_specs(const std::vector<WeightSpec>& specs);
 

@@ -103,7 +103,7 @@ void load_changed(const CheckpointTensor& tensor, const PartSlice& slice, const 
   const std::int64_t columns = row_elements(spec);
   const auto elements = static_cast<std::size_t>(slice.elements());
   const DType held = store.type(spec.name).dtype;
-  const DType staged = merge.empty() ? held : DType::f32;
+  const DType staged = merge.empty() ? held : DType::kF32;
   std::vector<std::byte> rows(elements * size_of(staged));
   read_part(tensor, slice, from, staged, rows);
   if (filled > 0) for_floating(staged, [&]<class T>() { fill_with_mean<T>(rows, filled, columns); });
@@ -137,7 +137,7 @@ void check_weights(const Model& model, const ModelDirectory& directory, Vocabula
   const WeightFiles& files = directory.weights();
   if (files.empty()) throw Error(directory.path().string(), "there are no weights (model.safetensors) in this folder");
   reject_unexpected_tensors(model, directory);
-  const std::int64_t stored_vocab = vocabulary == Vocabulary::may_grow ? smaller_vocabulary(model, directory) : 0;
+  const std::int64_t stored_vocab = vocabulary == Vocabulary::kMayGrow ? smaller_vocabulary(model, directory) : 0;
   for (const CheckpointTensor& wanted : checkpoint_tensors(model.weights(), true)) {
     const StoredTensor& tensor = stored(model, directory, wanted.name);
     std::vector<std::int64_t> shape = wanted.shape;
@@ -153,7 +153,7 @@ TensorStore load_weights(const Model& model, const ModelDirectory& directory, DT
   check_weights(model, directory, vocabulary);
   TensorStore store(device, weight_types(model, dtype));
   AdapterMerge merge(directory);
-  const std::int64_t stored_vocab = vocabulary == Vocabulary::may_grow ? smaller_vocabulary(model, directory) : 0;
+  const std::int64_t stored_vocab = vocabulary == Vocabulary::kMayGrow ? smaller_vocabulary(model, directory) : 0;
   for (const CheckpointTensor& tensor : checkpoint_tensors(model.weights(), true)) {
     const StoredTensor& from = stored(model, directory, tensor.name);
     for (const PartSlice& slice : tensor.slices) {
@@ -170,14 +170,14 @@ TensorStore load_weights(const Model& model, const ModelDirectory& directory, DT
 }
 
 TensorStore random_weights(const Model& model, std::uint64_t seed, DType dtype, Device& device) {
-  HONE_ASSERT(dtype == DType::f32 || dtype == DType::bf16, "weights of ", name_of(dtype));
+  HONE_ASSERT(dtype == DType::kF32 || dtype == DType::kBf16, "weights of ", name_of(dtype));
   register_operations();
   const double deviation = ConfigReader(model.config()).number("initializer_range", 0.02);
   TensorStore store(device, weight_types(model, dtype));
   Program program;
   for (const WeightSpec& spec : model.weights()) {
-    if (spec.initializer == Initializer::zeros) continue;  // stores are zero-filled
-    if (spec.initializer == Initializer::ones) {
+    if (spec.initializer == Initializer::kZeros) continue;  // stores are zero-filled
+    if (spec.initializer == Initializer::kOnes) {
       store.upload(spec.name, ones(store.type(spec.name)));
       continue;
     }
@@ -199,7 +199,7 @@ void save_model(const std::filesystem::path& path, const Model& model, const Ten
   const std::vector<TensorSource> sources = weight_sources(model.weights(), true, weights);
   Json config = model.config();
   const DType dtype = model_dtype(model, weights);
-  const char* name = dtype == DType::bf16 ? "bfloat16" : "float32";
+  const char* name = dtype == DType::kBf16 ? "bfloat16" : "float32";
   config[config.contains("dtype") ? "dtype" : "torch_dtype"] = name;
   write_model_directory(path, {.config = config, .generation_config = generation_config, .weights = sources});
 }

@@ -21,20 +21,20 @@ namespace hone {
 
 // The handling of a folder with fewer tokens than the model.
 enum class Vocabulary : std::uint8_t {
-  as_stored,  // an error
-  may_grow,   // if config.json has a smaller vocab_size, missing rows of embedding and head become the mean of the
+  kAsStored,  // an error
+  kMayGrow,   // if config.json has a smaller vocab_size, missing rows of embedding and head become the mean of the
               // existing rows (transformers' resize_token_embeddings draws them close to that mean)
 };
 
 // Checks that a folder has exactly the weights of the model, in their shapes. Reads only the headers of the files.
 // Throws Error with file, tensor and both shapes.
-void check_weights(const Model& model, const ModelDirectory& directory, Vocabulary vocabulary = Vocabulary::as_stored);
+void check_weights(const Model& model, const ModelDirectory& directory, Vocabulary vocabulary = Vocabulary::kAsStored);
 
 // Loads and converts all weights and merges the adapters of the folder (in f32). Throws Error if a tensor is missing,
 // has another shape (the message states both) or does not belong to the model. The staging buffer in host memory takes
 // piece_bytes, or a whole part if adapters are merged or the part is stored transposed or with fewer rows.
 [[nodiscard]] TensorStore load_weights(const Model& model, const ModelDirectory& directory, DType dtype, Device& device,
-                                       Vocabulary vocabulary = Vocabulary::as_stored,
+                                       Vocabulary vocabulary = Vocabulary::kAsStored,
                                        std::size_t piece_bytes = kPieceBytes);
 
 // Initializes all weights as their specs require: with zeros, ones or normal numbers of standard deviation

@@ -54,7 +54,7 @@ class Fuser {
   [[nodiscard]] bool fits(const Fusion& fusion) const {
     const std::string_view layer = layer_of(program_.nodes()[fusion.nodes.front()].scope);
     return !takes_count(fusion) && std::all_of(fusion.nodes.begin(), fusion.nodes.end(), [&](std::size_t node) {
-      return !taken_[node] && (reach_ == FusionScope::program || layer_of(program_.nodes()[node].scope) == layer);
+      return !taken_[node] && (reach_ == FusionScope::kProgram || layer_of(program_.nodes()[node].scope) == layer);
     });
   }
 

@@ -13,13 +13,13 @@ namespace hone {
 
 // The nodes that may be fused with each other.
 enum class FusionScope : std::uint8_t {
-  layer,    // nodes of one layer, because recomputation keeps exactly the values that cross from layer to layer
-  program,  // all nodes
+  kLayer,    // nodes of one layer, because recomputation keeps exactly the values that cross from layer to layer
+  kProgram,  // all nodes
 };
 
 // Returns `program` with every pattern that `registry` recognizes fused. A fused node takes the position of the first
 // node that it replaces. Later nodes that its inputs depend on move in front of it.
-[[nodiscard]] Program fuse(const Program& program, FusionScope reach = FusionScope::layer,
+[[nodiscard]] Program fuse(const Program& program, FusionScope reach = FusionScope::kLayer,
                            const OpRegistry& registry = op_registry());
 
 }  // namespace hone

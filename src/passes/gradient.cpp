@@ -23,7 +23,7 @@ class Backward final : public GradientBuilder {
     for (const Tensor& tensor : wanted) needed_[index(tensor.id())] = true;
     for (std::size_t i = 0; i < needed_.size(); ++i) {
       const Value& value = program.values()[i];
-      if (value.role == Role::weight && value.trainable) needed_[i] = true;
+      if (value.role == Role::kWeight && value.trainable) needed_[i] = true;
     }
     for (const Node& node : program.nodes()) {
       bool any = false;
@@ -63,13 +63,15 @@ class Backward final : public GradientBuilder {
   }
   void add(std::size_t i, Tensor gradient) override {
     const ValueId id = node_->inputs.at(i);
-    HONE_ASSERT(program_.value(id).role != Role::weight, "weight ", program_.value(id).name, " must use accumulator()");
+    HONE_ASSERT(program_.value(id).role != Role::kWeight, "weight ", program_.value(id).name,
+                " must use accumulator()");
     contribute(id, gradient);
   }
   Tensor accumulator(std::size_t i) override {
     const ValueId id = node_->inputs.at(i);
     const Value& weight = program_.value(id);
-    if (weight.role != Role::weight) return fill(program_, {accumulator_of(weight.type.dtype), weight.type.shape}, 0.0);
+    if (weight.role != Role::kWeight)
+      return fill(program_, {accumulator_of(weight.type.dtype), weight.type.shape}, 0.0);
     if (gradients_[index(id)] == kNoValue) {
       gradients_[index(id)] = program_.gradient(weight.name, gradient_type(weight.type, sums_)).id();
     }
@@ -77,7 +79,7 @@ class Backward final : public GradientBuilder {
   }
   void set_accumulator(std::size_t i, Tensor updated) override {
     const ValueId id = node_->inputs.at(i);
-    if (program_.value(id).role != Role::weight) return contribute(id, updated);
+    if (program_.value(id).role != Role::kWeight) return contribute(id, updated);
     gradients_[index(id)] = updated.id();
   }
 
@@ -99,19 +101,19 @@ class Backward final : public GradientBuilder {
 }  // namespace
 
 Type gradient_type(const Type& weight, GradientAccumulation sums) {
-  const bool narrow = sums == GradientAccumulation::as_weights && weight.shape.size() > 1;
+  const bool narrow = sums == GradientAccumulation::kAsWeights && weight.shape.size() > 1;
   return {narrow ? weight.dtype : accumulator_of(weight.dtype), weight.shape};
 }
 
 std::vector<Tensor> append_gradients(Program& program, std::span<const GradientSeed> seeds,
                                      std::span<const Tensor> wanted, GradientAccumulation sums) {
-  program.set_phase(Phase::backward);
+  program.set_phase(Phase::kBackward);
   Backward backward(program, wanted, sums);
   const std::vector<Node> forward = program.nodes();  // a copy, because the list grows during the loop
   for (const GradientSeed& seed : seeds) backward.seed(seed);
   for (const Node& node : std::views::reverse(forward)) backward.run(node);
   program.set_scope({});
-  program.set_phase(Phase::forward);
+  program.set_phase(Phase::kForward);
   std::vector<Tensor> gradients;
   for (const Tensor& tensor : wanted) gradients.push_back(backward.gradient_of(tensor.id()));
   return gradients;

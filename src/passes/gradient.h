@@ -17,8 +17,8 @@ struct GradientSeed {
 
 // The type in which weight gradients accumulate.
 enum class GradientAccumulation : std::uint8_t {
-  wide,        // f32; f64 for f64 weights
-  as_weights,  // the weight's type, which halves the memory for bf16; vectors (norms, biases) stay wide
+  kWide,       // f32; f64 for f64 weights
+  kAsWeights,  // the weight's type, which halves the memory for bf16; vectors (norms, biases) stay wide
 };
 [[nodiscard]] Type gradient_type(const Type& weight, GradientAccumulation sums);
 
@@ -29,6 +29,6 @@ enum class GradientAccumulation : std::uint8_t {
 // gradient differ.
 std::vector<Tensor> append_gradients(Program& program, std::span<const GradientSeed> seeds,
                                      std::span<const Tensor> wanted = {},
-                                     GradientAccumulation sums = GradientAccumulation::wide);
+                                     GradientAccumulation sums = GradientAccumulation::kWide);
 
 }  // namespace hone

@@ -69,19 +69,19 @@ class OffloadCandidates {
   // by the backward pass too soon for both copies to overlap with other layers.
   [[nodiscard]] std::optional<OffloadInterval> offload_interval(ValueId id) const {
     const Value& value = program_.value(id);
-    if (value.role != Role::activation || value.producer < 0 || value.alias_of != kNoValue || is_used_otherwise(id))
+    if (value.role != Role::kActivation || value.producer < 0 || value.alias_of != kNoValue || is_used_otherwise(id))
       return {};
     const auto producer = static_cast<std::size_t>(value.producer);
     const Node& made = program_.nodes()[producer];
-    if (made.phase != Phase::forward || !is_in_layer(made.scope)) return {};
+    if (made.phase != Phase::kForward || !is_in_layer(made.scope)) return {};
     // The last forward reader and the first backward reader bound the time on the host.
     std::size_t last_forward = producer;
     std::optional<std::size_t> first_backward;
     for (std::size_t n = producer + 1; n < program_.nodes().size(); ++n) {
       const Node& node = program_.nodes()[n];
       if (std::find(node.inputs.begin(), node.inputs.end(), id) == node.inputs.end()) continue;
-      if (node.phase == Phase::forward) last_forward = n;
-      if (node.phase == Phase::backward && !first_backward) first_backward = n;
+      if (node.phase == Phase::kForward) last_forward = n;
+      if (node.phase == Phase::kBackward && !first_backward) first_backward = n;
     }
     if (!first_backward) return {};
     // The copy to the host may take the whole run after the last forward reader, the copy back the whole run before the
@@ -125,7 +125,7 @@ Program offload_activations(const Program& program) {
       const auto slot = static_cast<std::int64_t>(2 * t);  // even slots track copies out, odd ones copies back
       if (n == trip.start) {
         homes[t] = rewriter.program().state(std::string(kStatePrefix) + std::to_string(t),
-                                            program.value(trip.value).type, Placement::host);
+                                            program.value(trip.value).type, Placement::kHost);
         homes[t] = offload(rewriter.mapped(trip.value), homes[t], slot);
       }
       if (n == trip.left) homes[t] = offload_wait(rewriter.mapped(trip.value), homes[t], slot);

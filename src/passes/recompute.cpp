@@ -13,9 +13,9 @@ namespace {
 
 // Returns true if a node is a forward node that may run twice: it updates nothing in place and reads no state.
 bool can_repeat(const Program& program, const Node& node) {
-  if (node.phase != Phase::forward || updates_in_place(node)) return false;
+  if (node.phase != Phase::kForward || updates_in_place(node)) return false;
   return std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId id) {
-    return id == kNoValue || program.value(program.storage_of(id)).role != Role::state;
+    return id == kNoValue || program.value(program.storage_of(id)).role != Role::kState;
   });
 }
 
@@ -46,8 +46,8 @@ std::vector<Candidate> find_candidates(const Program& program, DeviceKind device
       const Value& value = program.value(id);
       if (value.producer < 0) continue;
       const Node& producer = program.nodes()[static_cast<std::size_t>(value.producer)];
-      if (producer.phase != Phase::forward) continue;
-      if (node.phase == Phase::forward) {
+      if (producer.phase != Phase::kForward) continue;
+      if (node.phase == Phase::kForward) {
         if (layer_of(node.scope) != layer_of(producer.scope)) crosses[static_cast<std::size_t>(id)] = true;
       } else {
         read_backward[static_cast<std::size_t>(id)] = true;
@@ -76,7 +76,7 @@ class Recomputer {
 
   Program run() {
     for (const Node& node : from_.nodes()) {
-      if (node.phase == Phase::forward) {
+      if (node.phase == Phase::kForward) {
         rewriter_.replay(node);
       } else {
         replay_backward(node);
@@ -109,7 +109,7 @@ class Recomputer {
     inputs.reserve(node.inputs.size());
     for (const ValueId id : node.inputs) inputs.push_back(available(id));
     rewriter_.program().set_scope(node.scope);
-    rewriter_.program().set_phase(Phase::backward);
+    rewriter_.program().set_phase(Phase::kBackward);
     const std::vector<Tensor> outputs = rewriter_.program().append(*node.op, node.attributes, inputs);
     for (std::size_t i = 0; i < outputs.size(); ++i)
       again_[static_cast<std::size_t>(node.outputs[i])] = outputs[i].id();
@@ -128,7 +128,7 @@ std::vector<bool> drop_inputs_of_recomputed(const Program& program, std::vector<
                                             const std::vector<bool>& kept) {
   for (std::size_t n = program.nodes().size(); n-- > 0;) {
     const Node& node = program.nodes()[n];
-    if (node.phase != Phase::forward) continue;
+    if (node.phase != Phase::kForward) continue;
     const bool repeats = std::any_of(node.outputs.begin(), node.outputs.end(),
                                      [&](ValueId id) { return dropped[static_cast<std::size_t>(id)]; });
     if (!repeats) continue;
@@ -151,7 +151,7 @@ Program drop(const Program& program, const std::vector<Candidate>& candidates, s
     for (const ValueId id : node.inputs) {
       if (id == kNoValue || program.value(id).producer < 0) continue;
       const Node& producer = program.nodes()[static_cast<std::size_t>(program.value(id).producer)];
-      const bool crosses = node.phase != Phase::forward || layer_of(node.scope) != layer_of(producer.scope);
+      const bool crosses = node.phase != Phase::kForward || layer_of(node.scope) != layer_of(producer.scope);
       if (crosses) kept[static_cast<std::size_t>(id)] = true;
     }
   }
@@ -166,14 +166,14 @@ Program drop(const Program& program, const std::vector<Candidate>& candidates, s
 }  // namespace
 
 Program recompute(const Program& program, Recompute policy, std::size_t budget, DeviceKind device) {
-  if (policy == Recompute::none) return program;
+  if (policy == Recompute::kNone) return program;
   std::vector<Candidate> candidates = find_candidates(program, device);
   const auto with = [&](std::size_t drops) { return drops == 0 ? program : drop(program, candidates, drops); };
   const auto fits = [&](std::size_t drops) { return plan_memory(with(drops), device).arena <= budget; };
   // Invariant of the search below: `low` drops do not fit. Both policies start with the fewest drops that they allow.
   std::size_t low = 0;
   std::size_t high = candidates.size();
-  if (policy == Recompute::layers) {
+  if (policy == Recompute::kLayers) {
     const auto pairs =
         std::ranges::stable_partition(candidates, [](const Candidate& each) { return !each.is_attention; });
     low = candidates.size() - pairs.size();

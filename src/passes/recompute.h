@@ -11,11 +11,11 @@
 namespace hone {
 
 enum class Recompute : std::uint8_t {
-  none,  // keep everything
+  kNone,  // keep everything
   // Keep values that cross from one layer ("layers.N" scope) to the next and everything outside of layers. Results of
   // attention, whose cost grows with the square of the sequence length, are also kept as far as the budget allows.
-  layers,
-  automatic,  // as little as keeps the arena within the budget, values that cost the fewest seconds per byte first
+  kLayers,
+  kAutomatic,  // as little as keeps the arena within the budget, values that cost the fewest seconds per byte first
 };
 
 // Returns the program with recomputation by `policy`. `budget` is the size in bytes that the step arena on `device` may

@@ -84,7 +84,7 @@ int print_run(const Run& run, std::string_view data) {
 }  // namespace
 
 int print_dry_run(const LanguageRun& run) {
-  if (run.initial != nullptr) check_weights(*run.model, *run.initial, Vocabulary::may_grow);
+  if (run.initial != nullptr) check_weights(*run.model, *run.initial, Vocabulary::kMayGrow);
   const auto count = [](const std::unique_ptr<BatchLoader>& loader) {
     return loader == nullptr ? std::string("none") : format_count(loader->batches_per_epoch());
   };

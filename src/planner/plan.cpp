@@ -56,7 +56,7 @@ void add_time(RunPlan& plan, const Program& program, const TrainingOptions& opti
     plan.seconds_per_micro_batch += limits->floor(cost.flops, cost.bytes_read + cost.bytes_written);
   }
   const bool measured =
-      model.flops(dtype).source == RateSource::measured && model.copy_bytes.source == RateSource::measured;
+      model.flops(dtype).source == RateSource::kMeasured && model.copy_bytes.source == RateSource::kMeasured;
   plan.rates = measured ? "measured" : "built-in";
 }
 
@@ -158,7 +158,7 @@ std::int64_t documents_in(std::int64_t length) {
 // Returns true if this build has no CUDA kernels, so plans for GPUs use the workspace sizes of the CPU kernels.
 bool lacks_gpu_kernels() {
   const KernelRegistry& kernels = kernel_registry();
-  return &kernels.get_for_planning("adamw", DeviceKind::cuda) == &kernels.get("adamw", DeviceKind::cpu);
+  return &kernels.get_for_planning("adamw", DeviceKind::kCuda) == &kernels.get("adamw", DeviceKind::kCpu);
 }
 
 std::string device_table(std::span<const DeviceFit> devices) {

@@ -48,7 +48,7 @@ inline constexpr std::size_t kComparedGpus[] = {std::size_t{24} << 30, std::size
 // A model without weights, and the dtype that its weights would have.
 struct ModelSketch {
   std::unique_ptr<Model> model;
-  DType dtype = DType::f32;
+  DType dtype = DType::kF32;
 };
 // Plans a run whose data is unknown: every sequence is assumed to be as long as the options allow, and the number of
 // steps is max_steps or unknown (0). Throws Error if the options contradict each other or exceed the model's positions.

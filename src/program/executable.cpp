@@ -68,15 +68,15 @@ struct Executable::Impl {
       return store->data(value.name);
     };
     switch (value.role) {
-      case Role::weight:
+      case Role::kWeight:
         return bound(bindings.weights);
-      case Role::gradient:
+      case Role::kGradient:
         return bound(bindings.gradients);
-      case Role::state:
-        return bound(value.placement == Placement::host ? bindings.host_states : bindings.states);
-      case Role::input:
+      case Role::kState:
+        return bound(value.placement == Placement::kHost ? bindings.host_states : bindings.states);
+      case Role::kInput:
         return inputs.data() + input_offset[static_cast<std::size_t>(root)];
-      case Role::activation:
+      case Role::kActivation:
         break;
     }
     return arena->base() + plan.value_offset[static_cast<std::size_t>(root)];
@@ -84,7 +84,7 @@ struct Executable::Impl {
 
   [[nodiscard]] bool is_constant(ValueId root) const {
     const Role role = program.value(root).role;
-    return (role == Role::weight || role == Role::input) && !std::ranges::binary_search(written, root);
+    return (role == Role::kWeight || role == Role::kInput) && !std::ranges::binary_search(written, root);
   }
 
   [[nodiscard]] TensorView view(ValueId id) {
@@ -99,7 +99,7 @@ struct Executable::Impl {
       view.device_count = reinterpret_cast<const std::int64_t*>(inputs.data() + counts_offset) + place;
     } else {
       view.device_count = reinterpret_cast<const std::int64_t*>(storage(spec->source));
-      if (device().kind() == DeviceKind::cpu) view.count = view.device_count;
+      if (device().kind() == DeviceKind::kCpu) view.count = view.device_count;
     }
     return view;
   }
@@ -191,7 +191,7 @@ Executable::Executable(Program program, MemoryPlan plan, std::shared_ptr<Arena> 
   std::size_t offset = 0;
   for (std::size_t id = 0; id < impl.program.values().size(); ++id) {
     const Value& value = impl.program.values()[id];
-    if (value.role != Role::input) continue;
+    if (value.role != Role::kInput) continue;
     impl.input_offset[id] = offset;
     offset += align_up(value.type.bytes());
   }
@@ -200,7 +200,7 @@ Executable::Executable(Program program, MemoryPlan plan, std::shared_ptr<Arena> 
     for (const ValueId id : node.outputs) {
       if (node.op->is_view()) continue;
       impl.written.push_back(impl.program.storage_of(id));
-      HONE_ASSERT(impl.program.value(impl.written.back()).role != Role::input, node.op->name(),
+      HONE_ASSERT(impl.program.value(impl.written.back()).role != Role::kInput, node.op->name(),
                   " writes to an input; inputs keep what the host has set");
     }
   }
@@ -218,7 +218,7 @@ const MemoryPlan& Executable::plan() const { return impl_->plan; }
 Device& Executable::device() const { return impl_->device(); }
 
 void Executable::set_bytes(std::string_view input, DType dtype, std::span<const std::byte> bytes) {
-  const ValueId id = impl_->program.find(Role::input, input);
+  const ValueId id = impl_->program.find(Role::kInput, input);
   HONE_ASSERT(id != kNoValue, "the program has no input ", input);
   const Type& type = impl_->program.value(id).type;
   HONE_ASSERT(type.dtype == dtype && bytes.size() <= type.bytes(), input, " is ", to_text(type), "; ", bytes.size(),

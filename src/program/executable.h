@@ -40,7 +40,7 @@ struct Bindings {
   const TensorStore* weights = nullptr;
   const TensorStore* gradients = nullptr;
   const TensorStore* states = nullptr;
-  const TensorStore* host_states = nullptr;  // states with Placement::host
+  const TensorStore* host_states = nullptr;  // states with Placement::kHost
 };
 
 // A program with planned memory and bound values. Movable, not thread-safe.

@@ -15,7 +15,7 @@ const Kernel& KernelRegistry::get(std::string_view op, DeviceKind device) const 
 
 const Kernel& KernelRegistry::get_for_planning(std::string_view op, DeviceKind device) const {
   const auto found = kernels_.find({std::string(op), device});
-  return found != kernels_.end() ? found->second : get(op, DeviceKind::cpu);
+  return found != kernels_.end() ? found->second : get(op, DeviceKind::kCpu);
 }
 
 KernelRegistry& kernel_registry() {

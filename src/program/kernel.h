@@ -97,13 +97,13 @@ class KernelRegistry {
 template <class Body>
 void for_floating(DType dtype, const Body& body) {
   switch (dtype) {
-    case DType::f32:
+    case DType::kF32:
       body.template operator()<float>();
       return;
-    case DType::bf16:
+    case DType::kBf16:
       body.template operator()<BFloat16>();
       return;
-    case DType::f64:
+    case DType::kF64:
       body.template operator()<double>();
       return;
     default:

@@ -79,7 +79,7 @@ Activations find_activations(const Program& program) {
   const auto touch = [&](ValueId id, std::size_t node) {
     if (id == kNoValue) return;
     const auto storage = static_cast<std::size_t>(program.storage_of(id));
-    if (values[storage].role != Role::activation) return;
+    if (values[storage].role != Role::kActivation) return;
     std::size_t& index = result.block_of[storage];
     if (index == kNoOffset) {
       index = result.blocks.size();
@@ -151,7 +151,7 @@ MemoryPlan plan_memory(const Program& program, DeviceKind device) {
 
   // Inputs and counts are outside of the arena, because the host writes them before the run.
   for (const Value& value : program.values()) {
-    if (value.role == Role::input) plan.inputs += align_up(value.type.bytes());
+    if (value.role == Role::kInput) plan.inputs += align_up(value.type.bytes());
   }
   plan.inputs += align_up(std::max<std::size_t>(program.counts().size(), 1) * sizeof(std::int64_t));
   return plan;

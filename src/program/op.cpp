@@ -6,8 +6,8 @@
 
 namespace hone {
 
-static_assert(name_of(OpCategory::gemm) == "GEMM" && name_of(OpCategory::other) == "other" &&
-              kCategories.size() == static_cast<std::size_t>(OpCategory::other) + 1);
+static_assert(name_of(OpCategory::kGemm) == "GEMM" && name_of(OpCategory::kOther) == "other" &&
+              kCategories.size() == static_cast<std::size_t>(OpCategory::kOther) + 1);
 
 void Op::gradient(GradientBuilder&, const Node& node) const {
   throw Defect(text_of("operation ", name(), " at ", node.scope, " has no gradient"));

@@ -45,17 +45,17 @@ using InputTypes = std::span<const std::optional<Type>>;
 
 // Categories by which profiles group operations.
 enum class OpCategory : std::uint8_t {
-  gemm,
-  attention,
-  normalization,
-  rope,
-  activation,
-  elementwise,
-  loss,
-  optimizer,
-  communication,
-  memory,
-  other,  // other operations, and the time between operations
+  kGemm,
+  kAttention,
+  kNormalization,
+  kRope,
+  kActivation,
+  kElementwise,
+  kLoss,
+  kOptimizer,
+  kCommunication,
+  kMemory,
+  kOther,  // other operations, and the time between operations
 };
 inline constexpr std::array<std::string_view, 11> kCategories{
     "GEMM", "attention", "normalization", "RoPE",   "activation", "elementwise",

@@ -29,7 +29,7 @@ void Program::count(Count count, std::int64_t capacity) { add_count({count, capa
 
 void Program::count(Count count, std::int64_t capacity, Tensor source) {
   const Type& type = source.type();
-  if (type.dtype != DType::i64 || type.elements() != 1 || type.count() != Count::none) {
+  if (type.dtype != DType::kI64 || type.elements() != 1 || type.count() != Count::none) {
     throw Error(text_of("count ", count.name()), text_of("its source is ", to_text(type), ", expected i64[1]"));
   }
   HONE_ASSERT(&source.program() == this, "the source of count ", count.name(), " belongs to another program");
@@ -72,20 +72,20 @@ Tensor Program::bound(Role role, std::string name, Type type, bool trainable) {
 }
 
 Tensor Program::weight(std::string name, Type type, bool trainable, bool keeps_dtype) {
-  const Tensor weight = bound(Role::weight, std::move(name), std::move(type), trainable);
+  const Tensor weight = bound(Role::kWeight, std::move(name), std::move(type), trainable);
   values_.back().keeps_dtype = keeps_dtype;
   return weight;
 }
 Tensor Program::gradient(std::string name, Type type) {
-  return bound(Role::gradient, std::move(name), std::move(type), false);
+  return bound(Role::kGradient, std::move(name), std::move(type), false);
 }
 Tensor Program::state(std::string name, Type type, Placement placement) {
-  const Tensor state = bound(Role::state, std::move(name), std::move(type), false);
+  const Tensor state = bound(Role::kState, std::move(name), std::move(type), false);
   values_.back().placement = placement;
   return state;
 }
 Tensor Program::input(std::string name, Type type) {
-  return bound(Role::input, std::move(name), std::move(type), false);
+  return bound(Role::kInput, std::move(name), std::move(type), false);
 }
 
 std::vector<Tensor> Program::append(const Op& op, Attributes attributes, std::span<const Tensor> inputs) {
@@ -107,7 +107,7 @@ std::vector<Tensor> Program::append(const Op& op, Attributes attributes, std::sp
   }
   std::vector<Tensor> outputs;
   for (std::size_t i = 0; i < types.size(); ++i) {
-    Value value{std::move(types[i]), Role::activation, {}, false, kNoValue, static_cast<std::int32_t>(nodes_.size())};
+    Value value{std::move(types[i]), Role::kActivation, {}, false, kNoValue, static_cast<std::int32_t>(nodes_.size())};
     if (const auto aliased = op.alias(i)) {
       if (required(input_types, *aliased, op.name()).bytes() != value.type.bytes()) {
         throw Error(op.name(), text_of("output ", i, ", ", to_text(value.type), ", cannot share the storage of input ",

@@ -21,30 +21,30 @@ inline constexpr ValueId kNoValue = -1;
 
 // Kind of memory that holds a value. All roles except activation are bound: their memory exists outside the program.
 enum class Role : std::uint8_t {
-  weight,      // in a store of weights
-  gradient,    // in a store of gradients, where micro-batches accumulate; has the name of its weight
-  state,       // kept between runs: optimizer moments, KV pages
-  input,       // written by the host before a run
-  activation,  // computed by a node, in the step arena
+  kWeight,      // in a store of weights
+  kGradient,    // in a store of gradients, where micro-batches accumulate; has the name of its weight
+  kState,       // kept between runs: optimizer moments, KV pages
+  kInput,       // written by the host before a run
+  kActivation,  // computed by a node, in the step arena
 };
 
 // Memory that holds a state.
 enum class Placement : std::uint8_t {
-  device,
-  host,  // host memory that the device accesses directly (backend/host_memory.h)
+  kDevice,
+  kHost,  // host memory that the device accesses directly (backend/host_memory.h)
 };
 
-enum class Phase : std::uint8_t { forward, backward, update };
+enum class Phase : std::uint8_t { kForward, kBackward, kUpdate };
 
 struct Value {
   Type type;
-  Role role = Role::activation;
-  std::string name;                         // empty for activations
-  bool trainable = false;                   // weights: gradients are computed
-  ValueId alias_of = kNoValue;              // the value whose storage this one shares
-  std::int32_t producer = -1;               // index of the node that computes it; -1 for bound values
-  Placement placement = Placement::device;  // states only
-  bool keeps_dtype = false;                 // weights: passes that change the dtype of a program skip it
+  Role role = Role::kActivation;
+  std::string name;                          // empty for activations
+  bool trainable = false;                    // weights: gradients are computed
+  ValueId alias_of = kNoValue;               // the value whose storage this one shares
+  std::int32_t producer = -1;                // index of the node that computes it; -1 for bound values
+  Placement placement = Placement::kDevice;  // states only
+  bool keeps_dtype = false;                  // weights: passes that change the dtype of a program skip it
 };
 
 struct Node {
@@ -53,7 +53,7 @@ struct Node {
   std::vector<ValueId> inputs;  // kNoValue: an optional input that is missing
   std::vector<ValueId> outputs;
   std::string scope;  // "layers.3.attention"
-  Phase phase = Phase::forward;
+  Phase phase = Phase::kForward;
 };
 
 // Returns true if the node overwrites the storage of an input.
@@ -109,7 +109,7 @@ class Program {
   // capacity of its count or if a node computes that count.
   Tensor weight(std::string name, Type type, bool trainable = true, bool keeps_dtype = false);
   Tensor gradient(std::string name, Type type);
-  Tensor state(std::string name, Type type, Placement placement = Placement::device);
+  Tensor state(std::string name, Type type, Placement placement = Placement::kDevice);
   Tensor input(std::string name, Type type);
   // Appends a node in the current scope and phase and returns its outputs, whose types and aliases the operation
   // determines. Throws Error if the inputs do not fit, or if an output has an undeclared count or another capacity.
@@ -151,7 +151,7 @@ class Program {
   std::vector<Node> nodes_;
   std::vector<Output> outputs_;
   std::string scope_;
-  Phase phase_ = Phase::forward;
+  Phase phase_ = Phase::kForward;
 };
 
 // Appends ".NAME" to the program's scope until the object is destroyed.
@@ -205,19 +205,19 @@ ProgramRewriter::ProgramRewriter(const Program& from, const Retype& retype)
     if (value.producer >= 0) continue;
     const Type type = retype(value);
     switch (value.role) {
-      case Role::weight:
+      case Role::kWeight:
         map(static_cast<ValueId>(i), to_.weight(value.name, type, value.trainable, value.keeps_dtype));
         break;
-      case Role::gradient:
+      case Role::kGradient:
         map(static_cast<ValueId>(i), to_.gradient(value.name, type));
         break;
-      case Role::state:
+      case Role::kState:
         map(static_cast<ValueId>(i), to_.state(value.name, type, value.placement));
         break;
-      case Role::input:
+      case Role::kInput:
         map(static_cast<ValueId>(i), to_.input(value.name, type));
         break;
-      case Role::activation:
+      case Role::kActivation:
         break;
     }
   }

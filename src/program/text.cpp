@@ -28,7 +28,7 @@ std::string bound_line(const Program& program, std::size_t id) {
   const Value& value = program.values()[id];
   return text_of("%", id, ": ", to_text(value.type), " = ", kRoles[static_cast<std::size_t>(value.role)], " ",
                  in_quotes(value.name), value.trainable ? " trainable" : "", value.keeps_dtype ? " keeps_dtype" : "",
-                 value.placement == Placement::host ? " host" : "", "\n");
+                 value.placement == Placement::kHost ? " host" : "", "\n");
 }
 
 // Returns true if a bound value declares the count implicitly, so that no line is printed for it.
@@ -194,18 +194,18 @@ class ProgramReader {
     if (program_.find(role, name) != kNoValue) throw Error(text_of("two values are named '", name, "'"));
     const bool trainable = line.accept("trainable");
     const bool keeps_dtype = line.accept("keeps_dtype");
-    const Placement placement = line.accept("host") ? Placement::host : Placement::device;
+    const Placement placement = line.accept("host") ? Placement::kHost : Placement::kDevice;
     line.expect_end();
     const Type& type = results[0].second;
     Tensor value;
     switch (role) {
-      case Role::weight:
+      case Role::kWeight:
         value = program_.weight(std::move(name), type, trainable, keeps_dtype);
         break;
-      case Role::gradient:
+      case Role::kGradient:
         value = program_.gradient(std::move(name), type);
         break;
-      case Role::state:
+      case Role::kState:
         value = program_.state(std::move(name), type, placement);
         break;
       default:

@@ -29,7 +29,7 @@ struct Dim {
 using Shape = std::vector<Dim>;
 
 struct Type {
-  DType dtype = DType::f32;
+  DType dtype = DType::kF32;
   Shape shape;
 
   // Throws Error unless all dimensions are at least 0, only the first has a count, each factor divides the size of its

@@ -30,21 +30,21 @@ std::string gold_of(const Json* row) {
 Verdict verdict_of(MathVerdict verdict, const MathComparison& comparison) {
   const std::string_view gold = comparison.gold.substr(0, 60);
   switch (verdict) {
-    case MathVerdict::equal:
-      return Verdict::correct;
-    case MathVerdict::different:
-      return Verdict::wrong;
-    case MathVerdict::no_gold:
-      return Verdict::no_gold;
-    case MathVerdict::too_long:
+    case MathVerdict::kEqual:
+      return Verdict::kCorrect;
+    case MathVerdict::kDifferent:
+      return Verdict::kWrong;
+    case MathVerdict::kNoGold:
+      return Verdict::kNoGold;
+    case MathVerdict::kTooLong:
       log_warning(text_of("a comparison with the gold answer '", gold, "' exceeded its work limit; the completion's ",
                           "answer counts as wrong"));
-      return Verdict::wrong;
-    case MathVerdict::failed:
+      return Verdict::kWrong;
+    case MathVerdict::kFailed:
       log_warning(text_of("a comparison with the gold answer '", gold, "' failed; the completion gets no score"));
-      return Verdict::failed;
+      return Verdict::kFailed;
   }
-  return Verdict::failed;
+  return Verdict::kFailed;
 }
 
 }  // namespace

@@ -23,10 +23,10 @@ struct AnswerKeys {
 };
 
 enum class Verdict {
-  correct,
-  wrong,    // a different answer, or a comparison that exceeded its work limit, which is logged
-  no_gold,  // the gold answer does not parse
-  failed,   // the comparison failed, which is logged
+  kCorrect,
+  kWrong,   // a different answer, or a comparison that exceeded its work limit, which is logged
+  kNoGold,  // the gold answer does not parse
+  kFailed,  // the comparison failed, which is logged
 };
 
 // Returns one verdict per completion. The gold answer is in the row's column `solution`, or `answer` if that is missing

@@ -63,7 +63,7 @@ inline constexpr std::string_view kStrictEqualityHelp =
 struct RewardOptions {
   OptionSet keys = reward_keys();
   bool think_prefilled = false;  // the prompts end in "<think>\n", so the completions do not begin with it
-  SandboxMode sandbox = SandboxMode::namespaces;
+  SandboxMode sandbox = SandboxMode::kNamespaces;
   std::vector<std::string> hidden;  // files and folders that the programs in completions must not be able to read
   RowSource rows;                   // reads rows of other datasets; empty: rewards cannot read any
 };

@@ -65,12 +65,12 @@ Advantages compute_advantages(std::span<const std::optional<double>> totals, std
     if (!values.empty()) means.push_back(stats.mean);
     result.reward_std += stats.std / groups;
     if (stats.std <= kZeroStd) result.frac_reward_zero_std += 1.0 / groups;
-    const double deviation = scale == RewardScale::group ? stats.std : batch_std;
+    const double deviation = scale == RewardScale::kGroup ? stats.std : batch_std;
     for (std::size_t i = 0; i < group_size; ++i) {
       const std::optional<double>& total = group[i];
       if (!total) continue;
       const double centred = *total - stats.mean;
-      result.values[begin + i] = scale == RewardScale::none ? centred : centred / (deviation + kStdEpsilon);
+      result.values[begin + i] = scale == RewardScale::kNone ? centred : centred / (deviation + kStdEpsilon);
     }
   }
   result.reward_mean = mean_std(means).mean;

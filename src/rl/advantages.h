@@ -25,7 +25,7 @@ struct Advantages {
 
 // Computes (total - mean of the group) / (deviation + 1e-4) for each completion, with n - 1 in deviations. Groups are
 // consecutive, so totals.size() is a multiple of num_generations. The deviation is that of the group
-// (RewardScale::group) or of all totals (batch); RewardScale::none does not divide.
+// (RewardScale::kGroup) or of all totals (batch); RewardScale::kNone does not divide.
 [[nodiscard]] Advantages compute_advantages(std::span<const std::optional<double>> totals, std::int64_t num_generations,
                                             RewardScale scale);
 

@@ -103,7 +103,7 @@ void PolicyMetrics::add_sequences(Means& shares, const PolicyBatch& batch, std::
 
 void PolicyMetrics::add(const PolicyBatch& batch, std::span<const float> logps, std::span<const float> entropies,
                         std::span<const float> kls, bool compare) {
-  const bool of_tokens = loss_.level == ImportanceLevel::token;
+  const bool of_tokens = loss_.level == ImportanceLevel::kToken;
   Means sums;
   double tokens = 0;
   for (std::size_t t = 0; t < batch.batch.tokens.size(); ++t) {

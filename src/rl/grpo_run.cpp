@@ -161,7 +161,7 @@ Workspace trace_run(const GrpoSizes& run, const TrainingOptions& training) {
   const GrpoOptions& keys = *run.options;
   const std::int64_t completions = std::min(run.batch.micro_batch, training.per_device_train_batch_size);
   Workspace workspace = training_workspace(training, *run.model, run.dtype);
-  if (keys.rollout == RolloutKind::own) add_generation(workspace, *run.model, run.dtype, run.engine);
+  if (keys.rollout == RolloutKind::kOwn) add_generation(workspace, *run.model, run.dtype, run.engine);
   // The reference of an adapter is its base model, whose weights are loaded already.
   const LoraModel* lora = run.model->adapter();
   const Model& reference = lora != nullptr ? lora->base() : *run.model;
@@ -188,7 +188,7 @@ Workspace trace_run(const GrpoSizes& run, const TrainingOptions& training) {
 namespace {
 
 std::unique_ptr<RolloutSource> rollout_source(const GrpoRun& run, Workspace& workspace) {
-  if (run.options.rollout == RolloutKind::own) {
+  if (run.options.rollout == RolloutKind::kOwn) {
     return std::make_unique<EngineRollout>(Engine(*run.model, run.tokenizer, workspace, run.engine));
   }
   return std::make_unique<ServerRollout>(run.options, *run.model, workspace.store(kWeightStore), run.tokenizer,

@@ -26,7 +26,7 @@ struct GrpoRun {
   Tokenizer tokenizer;
   std::string generation_config;  // JSON
   std::vector<TokenId> stop_token_ids;
-  DType dtype = DType::f32;
+  DType dtype = DType::kF32;
   std::string data_name;
   PromptSet prompts;
   std::optional<PromptSet> eval_prompts;
@@ -55,7 +55,7 @@ inline constexpr const char* kReferenceProgram = "reference";          // if bet
 // The part of a run that determines its programs.
 struct GrpoSizes {
   const Model* model = nullptr;
-  DType dtype = DType::f32;
+  DType dtype = DType::kF32;
   const GrpoOptions* options = nullptr;
   GrpoBatch batch;
   EngineOptions engine;

@@ -73,9 +73,9 @@ Rollout GrpoTask::sample(const PromptSet& prompts, std::span<const std::uint32_t
     return (std::uint64_t{seeds.bits(2 * index)} << 32) | seeds.bits(2 * index + 1);
   };
   // Rollouts and training may share memory, so each phase is announced to the workspace.
-  workspace_.enter(Region::rollout);
+  workspace_.enter(Region::kRollout);
   Rollout rollout = roll_out(source_, run_.tokenizer, prompts, chosen, run_.rewards, options, seed_of);
-  workspace_.enter(Region::train);
+  workspace_.enter(Region::kTrain);
   return rollout;
 }
 
@@ -212,7 +212,7 @@ MetricValues GrpoTask::accumulate(std::int64_t step) {
   micro_steps_ += run_.options.gradient_accumulation_steps;
   if (!chosen.rollouts.empty()) last_rollout_metrics_ = rollout_metrics(chosen.rollouts, run_.rewards);
   MetricValues values = metrics(totals, chosen.rollouts.empty() ? NamedValues() : last_rollout_metrics_);
-  if (run_.options.exact_logprobs && run_.options.rollout == RolloutKind::own) check_exact(values, step);
+  if (run_.options.exact_logprobs && run_.options.rollout == RolloutKind::kOwn) check_exact(values, step);
   return values;
 }
 

@@ -9,13 +9,13 @@ namespace hone {
 namespace {
 
 bool is_of_sequences(ImportanceMode mode) {
-  return mode == ImportanceMode::sequence_truncate || mode == ImportanceMode::sequence_mask;
+  return mode == ImportanceMode::kSequenceTruncate || mode == ImportanceMode::kSequenceMask;
 }
 
 // Clamps a ratio to its bounds, or sets it to 0 outside of them.
 double constrained(double ratio, const ImportanceOptions& options) {
   const double least = options.least.value_or(0);
-  if (options.mode == ImportanceMode::token_truncate || options.mode == ImportanceMode::sequence_truncate) {
+  if (options.mode == ImportanceMode::kTokenTruncate || options.mode == ImportanceMode::kSequenceTruncate) {
     return std::clamp(ratio, least, options.most);
   }
   return ratio < least || ratio > options.most ? 0.0 : ratio;

@@ -15,7 +15,7 @@
 namespace hone {
 
 struct ImportanceOptions {
-  ImportanceMode mode = ImportanceMode::sequence_mask;
+  ImportanceMode mode = ImportanceMode::kSequenceMask;
   double most = 3.0;            // vllm_importance_sampling_cap
   std::optional<double> least;  // vllm_importance_sampling_clip_min; unset: 0
 };

@@ -68,7 +68,7 @@ void check_importance(const GrpoOptions& options, const OptionInput& input) {
 }
 
 void check_server(const GrpoOptions& options, const OptionInput& input) {
-  if (options.rollout == RolloutKind::own) {
+  if (options.rollout == RolloutKind::kOwn) {
     say_without_effect({"rollout_server", "vllm_server_url", "vllm_server_host", "vllm_server_port",
                         "vllm_server_timeout", "rollout_key_variable", "rollout_weights_dir"},
                        "completions come from hone's engine in this process (rollout: server uses a server)", input);
@@ -126,13 +126,13 @@ void check_options(const GrpoOptions& options, const OptionInput& input) {
                 text_of(options.reward_weights.size(), " weights for ", options.reward_funcs.size(),
                         " rewards: ", join(options.reward_funcs, ", ")));
   }
-  if (options.loss_type == GrpoLoss::cispo && !options.epsilon_high) {
+  if (options.loss_type == GrpoLoss::kCispo && !options.epsilon_high) {
     throw Error(input.place_of("loss_type"), "cispo needs epsilon_high, the cap of the ratio", "5.0 is usual");
   }
-  if (options.loss_type == GrpoLoss::cispo && options.delta) {
+  if (options.loss_type == GrpoLoss::kCispo && options.delta) {
     throw Error(input.place_of("delta"), "cispo caps the ratio at epsilon_high alone", "leave it unset");
   }
-  if (options.loss_type == GrpoLoss::cispo && options.importance_sampling_level == ImportanceLevel::sequence) {
+  if (options.loss_type == GrpoLoss::kCispo && options.importance_sampling_level == ImportanceLevel::kSequence) {
     throw Error(input.place_of("importance_sampling_level"), "cispo weighs tokens, not sequences",
                 "another loss_type with sequence is GSPO");
   }

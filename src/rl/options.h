@@ -16,30 +16,30 @@
 
 namespace hone {
 
-enum class GrpoLoss : std::uint8_t { grpo, bnpo, dr_grpo, dapo, cispo };
+enum class GrpoLoss : std::uint8_t { kGrpo, kBnpo, kDrGrpo, kDapo, kCispo };
 template <>
 inline constexpr EnumTable kEnumTable<GrpoLoss>{.names = "grpo|bnpo|dr_grpo|dapo|cispo"};
 
-enum class ImportanceLevel : std::uint8_t { token, sequence };
+enum class ImportanceLevel : std::uint8_t { kToken, kSequence };
 template <>
 inline constexpr EnumTable kEnumTable<ImportanceLevel>{.names = "token|sequence"};
 
 // Treatment of the ratio of the trainer's to the sampler's probabilities: per token or per completion, clamped to its
 // bounds or set to 0 outside of them (importance.h).
-enum class ImportanceMode : std::uint8_t { token_truncate, token_mask, sequence_truncate, sequence_mask };
+enum class ImportanceMode : std::uint8_t { kTokenTruncate, kTokenMask, kSequenceTruncate, kSequenceMask };
 template <>
 inline constexpr EnumTable kEnumTable<ImportanceMode>{.names =
                                                           "token_truncate|token_mask|sequence_truncate|sequence_mask"};
 
-enum class RewardScale : std::uint8_t { group, batch, none };
+enum class RewardScale : std::uint8_t { kGroup, kBatch, kNone };
 template <>
 inline constexpr EnumTable kEnumTable<RewardScale>{.names = "group|batch|none", .aliases = "true=group"};
 
-enum class RolloutKind : std::uint8_t { own, server };
+enum class RolloutKind : std::uint8_t { kOwn, kServer };
 template <>
 inline constexpr EnumTable kEnumTable<RolloutKind>{.names = "own|server"};
 
-enum class RolloutServer : std::uint8_t { vllm, sglang };
+enum class RolloutServer : std::uint8_t { kVllm, kSglang };
 template <>
 inline constexpr EnumTable kEnumTable<RolloutServer>{.names = "vllm|sglang"};
 
@@ -51,7 +51,7 @@ struct RewardKeys {
   std::vector<double> reward_weights;
   OptionSet keys_of_rewards = reward_keys();  // options that the rewards declare in their folders
   double reward_timeout = 60;
-  SandboxMode sandbox = SandboxMode::namespaces;
+  SandboxMode sandbox = SandboxMode::kNamespaces;
 
   template <class Visitor>
   void fields(Visitor& v) {
@@ -82,8 +82,8 @@ struct GrpoOptions : ModelOptions, DatasetOptions, TrainingOptions, RewardKeys, 
   std::optional<std::int64_t> top_k;
   std::optional<double> min_p;
   double repetition_penalty = 1.0;
-  RolloutKind rollout = RolloutKind::own;
-  RolloutServer rollout_server = RolloutServer::vllm;
+  RolloutKind rollout = RolloutKind::kOwn;
+  RolloutServer rollout_server = RolloutServer::kVllm;
   std::string vllm_server_url;
   std::string vllm_server_host;
   std::int64_t vllm_server_port = 8000;
@@ -97,13 +97,13 @@ struct GrpoOptions : ModelOptions, DatasetOptions, TrainingOptions, RewardKeys, 
   double epsilon = 0.2;
   std::optional<double> epsilon_high;
   std::optional<double> delta;
-  GrpoLoss loss_type = GrpoLoss::bnpo;
-  ImportanceLevel importance_sampling_level = ImportanceLevel::token;
+  GrpoLoss loss_type = GrpoLoss::kBnpo;
+  ImportanceLevel importance_sampling_level = ImportanceLevel::kToken;
   std::optional<bool> vllm_importance_sampling_correction;
-  ImportanceMode vllm_importance_sampling_mode = ImportanceMode::sequence_mask;
+  ImportanceMode vllm_importance_sampling_mode = ImportanceMode::kSequenceMask;
   double vllm_importance_sampling_cap = 3.0;
   std::optional<double> vllm_importance_sampling_clip_min;
-  RewardScale scale_rewards = RewardScale::group;
+  RewardScale scale_rewards = RewardScale::kGroup;
   bool mask_truncated_completions = false;
   double top_entropy_quantile = 1.0;
   bool sync_ref_model = false;
@@ -117,10 +117,10 @@ struct GrpoOptions : ModelOptions, DatasetOptions, TrainingOptions, RewardKeys, 
 
   // Returns true if the policy term is multiplied by the ratio of the trainer's to the sampler's probabilities.
   [[nodiscard]] bool corrects_importance() const {
-    return vllm_importance_sampling_correction.value_or(rollout == RolloutKind::server);
+    return vllm_importance_sampling_correction.value_or(rollout == RolloutKind::kServer);
   }
   // Returns true if a forward pass computes the trainer's log-probabilities of each generation before its first update.
-  [[nodiscard]] bool needs_trainer_logps() const { return corrects_importance() || rollout == RolloutKind::server; }
+  [[nodiscard]] bool needs_trainer_logps() const { return corrects_importance() || rollout == RolloutKind::kServer; }
 
   template <class Visitor>
   void fields(Visitor& v) {

@@ -71,13 +71,13 @@ double LossNormaliser::weight(const PolicySample& sample) const {
   if (mask_truncated && sample.truncated) return 0;
   const auto all = static_cast<double>(std::max<std::int64_t>(samples, 1));
   switch (loss) {
-    case GrpoLoss::grpo:
+    case GrpoLoss::kGrpo:
       return 1.0 / (all * static_cast<double>(std::max<std::size_t>(sample.completion.size(), 1)));
-    case GrpoLoss::dr_grpo:
+    case GrpoLoss::kDrGrpo:
       return 1.0 / (all * static_cast<double>(max_completion_length));
-    case GrpoLoss::bnpo:
-    case GrpoLoss::dapo:
-    case GrpoLoss::cispo:
+    case GrpoLoss::kBnpo:
+    case GrpoLoss::kDapo:
+    case GrpoLoss::kCispo:
       break;  // one normaliser for all tokens of the step
   }
   return 1.0 / static_cast<double>(std::max<std::int64_t>(tokens, 1));

@@ -47,7 +47,7 @@ struct PolicyBatch {
 // The loss weight of a token (w_i in grpo_task.h). It is taken over all samples of an optimizer step, so that the split
 // into micro-batches does not change the loss.
 struct LossNormaliser {
-  GrpoLoss loss = GrpoLoss::bnpo;
+  GrpoLoss loss = GrpoLoss::kBnpo;
   std::int64_t max_completion_length = 0;
   bool mask_truncated = false;
   std::int64_t samples = 0;  // completions counted so far

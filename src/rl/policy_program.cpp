@@ -16,14 +16,14 @@ Program trace_loss(const Model& model, const PolicyLossOptions& loss, const Loss
   trace_log_probabilities(trace, model, options.capacity,
                           {.temperature = loss.temperature, .trainable = trainable, .learns = true});
   Program& program = trace.program;
-  const Type per_token{DType::f32, {{options.capacity.tokens, Count::tokens}}};
+  const Type per_token{DType::kF32, {{options.capacity.tokens, Count::tokens}}};
   const Tensor weights = program.input("loss_weights", per_token);
   const PolicyTerms terms = policy_terms({.logp = trace.logp,
                                           .old_logp = loss.old_logps ? program.input("old_logp", per_token) : Tensor(),
                                           .ref_logp = loss.beta != 0 ? program.input("ref_logp", per_token) : Tensor(),
                                           .advantages = program.input("advantages", per_token),
-                                          .targets = program.tensor(program.find(Role::input, "targets")),
-                                          .cu_seqlens = program.tensor(program.find(Role::input, "cu_seqlens"))},
+                                          .targets = program.tensor(program.find(Role::kInput, "targets")),
+                                          .cu_seqlens = program.tensor(program.find(Role::kInput, "cu_seqlens"))},
                                          loss);
   program.output("loss", with_model_losses(weighted_sum(terms.term, weights), trace.losses, weights));
   program.output("logp", trace.logp);
@@ -39,7 +39,7 @@ Program trace_loss(const Model& model, const PolicyLossOptions& loss, const Loss
 
 PolicyLossOptions policy_loss_options(const GrpoOptions& options, const GrpoBatch& batch) {
   return {.temperature = options.temperature,
-          .cispo = options.loss_type == GrpoLoss::cispo,
+          .cispo = options.loss_type == GrpoLoss::kCispo,
           .level = options.importance_sampling_level,
           .epsilon = options.epsilon,
           .epsilon_high = options.epsilon_high.value_or(options.epsilon),
@@ -56,7 +56,7 @@ PolicyTerms policy_terms(const PolicyTokens& tokens, const PolicyLossOptions& lo
   Program& program = tokens.logp.program();
   const auto nought = [&] { return fill(program, tokens.logp.type(), 0.0); };
   PolicyTerm policy;
-  if (loss.level == ImportanceLevel::token) {
+  if (loss.level == ImportanceLevel::kToken) {
     attributes.beta = loss.beta;
     policy = policy_term(tokens.logp, tokens.old_logp, tokens.ref_logp, tokens.advantages, attributes);
     return {policy.term, loss.beta != 0 ? policy.kl : Tensor()};

@@ -10,7 +10,7 @@ namespace hone {
 struct PolicyLossOptions {
   double temperature = 1.0;
   bool cispo = false;  // false: clipped ratio
-  ImportanceLevel level = ImportanceLevel::token;
+  ImportanceLevel level = ImportanceLevel::kToken;
   double epsilon = 0.2;
   double epsilon_high = 0.2;
   double delta = 0;        // 0: none
@@ -32,7 +32,7 @@ struct PolicyTerms {
   Tensor term;  // [tokens] loss of the token
   Tensor kl;    // [tokens] estimate of the KL divergence from the reference; invalid without beta
 };
-// Computes the loss of each token (ops/policy_term). With ImportanceLevel::sequence all tokens of a completion share
+// Computes the loss of each token (ops/policy_term). With ImportanceLevel::kSequence all tokens of a completion share
 // one ratio, exp of the mean of logp - old_logp over the completion (GSPO).
 [[nodiscard]] PolicyTerms policy_terms(const PolicyTokens& tokens, const PolicyLossOptions& loss);
 

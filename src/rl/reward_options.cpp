@@ -36,7 +36,7 @@ std::vector<Reward> rewards_of(const RewardKeys& keys, bool think_prefilled, std
 
 std::vector<std::string> hidden_paths(const GrpoOptions& options) {
   std::vector<std::string> paths = {options.dataset_name, options.eval_dataset_name, options.output_dir};
-  if (options.dataset_mixture.kind != YamlValue::Kind::null) {
+  if (options.dataset_mixture.kind != YamlValue::Kind::kNull) {
     for (const MixtureDataset& one : read_mixture(options.dataset_mixture, "dataset_mixture").datasets) {
       paths.push_back(one.id);
     }

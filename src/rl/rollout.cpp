@@ -58,7 +58,7 @@ Rollout collect_samples(std::span<const Request> requests, std::span<const Compl
     sample.prompt = requests[i].prompt;
     sample.completion = completions[i].tokens;
     sample.logps = completions[i].logps;
-    sample.truncated = completions[i].finish_reason != FinishReason::stop;
+    sample.truncated = completions[i].finish_reason != FinishReason::kStop;
     rollout.samples.push_back(std::move(sample));
   }
   return rollout;

@@ -63,7 +63,7 @@ class EngineRollout final : public RolloutSource {
 struct RolloutOptions {
   std::int64_t num_generations = 8;
   SamplingParams sampling;  // seed is replaced for each completion
-  RewardScale scale = RewardScale::group;
+  RewardScale scale = RewardScale::kGroup;
   std::vector<double> reward_weights;
   ColumnOptions columns;  // columns of the prompt that rewards receive
   RunProgress progress;

@@ -100,9 +100,9 @@ Completion read_choice(const Json& choice, const SamplingParams& sampling, const
         text_of("a choice has ", ids.size(), " tokens, but max_tokens ", sampling.max_tokens, " was requested"));
   }
   Completion completion;
-  completion.finish_reason = FinishReason::length;
+  completion.finish_reason = FinishReason::kLength;
   Detokenizer detokenizer(tokenizer, true);
-  for (std::size_t i = 0; i < ids.size() && completion.finish_reason == FinishReason::length; ++i) {
+  for (std::size_t i = 0; i < ids.size() && completion.finish_reason == FinishReason::kLength; ++i) {
     if (!ids[i].is_number_integer() || ids[i].get<std::int64_t>() < 0 || ids[i].get<std::int64_t>() >= vocab_size) {
       throw WrongAnswer(text_of("token id ", ids[i].dump(), " is outside the vocabulary of ", vocab_size));
     }
@@ -113,7 +113,7 @@ Completion read_choice(const Json& choice, const SamplingParams& sampling, const
     completion.tokens.push_back(id);
     completion.logps.push_back(logps[i].get<float>());
     if (std::ranges::find(sampling.stop_token_ids, id) != sampling.stop_token_ids.end()) {
-      completion.finish_reason = FinishReason::stop;
+      completion.finish_reason = FinishReason::kStop;
     } else {
       completion.text += detokenizer.add(id);
     }

@@ -11,7 +11,7 @@
 namespace hone {
 
 SandboxProgram find_python(const Sandbox& sandbox) {
-  const Sandbox outside(SandboxMode::none);
+  const Sandbox outside(SandboxMode::kNone);
   SandboxLimits limits;
   limits.wall_time = std::chrono::seconds(20);  // the first start of an interpreter reads many files from disk
   for (const std::string& candidate : executables_named("python3")) {

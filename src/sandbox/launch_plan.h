@@ -12,13 +12,13 @@
 namespace hone {
 
 enum class MountKind : std::uint8_t {
-  read_only,  // files and folders; device nodes on the mount do not work
-  device,     // a device node
-  pipe        // a named pipe, which may be written
+  kReadOnly,  // files and folders; device nodes on the mount do not work
+  kDevice,    // a device node
+  kPipe       // a named pipe, which may be written
 };
 
 struct LaunchMount {
-  MountKind kind = MountKind::read_only;
+  MountKind kind = MountKind::kReadOnly;
   std::string from;  // path on this machine: a file, or a folder including the mounts below it
   std::string to;    // path in the sandbox
 };

@@ -46,37 +46,37 @@ bool is_shortage(int error) {
 
 // Steps on the way to a sandbox that the system may refuse, in their order.
 enum class Step : std::uint8_t {
-  none,
+  kNone,
   // of the server, before its first program
-  user,
-  dumpable,
-  pidfd,
-  user_namespace,
-  user_map,
+  kUser,
+  kDumpable,
+  kPidfd,
+  kUserNamespace,
+  kUserMap,
   // for each program
-  descriptors,
-  network,
-  process
+  kDescriptors,
+  kNetwork,
+  kProcess
 };
 
 const char* name_of(Step step) {
   switch (step) {
-    case Step::user:
+    case Step::kUser:
       return "changing from root to nobody";
-    case Step::dumpable:
+    case Step::kDumpable:
       return "PR_SET_DUMPABLE";
-    case Step::pidfd:
+    case Step::kPidfd:
       return "pidfd_open";
-    case Step::user_namespace:
+    case Step::kUserNamespace:
       return "a new user namespace";
-    case Step::user_map:
+    case Step::kUserMap:
       return "the user map of a new user namespace";
-    case Step::network:
+    case Step::kNetwork:
       return "a new network namespace";
-    case Step::process:
+    case Step::kProcess:
       return "a process in new namespaces";
-    case Step::none:
-    case Step::descriptors:
+    case Step::kNone:
+    case Step::kDescriptors:
       break;
   }
   return "passing descriptors";
@@ -84,8 +84,8 @@ const char* name_of(Step step) {
 
 // A step that the system refused. The server sends it as one number.
 struct Refusal {
-  Step step = Step::none;  // none: nothing was refused
-  int error = 0;           // errno
+  Step step = Step::kNone;  // none: nothing was refused
+  int error = 0;            // errno
 };
 
 constexpr int kErrors = 4096;  // more than the largest errno
@@ -149,15 +149,15 @@ void wait_for_request(Networks& networks) {
 // Makes this process ready to start programs, and describes it in `server`, whose pidfd is `self` from then on.
 Refusal prepare_server(bool drops_root, Descriptor& self, LaunchServer& server) {
   errno = 0;
-  if (drops_root && !become_nobody()) return refused(Step::user);
+  if (drops_root && !become_nobody()) return refused(Step::kUser);
   // The children write their own user id maps. The files in /proc belong to root if a process is not dumpable.
-  if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) != 0) return refused(Step::dumpable);
+  if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) != 0) return refused(Step::kDumpable);
   self = open_process(getpid());
-  if (!self.open()) return refused(Step::pidfd);
+  if (!self.open()) return refused(Step::kPidfd);
   server = {.process = self.number(), .user = geteuid(), .group = getegid()};
   // A space of users in which it may make networks and go from one to another.
-  if (unshare(CLONE_NEWUSER) != 0) return refused(Step::user_namespace);
-  if (!map_user(server.user, server.group, server)) return refused(Step::user_map);
+  if (unshare(CLONE_NEWUSER) != 0) return refused(Step::kUserNamespace);
+  if (!map_user(server.user, server.group, server)) return refused(Step::kUserMap);
   return {};
 }
 
@@ -178,14 +178,14 @@ Refusal prepare_server(bool drops_root, Descriptor& self, LaunchServer& server) 
     long id = -1;
     // A server that is not prepared starts nothing: it may still be root.
     Refusal refusal = unprepared;
-    if (refusal.step == Step::none && asked.descriptors.size() != static_cast<std::size_t>(asked.number)) {
-      refusal = {Step::descriptors, EMFILE};  // this process had no room for all of them
+    if (refusal.step == Step::kNone && asked.descriptors.size() != static_cast<std::size_t>(asked.number)) {
+      refusal = {Step::kDescriptors, EMFILE};  // this process had no room for all of them
     }
-    if (refusal.step == Step::none && !networks.enter()) refusal = refused(Step::network);
-    if (refusal.step == Step::none) {
+    if (refusal.step == Step::kNone && !networks.enter()) refusal = refused(Step::kNetwork);
+    if (refusal.step == Step::kNone) {
       // The raw system call returns twice like fork(); the wrapper clone() of the C library needs a new stack.
       id = syscall(SYS_clone, kSpaces | CLONE_PIDFD | SIGCHLD, nullptr, &process, nullptr, nullptr);
-      if (id < 0) refusal = refused(Step::process);
+      if (id < 0) refusal = refused(Step::kProcess);
     }
     if (id == 0) {
       run_inside(number(0),
@@ -247,13 +247,13 @@ Launcher::Attempt Launcher::try_launch(std::span<const int> passed) {
     server_.start();
     NumberedDescriptors answer;
     const bool is_sent = send_numbered(server_.channel(), static_cast<std::int32_t>(passed.size()), passed);
-    if (!is_sent && !is_hang_up(errno)) return {{}, name_of(Step::descriptors), errno};
+    if (!is_sent && !is_hang_up(errno)) return {{}, name_of(Step::kDescriptors), errno};
     if (is_sent && receive_numbered(server_.channel(), answer)) {
       if (answer.descriptors.size() == 1) return {std::move(answer.descriptors[0]), nullptr, 0};
       const Refusal refusal = decode(answer.number);
       // The program runs, but this process had no room for its pidfd. A second one would share its streams.
-      if (refusal.step == Step::none) throw Error(kStarting, text_of("the pidfd: ", std::strerror(EMFILE)));
-      if (refusal.step < Step::descriptors) server_.stop();  // a new one may come further
+      if (refusal.step == Step::kNone) throw Error(kStarting, text_of("the pidfd: ", std::strerror(EMFILE)));
+      if (refusal.step < Step::kDescriptors) server_.stop();  // a new one may come further
       return {{}, name_of(refusal.step), refusal.error};
     }
     // A server that has started programs before may have been killed; a new one that ends will end again.

@@ -84,7 +84,7 @@ void add_world(std::vector<std::string>& all, const World& world) {
             "--new-session", "--as-pid-1", "--uid", "65534", "--gid", "65534", "--hostname", "sandbox", "--seccomp",
             "3", "--json-status-fd", "4"});
   for (const LaunchMount& mount : world.mounts) {
-    add(all, {mount.kind == MountKind::device ? "--dev-bind" : "--ro-bind", mount.from, mount.to});
+    add(all, {mount.kind == MountKind::kDevice ? "--dev-bind" : "--ro-bind", mount.from, mount.to});
   }
   for (const LaunchLink& link : world.links) add(all, {"--symlink", link.target, link.path});
   add(all, {"--proc", "/proc", "--remount-ro", "/proc"});
@@ -159,7 +159,7 @@ void raise_open_files() {
 std::vector<std::string> folders_of(const World& world) {
   std::vector<std::string> folders;
   for (const LaunchMount& mount : world.mounts) {
-    if (mount.kind == MountKind::read_only) folders.push_back(mount.from);
+    if (mount.kind == MountKind::kReadOnly) folders.push_back(mount.from);
   }
   return folders;
 }
@@ -169,8 +169,8 @@ std::vector<std::string> folders_of(const World& world) {
 Sandbox::Sandbox(SandboxMode mode, std::vector<std::string> hidden)
     : mode_(mode), is_root_(geteuid() == 0), hidden_(std::move(hidden)) {
   raise_open_files();
-  if (mode_ == SandboxMode::none) return;
-  if (mode_ == SandboxMode::namespaces) {
+  if (mode_ == SandboxMode::kNone) return;
+  if (mode_ == SandboxMode::kNamespaces) {
     launcher_ = std::make_shared<Launcher>(is_root_);
   } else {
     const std::vector<std::string> found = executables_named("bwrap");
@@ -210,11 +210,11 @@ void Sandbox::try_out() {
       text_of("allow unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1, "
               "kernel.apparmor_restrict_unprivileged_userns=0, user.max_user_namespaces above 0; in a "
               "container, a seccomp profile that permits them and an unmasked /proc), ",
-              mode_ == SandboxMode::namespaces ? "set `sandbox: bubblewrap` if bwrap may create them, " : "", kElse));
+              mode_ == SandboxMode::kNamespaces ? "set `sandbox: bubblewrap` if bwrap may create them, " : "", kElse));
 }
 
 void Sandbox::check_readable(std::span<const std::string> folders) const {
-  if (mode_ != SandboxMode::none) check_hidden(hidden_, folders);
+  if (mode_ != SandboxMode::kNone) check_hidden(hidden_, folders);
 }
 
 ControlGroups::Place Sandbox::place_for(const SandboxProgram& program, const SandboxLimits& limits) const {
@@ -226,11 +226,11 @@ ControlGroups::Place Sandbox::place_for(const SandboxProgram& program, const San
 SandboxResult Sandbox::run(const SandboxProgram& program, std::string_view input, const SandboxLimits& limits) const {
   for (const SandboxFile& file : program.files) check_name(file.name);
   switch (mode_) {
-    case SandboxMode::namespaces:
+    case SandboxMode::kNamespaces:
       return run_launched(program, input, limits);
-    case SandboxMode::bubblewrap:
+    case SandboxMode::kBubblewrap:
       return run_wrapped(program, input, limits);
-    case SandboxMode::none:
+    case SandboxMode::kNone:
       break;
   }
   return run_unwrapped(program, input, limits);
@@ -247,7 +247,7 @@ SandboxResult Sandbox::run_launched(const SandboxProgram& program, std::string_v
                   .disk_bytes = disk_bytes(program, limits),
                   .filter = filter_};
   for (const std::string& folder : program.readable) {
-    plan.world.mounts.push_back({MountKind::read_only, folder, folder});
+    plan.world.mounts.push_back({MountKind::kReadOnly, folder, folder});
   }
   // The kernel counts processes per user and user namespace, so this limit covers one sandbox.
   plan.limits.push_back({RLIMIT_NPROC, static_cast<rlim_t>(limits.processes)});

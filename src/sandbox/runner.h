@@ -73,10 +73,11 @@ struct SandboxTask {
 class Launcher;
 struct World;
 
-// Runs programs in sandboxes. Except with SandboxMode::none, a program sees the programs, libraries and headers of /usr
-// and its `readable` folders, all read-only, and a private /tmp with its files, in which it starts. It has no network,
-// sees no process outside of its sandbox and no environment variable of this process. When run() returns, and also when
-// this process dies, all processes that it started are dead and all files that it wrote are gone. Thread-safe.
+// Runs programs in sandboxes. Except with SandboxMode::kNone, a program sees the programs, libraries and headers of
+// /usr and its `readable` folders, all read-only, and a private /tmp with its files, in which it starts. It has no
+// network, sees no process outside of its sandbox and no environment variable of this process. When run() returns, and
+// also when this process dies, all processes that it started are dead and all files that it wrote are gone.
+// Thread-safe.
 class Sandbox {
  public:
   // Throws Error, with the reason and the remedy, if this machine cannot run a program in such a sandbox, or if one of

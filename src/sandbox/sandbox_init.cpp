@@ -71,8 +71,8 @@ OpenMount open_mount(const LaunchMount& mount) {
                    mount.to};
   ensure(opened.from.open(), mount.from);
   std::uint64_t attributes = kNoSetUid;
-  if (mount.kind != MountKind::device) attributes |= kNoDevices;
-  if (mount.kind != MountKind::pipe) attributes |= kReadOnly;
+  if (mount.kind != MountKind::kDevice) attributes |= kNoDevices;
+  if (mount.kind != MountKind::kPipe) attributes |= kReadOnly;
   set_attributes(opened.from.number(), "", kEmptyPath | kRecursive, attributes, mount.from);
   return opened;
 }
@@ -124,7 +124,7 @@ void build_tree(const LaunchPlan& plan) {
   std::vector<OpenMount> pipes;
   pipes.reserve(plan.pipes.size());
   for (const SandboxPipe& pipe : plan.pipes) {
-    pipes.push_back(open_mount({MountKind::pipe, pipe.path, "/tmp/" + pipe.name}));
+    pipes.push_back(open_mount({MountKind::kPipe, pipe.path, "/tmp/" + pipe.name}));
   }
   // The new root is a small tmpfs, mounted over /tmp of the old root.
   constexpr unsigned long kPlain = MS_NOSUID | MS_NODEV;

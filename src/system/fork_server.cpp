@@ -24,7 +24,7 @@ constexpr const char* kForkServerVariable = "HONE_FORK_SERVER";  // environment 
 constexpr std::chrono::seconds kReapEvery{1};
 
 struct ForkRequest {
-  enum class Kind : std::int32_t { fork, kill } kind = Kind::fork;
+  enum class Kind : std::int32_t { kFork, kKill } kind = Kind::kFork;
   std::int32_t id = 0;
 };
 
@@ -56,7 +56,7 @@ class ForkingServer {
       if (!wait_readable(kServerChannel, deadline)) continue;
       ForkRequest request;
       if (!read_all(kServerChannel, {reinterpret_cast<char*>(&request), sizeof request})) break;
-      if (request.kind == ForkRequest::Kind::kill) {
+      if (request.kind == ForkRequest::Kind::kKill) {
         end(request.id);
       } else if (!fork_worker()) {
         break;
@@ -131,7 +131,7 @@ ForkedWorker ForkServer::fork() {
 
 void ForkServer::kill(pid_t id) {
   if (server_.id() == 0) return;
-  const ForkRequest request{ForkRequest::Kind::kill, id};
+  const ForkRequest request{ForkRequest::Kind::kKill, id};
   (void)write_all(server_.channel(), {reinterpret_cast<const char*>(&request), sizeof request});
 }
 

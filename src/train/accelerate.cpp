@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kLauncher = "hone launches itself";
 constexpr std::string_view kTpu = "hone does not support TPUs";
-constexpr auto kUnused = ForeignKey::Kind::no_effect;
+constexpr auto kUnused = ForeignKey::Kind::kNoEffect;
 
 constexpr std::array kAccelerateKeys = std::to_array<ForeignKey>({
     {"compute_environment", kUnused, kLauncher, "LOCAL_MACHINE"},
@@ -102,7 +102,7 @@ std::vector<std::string> accelerate_notices(const AccelerateOptions& accelerate,
   }
   std::vector<std::string> notices;
   if (accelerate.num_processes > 1) notices.push_back(batch_notice(accelerate, file, training));
-  if (accelerate.mixed_precision == "bf16" && weight_dtype(model) != DType::bf16) {
+  if (accelerate.mixed_precision == "bf16" && weight_dtype(model) != DType::kBf16) {
     notices.push_back(text_of(file, ": mixed_precision bf16 has no effect: torch_dtype sets the dtype of computation"));
   }
   if (differs(accelerate.gradient_accumulation_steps, static_cast<double>(training.gradient_accumulation_steps))) {

@@ -5,9 +5,9 @@
 namespace hone {
 namespace {
 
-constexpr auto kNoEffect = ForeignKey::Kind::no_effect;
-constexpr auto kNotYet = ForeignKey::Kind::not_yet;
-constexpr auto kNever = ForeignKey::Kind::never;
+constexpr auto kNoEffect = ForeignKey::Kind::kNoEffect;
+constexpr auto kNotYet = ForeignKey::Kind::kNotYet;
+constexpr auto kNever = ForeignKey::Kind::kNever;
 
 constexpr std::string_view kOwnKernels = "hone has one implementation of it";
 constexpr std::string_view kOwnLoader = "hone reads and tokenises data in its own way";

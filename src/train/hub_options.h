@@ -13,14 +13,14 @@ namespace hone {
 // Time and content of pushes: `end` pushes the model after training; `every_save` also pushes the model at each
 // checkpoint; `checkpoint` adds its training state in last-checkpoint/; `all_checkpoints` instead adds each checkpoint
 // in its own folder.
-enum class HubStrategy : std::uint8_t { end, every_save, checkpoint, all_checkpoints };
+enum class HubStrategy : std::uint8_t { kEnd, kEverySave, kCheckpoint, kAllCheckpoints };
 template <>
 inline constexpr EnumTable kEnumTable<HubStrategy>{.names = "end|every_save|checkpoint|all_checkpoints"};
 
 struct HubOptions {
   bool push_to_hub = false;
   std::string hub_model_id;
-  HubStrategy hub_strategy = HubStrategy::every_save;
+  HubStrategy hub_strategy = HubStrategy::kEverySave;
   bool hub_always_push = false;
   std::optional<bool> hub_private_repo;
   std::string hub_revision;

@@ -149,7 +149,7 @@ void HubPusher::push_checkpoint(const RunView& run, const fs::path& checkpoint) 
     const std::scoped_lock lock(mutex_);
     busy = !current_.empty() ? current_ : jobs_.empty() ? "" : jobs_.front().title;
   }
-  if (options_.push_to_hub && options_.hub_strategy != HubStrategy::end) {
+  if (options_.push_to_hub && options_.hub_strategy != HubStrategy::kEnd) {
     if (!busy.empty() && !options_.hub_always_push) {
       log_info(text_of(title, " is not pushed: the push of ", busy,
                        " is still under way (hub_always_push: true pushes it afterwards)"));
@@ -160,8 +160,8 @@ void HubPusher::push_checkpoint(const RunView& run, const fs::path& checkpoint) 
       for (const UploadFile& file : model_files(run.output_dir)) {  // metrics and TensorBoard files of the run
         if (file.path() == "metrics.jsonl" || file.path().starts_with("runs/")) files.push_back(file);
       }
-      if (options_.hub_strategy != HubStrategy::every_save) {
-        const bool all = options_.hub_strategy == HubStrategy::all_checkpoints;
+      if (options_.hub_strategy != HubStrategy::kEverySave) {
+        const bool all = options_.hub_strategy == HubStrategy::kAllCheckpoints;
         const std::string folder = all ? checkpoint.filename().string() : "last-checkpoint";
         for (const UploadFile& file : model_files(checkpoint, true))
           files.push_back(file.at(folder + "/" + file.path()));

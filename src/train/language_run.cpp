@@ -119,7 +119,7 @@ std::string data_text(const Source& source, const ExampleSet& set) {
 }
 
 Packing packing_of(const SftOptions& options, bool packs) {
-  if (!packs) return Packing::none;
+  if (!packs) return Packing::kNone;
   return packing_from_name(name_of(options.packing_strategy));
 }
 
@@ -148,14 +148,14 @@ LanguageRun prepare_pretrain(const PretrainOptions& options) {
     Json config = complete_config(read_json(options.model_config_path), run.tokenizer);
     override_config(config, options.config_overrides);
     run.model = family_registry().create(config);
-    run.dtype = weight_dtype(options).value_or(DType::f32);
+    run.dtype = weight_dtype(options).value_or(DType::kF32);
   }
   check_vocabulary(*run.model, run.tokenizer);
 
   // Encode the training data, and the evaluation data: the end of the same text or a separate source.
   const ChatTemplate chat_template = chat_template_of(run.tokenizer);
   const EncodeOptions encoding{
-      .columns = {.text_field = options.dataset_text_field}, .loss = LossOn::all, .eos_optional = true};
+      .columns = {.text_field = options.dataset_text_field}, .loss = LossOn::kAll, .eos_optional = true};
   const std::uint64_t seed = options.order_seed();
   const TokenCache cache = token_cache_of(options, options);
   const Source source = open_training_data(options, options.sample_by);
@@ -174,15 +174,15 @@ LanguageRun prepare_pretrain(const PretrainOptions& options) {
   if (test) check_lengths(run, *test, options.block_size, "block_size", options.block_size);
   // Cut the text into rows or windows of block_size tokens.
   const std::int64_t rows = options.per_device_train_batch_size;
-  if (options.sampling == WindowSampling::windows) {
+  if (options.sampling == WindowSampling::kWindows) {
     run.batches =
         make_window_loader(train, {.block_size = options.block_size, .windows_per_batch = rows, .seed = seed});
   } else {
-    run.batches = make_row_loader(train, pack(train, all_examples(train.size()), Packing::wrapped, options.block_size),
+    run.batches = make_row_loader(train, pack(train, all_examples(train.size()), Packing::kWrapped, options.block_size),
                                   {.rows_per_batch = rows, .seed = seed, .drop_last = options.dataloader_drop_last});
   }
   if (test) {
-    run.eval_batches = rows_in_order(*test, Packing::wrapped, options.block_size, options);
+    run.eval_batches = rows_in_order(*test, Packing::kWrapped, options.block_size, options);
   }
   run.total_steps = steps_of(options, run.batches->batches_per_epoch());
   run.benchmark_bytes_held = benchmark_bytes_held(options, *run.model, run.dtype);
@@ -216,9 +216,9 @@ EncodeOptions sft_encoding(const SftOptions& options, Packing packing) {
   encoding.tokens_only = prepared;
   encoding.max_length = cuts_long_examples(packing) && !prepared ? options.max_length.value_or(0) : 0;
   if (options.assistant_only_loss) {
-    encoding.loss = LossOn::assistant;
+    encoding.loss = LossOn::kAssistant;
   } else if (options.completion_only_loss) {
-    encoding.loss = *options.completion_only_loss ? LossOn::completion : LossOn::all;
+    encoding.loss = *options.completion_only_loss ? LossOn::kCompletion : LossOn::kAll;
   }
   return encoding;
 }
@@ -248,7 +248,7 @@ LanguageRun prepare_sft(const SftOptions& options) {
   const auto read = [&](const Source& source, Packing packing) {
     const EncodeOptions encoding = sft_encoding(options, packing);
     ExampleSet documents = encode(source, run, cache, chat_template, encoding);
-    check_lengths(run, documents, packing == Packing::none ? encoding.max_length : capacity, "max_length",
+    check_lengths(run, documents, packing == Packing::kNone ? encoding.max_length : capacity, "max_length",
                   asked_length(options));
     return documents;
   };
@@ -259,7 +259,7 @@ LanguageRun prepare_sft(const SftOptions& options) {
 
   // Pack documents into rows and batch the rows.
   const PackedRows rows = pack(train, all_examples(train.size()), packing, capacity);
-  if (packing != Packing::none) log_packing(train, rows, capacity);
+  if (packing != Packing::kNone) log_packing(train, rows, capacity);
   run.batches = make_row_loader(train, rows,
                                 {.rows_per_batch = options.per_device_train_batch_size,
                                  .seed = options.order_seed(),
@@ -282,7 +282,7 @@ Workspace trace_run(const LanguageSizes& sizes, const TrainingOptions& training)
   LossProgramOptions options{
       .capacity = {scaled(sizes.limits.tokens), scaled(sizes.limits.documents)},
       .compile = compile_options(training, sizes.dtype, workspace.store_bytes() + sizes.benchmark_bytes_held),
-      .dynamic = sizes.loss == SftLoss::dft};
+      .dynamic = sizes.loss == SftLoss::kDft};
   workspace.add(kTrainingProgram, trace_training(*sizes.model, options), training_use());
   if (sizes.eval_limits) {
     options.capacity = {sizes.eval_limits->tokens, sizes.eval_limits->documents};
@@ -331,7 +331,7 @@ MetricValues train(LanguageRun& run) {
   // Load or initialise the weights, then allocate gradients, states and activations.
   workspace.provide(kWeightStore,
                     run.initial != nullptr
-                        ? load_weights(*run.model, *run.initial, run.dtype, device, Vocabulary::may_grow)
+                        ? load_weights(*run.model, *run.initial, run.dtype, device, Vocabulary::kMayGrow)
                         : random_weights(*run.model, static_cast<std::uint64_t>(run.options.seed), run.dtype, device));
   TensorStore& weights = workspace.store(kWeightStore);
   if (const LoraModel* lora = run.model->adapter()) {

@@ -26,8 +26,8 @@ struct LanguageRun {
   std::unique_ptr<Model> model = nullptr;
   std::unique_ptr<ModelDirectory> initial = nullptr;  // null: random weights
   std::string generation_config = "{}";               // JSON
-  DType dtype = DType::f32;
-  SftLoss loss = SftLoss::nll;  // loss of training and evaluation
+  DType dtype = DType::kF32;
+  SftLoss loss = SftLoss::kNll;  // loss of training and evaluation
   std::unique_ptr<BatchLoader> batches = nullptr;
   std::unique_ptr<BatchLoader> eval_batches = nullptr;  // null: no evaluation
   std::int64_t total_steps = 0;
@@ -45,8 +45,8 @@ struct LanguageRun {
 // The part of a run, in addition to the training options, that determines its programs.
 struct LanguageSizes {
   const Model* model = nullptr;
-  DType dtype = DType::f32;
-  SftLoss loss = SftLoss::nll;
+  DType dtype = DType::kF32;
+  SftLoss loss = SftLoss::kNll;
   BatchLimits limits;
   std::int64_t rows = 1;  // per_device_train_batch_size to which `limits` belong
   std::optional<BatchLimits> eval_limits;

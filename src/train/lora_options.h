@@ -14,7 +14,7 @@ namespace hone {
 class Model;
 struct ModelOptions;
 
-enum class LoraTask : std::uint8_t { causal_lm };
+enum class LoraTask : std::uint8_t { kCausalLm };
 template <>
 inline constexpr EnumTable kEnumTable<LoraTask>{.names = "CAUSAL_LM"};
 
@@ -26,8 +26,8 @@ struct LoraOptions {
   double lora_dropout = 0.05;
   std::vector<std::string> lora_target_modules;
   std::vector<std::string> lora_modules_to_save;
-  LoraTask lora_task_type = LoraTask::causal_lm;
-  LoraBias lora_bias = LoraBias::none;
+  LoraTask lora_task_type = LoraTask::kCausalLm;
+  LoraBias lora_bias = LoraBias::kNone;
   bool use_rslora = false;
   bool use_dora = false;
 

@@ -29,7 +29,7 @@ Program trace_nll(const Model& model, const LossProgramOptions& options, bool tr
   trace_log_probabilities(trace, model, options.capacity,
                           {.trainable = trainable, .learns = true, .dropout = trainable});
   Program& program = trace.program;
-  const Tensor weights = program.input("loss_weights", {DType::f32, {{options.capacity.tokens, Count::tokens}}});
+  const Tensor weights = program.input("loss_weights", {DType::kF32, {{options.capacity.tokens, Count::tokens}}});
   const Tensor counted = program.input("counted", weights.type());
   const Tensor loss = weighted_sum(term_of(trace.logp, options.dynamic), weights);
   program.output("loss", with_model_losses(loss, trace.losses, weights));
@@ -51,7 +51,7 @@ void trace_log_probabilities(LossTrace& trace, const Model& model, const Capacit
   WeightBinder weights(trace.program, model.weights(), options.trainable);
   const Tensor hidden = model.forward(weights, batch);
   const Scope scope(trace.program, "head");
-  const Tensor targets = trace.program.input("targets", {DType::i32, {{capacity.tokens, Count::tokens}}});
+  const Tensor targets = trace.program.input("targets", {DType::kI32, {{capacity.tokens, Count::tokens}}});
   const LinearLogprobs head =
       linear_logprobs(hidden, weights(model.head()), targets, {.temperature = options.temperature});
   trace.logp = head.logp;
@@ -87,7 +87,7 @@ void feed(Executable& executable, const HostBatch& batch) {
   executable.set_count(Count::tokens, batch.token_count());
   executable.set<std::int32_t>("tokens", batch.tokens);
   executable.set<std::int32_t>("positions", batch.positions);
-  const ValueId id = executable.program().find(Role::input, "cu_seqlens");
+  const ValueId id = executable.program().find(Role::kInput, "cu_seqlens");
   const auto entries = static_cast<std::size_t>(executable.program().value(id).type.elements());
   HONE_ASSERT(batch.cu_seqlens.size() <= entries, batch.document_count(), " documents, room for ", entries - 1);
   std::vector<std::int32_t> cu_seqlens = batch.cu_seqlens;  // [entries]; entries past the last document repeat its end
@@ -129,7 +129,7 @@ void LossLaunches::launch(const HostBatch& batch, double weight) {
   executable_.set<std::int32_t>("targets", targets);
   executable_.set<float>("loss_weights", weights);
   executable_.set<float>("counted", counted);
-  if (executable_.program().find(Role::input, kDropoutInput) != kNoValue) {
+  if (executable_.program().find(Role::kInput, kDropoutInput) != kNoValue) {
     executable_.set<std::int32_t>(kDropoutInput,
                                   dropout_draw(seed_, step_, static_cast<std::int64_t>(pending_downloads_.size())));
   }

@@ -16,21 +16,21 @@ constexpr double kHostActivationGib = 4.0;
 
 // Changes the next option that saves memory and returns its text, or nullopt if none is left.
 std::optional<std::string> next_change(TrainingOptions& options, DType dtype) {
-  if (options.gradient_checkpointing != Recomputation::on) {
-    options.gradient_checkpointing = Recomputation::on;
+  if (options.gradient_checkpointing != Recomputation::kOn) {
+    options.gradient_checkpointing = Recomputation::kOn;
     options.activation_memory_gib.reset();
     return "gradient_checkpointing: true";
   }
-  if (dtype == DType::bf16 && options.gradient_dtype != GradientType::bfloat16) {
-    options.gradient_dtype = GradientType::bfloat16;
+  if (dtype == DType::kBf16 && options.gradient_dtype != GradientType::kBfloat16) {
+    options.gradient_dtype = GradientType::kBfloat16;
     return "gradient_dtype: bfloat16";
   }
-  if (dtype == DType::bf16 && options.optim == OptimizerType::adamw) {
-    options.optim = OptimizerType::adamw_bf16;
+  if (dtype == DType::kBf16 && options.optim == OptimizerType::kAdamw) {
+    options.optim = OptimizerType::kAdamwBf16;
     return text_of("optim: ", name_of(options.optim));
   }
-  if (dtype == DType::bf16 && options.optim == OptimizerType::adamw_bf16) {
-    options.optim = OptimizerType::adamw_8bit;
+  if (dtype == DType::kBf16 && options.optim == OptimizerType::kAdamwBf16) {
+    options.optim = OptimizerType::kAdamw8bit;
     return text_of("optim: ", name_of(options.optim));
   }
   if (options.per_device_train_batch_size > 1) {
@@ -69,7 +69,7 @@ DeviceMemory device_memory(const TrainingOptions& options) {
 }
 
 std::size_t activation_budget(const TrainingOptions& options, std::size_t held) {
-  if (options.activation_memory_gib || device_kind(options) == DeviceKind::cpu) {
+  if (options.activation_memory_gib || device_kind(options) == DeviceKind::kCpu) {
     return static_cast<std::size_t>(options.activation_memory_gib.value_or(kHostActivationGib) * kGib);
   }
   // The inputs of the program are not known yet; they are a few numbers per token.

@@ -45,20 +45,20 @@ struct MetricWindow {
 
 // Schedule of a repeated action.
 struct Cadence {
-  Interval strategy = Interval::no;
-  std::int64_t every = 1;  // steps between actions for Interval::steps
+  Interval strategy = Interval::kNo;
+  std::int64_t every = 1;  // steps between actions for Interval::kSteps
 
   // Returns true if the action is due after `steps_done` steps.
 
   [[nodiscard]] bool due(std::int64_t steps_done, bool epoch_ended) const {
-    return strategy == Interval::steps ? steps_done % every == 0 : strategy == Interval::epoch && epoch_ended;
+    return strategy == Interval::kSteps ? steps_done % every == 0 : strategy == Interval::kEpoch && epoch_ended;
   }
 };
 
 // Returns the interval of a save strategy; `best` has none, because it depends on evaluations only.
 [[nodiscard]] inline Interval interval_of(SaveStrategy strategy) {
-  if (strategy == SaveStrategy::steps) return Interval::steps;
-  return strategy == SaveStrategy::epoch ? Interval::epoch : Interval::no;
+  if (strategy == SaveStrategy::kSteps) return Interval::kSteps;
+  return strategy == SaveStrategy::kEpoch ? Interval::kEpoch : Interval::kNo;
 }
 
 }  // namespace hone

@@ -25,16 +25,16 @@ std::string output_name(std::string_view kind, const std::string& name) { return
 void output_statistic(Program& program, const ModelStatistic& statistic) {
   const Type& type = statistic.value.type();
   const bool by_token = type.count() == Count::tokens;
-  if (type.dtype != DType::f32 || type.shape.size() != 1 || by_token != (statistic.kind == StatisticKind::mean)) {
+  if (type.dtype != DType::kF32 || type.shape.size() != 1 || by_token != (statistic.kind == StatisticKind::kMean)) {
     throw Error(statistic.name, text_of("a statistic of the model is ", to_text(type), "; a mean must be f32[tokens], ",
                                         "a sum or a maximum f32[n]"));
   }
   switch (statistic.kind) {
-    case StatisticKind::sum:
+    case StatisticKind::kSum:
       return program.output(output_name(kSum, statistic.name), statistic.value);
-    case StatisticKind::max:
+    case StatisticKind::kMax:
       return program.output(output_name(kMax, statistic.name), statistic.value);
-    case StatisticKind::mean:
+    case StatisticKind::kMean:
       return program.output(output_name(kMean, statistic.name),
                             weighted_sum(statistic.value, fill(program, type, 1.0)));
   }

@@ -30,13 +30,13 @@ void check_unread(const OptimArgs& args, std::string_view optimizer, UpdateRule 
     if (!is_set || is_read) return;
     throw Error(kKey, text_of("optim ", optimizer, " does not read ", key), "remove it or choose another optim");
   };
-  const bool sgd = rule == UpdateRule::sgd;
-  const bool muon = rule == UpdateRule::muon;
+  const bool sgd = rule == UpdateRule::kSgd;
+  const bool muon = rule == UpdateRule::kMuon;
   check(args.momentum.has_value(), sgd || muon, "momentum");
   check(args.dampening.has_value(), sgd, "dampening");
   check(args.nesterov.has_value(), sgd || muon, "nesterov");
   check(args.ns_steps.has_value(), muon, "ns_steps");
-  check(args.adjust_lr_fn != MuonScale::match_rms_adamw, muon, "adjust_lr_fn");
+  check(args.adjust_lr_fn != MuonScale::kMatchRmsAdamw, muon, "adjust_lr_fn");
   check(args.lr_ratio.has_value(), muon, "lr_ratio");
   check(args.master_weights.has_value(), sgd || muon, "master_weights");
 }
@@ -59,7 +59,7 @@ void apply_optim_args(std::string_view text, std::string_view optimizer, Optimiz
   options.muon.steps = args.ns_steps.value_or(options.muon.steps);
   options.muon.scale = args.adjust_lr_fn;
   options.muon.rate_ratio = args.lr_ratio.value_or(options.muon.rate_ratio);
-  if (options.rule != UpdateRule::sgd) return;
+  if (options.rule != UpdateRule::kSgd) return;
   if (options.sgd.nesterov && (options.sgd.momentum == 0 || options.sgd.dampening != 0)) {
     throw Error(kKey, text_of("nesterov needs a momentum and no dampening, saw momentum ", options.sgd.momentum,
                               ", dampening ", options.sgd.dampening));

@@ -18,7 +18,7 @@ struct OptimArgs {
   std::optional<double> dampening;
   std::optional<bool> nesterov;
   std::optional<std::int64_t> ns_steps;
-  MuonScale adjust_lr_fn = MuonScale::match_rms_adamw;
+  MuonScale adjust_lr_fn = MuonScale::kMatchRmsAdamw;
   std::optional<double> lr_ratio;
   std::optional<bool> master_weights;
 

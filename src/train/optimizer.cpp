@@ -34,7 +34,7 @@ std::vector<Trained> trained_weights(const Model& model, DType dtype) {
 }
 
 Placement placement_of(const NamedType& weight, const OptimizerOptions& options) {
-  return options.paged && weight.type.elements() >= kMinPagedElements ? Placement::host : Placement::device;
+  return options.paged && weight.type.elements() >= kMinPagedElements ? Placement::kHost : Placement::kDevice;
 }
 
 // Initialises the f32 master weights from the current bf16 weights.
@@ -49,7 +49,7 @@ void take_masters(Workspace& workspace, const Model& model, const OptimizerOptio
     for (std::size_t i = 0; i < wide.size(); ++i) wide[i] = static_cast<float>(values[i]);
     const std::string name = state_name(weight.name, "master");
     for (const StoreSpec& store : workspace.stores()) {
-      if (store.role != Role::state || !workspace.store(store.name).contains(name)) continue;
+      if (store.role != Role::kState || !workspace.store(store.name).contains(name)) continue;
       workspace.store(store.name).upload(name, std::as_bytes(std::span(wide)));
     }
   }
@@ -70,8 +70,8 @@ std::unique_ptr<Workspace> workspace_of(const Model& model, const TensorStore& w
 Program trace_update(const Model& model, DType dtype, const OptimizerOptions& options) {
   // Bind every trained weight with its gradient and states.
   Program program;
-  program.set_phase(Phase::update);
-  const Tensor hyper = program.input("hyper", {DType::f32, {kAdamwHypers}});
+  program.set_phase(Phase::kUpdate);
+  const Tensor hyper = program.input("hyper", {DType::kF32, {kAdamwHypers}});
   const std::vector<Trained> trained = trained_weights(model, dtype);
   std::vector<UpdatedWeight> tensors;
   std::vector<Tensor> gradients;
@@ -89,7 +89,7 @@ Program trace_update(const Model& model, DType dtype, const OptimizerOptions& op
   // The norm of all gradients decides clipping, and whether any weight is updated at all: guard() sets the flag if the
   // norm is not finite, and the updates then leave the weights unchanged.
   const Tensor norm = gradient_norm(gradients);
-  const Tensor bad = guard(norm, program.state(kBad, {DType::i32, {1}}));
+  const Tensor bad = guard(norm, program.state(kBad, {DType::kI32, {1}}));
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const Scope scope(program, trained[i].spec.name);
     append_update(trained[i].spec, tensors[i], {.norm = norm, .hyper = hyper, .bad = bad}, options, trained[i].index);
@@ -132,11 +132,11 @@ UpdateResult Optimizer::update(double learning_rate, double max_grad_norm) {
   const auto set = [&](AdamwHyper which, double value) {
     hyper[static_cast<std::size_t>(which)] = static_cast<float>(value);
   };
-  set(AdamwHyper::learning_rate, learning_rate);
-  set(AdamwHyper::correction1, 1.0 / (1.0 - std::pow(attributes_.beta1, t)));
-  set(AdamwHyper::correction2, 1.0 / std::sqrt(1.0 - std::pow(attributes_.beta2, t)));
-  set(AdamwHyper::max_grad_norm, max_grad_norm);
-  set(AdamwHyper::step, t);
+  set(AdamwHyper::kLearningRate, learning_rate);
+  set(AdamwHyper::kCorrection1, 1.0 / (1.0 - std::pow(attributes_.beta1, t)));
+  set(AdamwHyper::kCorrection2, 1.0 / std::sqrt(1.0 - std::pow(attributes_.beta2, t)));
+  set(AdamwHyper::kMaxGradNorm, max_grad_norm);
+  set(AdamwHyper::kStep, t);
   Executable& executable = workspace_->executable(kUpdateProgram);
   executable.set<float>("hyper", hyper);
   executable.run();

@@ -19,13 +19,13 @@ void require_text(const std::string& value, std::string_view key, std::string_vi
 // Returns true if every evaluation has a checkpoint of the same step.
 bool saves_what_it_evaluates(const TrainingOptions& options) {
   switch (options.save_strategy) {
-    case SaveStrategy::no:
+    case SaveStrategy::kNo:
       return false;
-    case SaveStrategy::steps:
-      return options.eval_strategy == Interval::steps;
-    case SaveStrategy::epoch:
-      return options.eval_strategy == Interval::epoch;
-    case SaveStrategy::best:
+    case SaveStrategy::kSteps:
+      return options.eval_strategy == Interval::kSteps;
+    case SaveStrategy::kEpoch:
+      return options.eval_strategy == Interval::kEpoch;
+    case SaveStrategy::kBest:
       break;
   }
   return true;
@@ -65,7 +65,7 @@ void check_training(const ModelOptions& model, const DatasetOptions& data, const
                     bool needs_model, const OptionInput& input) {
   if (needs_model) require_text(model.model_name_or_path, "model_name_or_path", "the folder of the model to train");
   if (!training.plan.asked) {
-    if (data.dataset_mixture.kind == YamlValue::Kind::null) {
+    if (data.dataset_mixture.kind == YamlValue::Kind::kNull) {
       require_text(data.dataset_name, "dataset_name", "the file or folder of the data to train on");
     }
     require_text(training.output_dir, "output_dir", "the folder for checkpoints and the final model");
@@ -76,7 +76,7 @@ void check_training(const ModelOptions& model, const DatasetOptions& data, const
   check_steps(training.logging_steps, "logging_steps", input);
   check_steps(training.save_steps, "save_steps", input);
   if (training.eval_steps) check_steps(*training.eval_steps, "eval_steps", input);
-  if (training.save_strategy == SaveStrategy::best && training.eval_strategy == Interval::no) {
+  if (training.save_strategy == SaveStrategy::kBest && training.eval_strategy == Interval::kNo) {
     throw Error(input.place_of("save_strategy"), "is best, but eval_strategy is no: there is nothing to compare",
                 "set eval_strategy to steps or epoch");
   }
@@ -89,11 +89,11 @@ void check_training(const ModelOptions& model, const DatasetOptions& data, const
   if (training.max_steps == 0) {
     throw Error(input.place_of("max_steps"), "saw 0, which leaves nothing to train", "-1 trains num_train_epochs");
   }
-  if (model.bf16 == true && model.torch_dtype == TorchDtype::float32) {
+  if (model.bf16 == true && model.torch_dtype == TorchDtype::kFloat32) {
     throw Error(input.place_of("bf16"), "f32 weights with bfloat16 GEMMs are not implemented yet",
                 "set torch_dtype: bfloat16, or bf16: false");
   }
-  if (training.activation_memory_gib && training.gradient_checkpointing != Recomputation::automatic) {
+  if (training.activation_memory_gib && training.gradient_checkpointing != Recomputation::kAutomatic) {
     throw Error(
         input.place_of("activation_memory_gib"),
         text_of("gradient_checkpointing ", name_of(training.gradient_checkpointing), " leaves nothing to choose"),
@@ -134,8 +134,8 @@ void check_options(const SftOptions& options, const OptionInput& input) {
 }
 
 std::optional<DType> weight_dtype(const ModelOptions& options) {
-  if (options.torch_dtype == TorchDtype::bfloat16 || options.bf16 == true) return DType::bf16;
-  if (options.torch_dtype == TorchDtype::float32) return DType::f32;
+  if (options.torch_dtype == TorchDtype::kBfloat16 || options.bf16 == true) return DType::kBf16;
+  if (options.torch_dtype == TorchDtype::kFloat32) return DType::kF32;
   return std::nullopt;
 }
 

@@ -21,11 +21,11 @@
 
 namespace hone {
 
-enum class TorchDtype : std::uint8_t { automatic, bfloat16, float32 };
+enum class TorchDtype : std::uint8_t { kAutomatic, kBfloat16, kFloat32 };
 template <>
 inline constexpr EnumTable kEnumTable<TorchDtype>{.names = "auto|bfloat16|float32", .not_yet = "float16|float8|int8"};
 
-enum class OptimizerType : std::uint8_t { adamw, adamw_bf16, adamw_8bit, paged_adamw_8bit, paged_adamw, muon, sgd };
+enum class OptimizerType : std::uint8_t { kAdamw, kAdamwBf16, kAdamw8bit, kPagedAdamw8bit, kPagedAdamw, kMuon, kSgd };
 template <>
 inline constexpr EnumTable kEnumTable<OptimizerType>{
     .names = "adamw_torch|adamw_bf16|adamw_8bit|paged_adamw_8bit|paged_adamw_32bit|muon|sgd",
@@ -34,39 +34,39 @@ inline constexpr EnumTable kEnumTable<OptimizerType>{
         "paged_adamw=paged_adamw_32bit",
     .not_yet = "adafactor"};
 
-enum class GradientType : std::uint8_t { float32, bfloat16 };
+enum class GradientType : std::uint8_t { kFloat32, kBfloat16 };
 template <>
 inline constexpr EnumTable kEnumTable<GradientType>{.names = "float32|bfloat16"};
 
 // Schedule of evaluations or log lines.
-enum class Interval : std::uint8_t { no, steps, epoch };
+enum class Interval : std::uint8_t { kNo, kSteps, kEpoch };
 template <>
 inline constexpr EnumTable kEnumTable<Interval>{.names = "no|steps|epoch"};
 
-enum class SaveStrategy : std::uint8_t { no, steps, epoch, best };
+enum class SaveStrategy : std::uint8_t { kNo, kSteps, kEpoch, kBest };
 template <>
 inline constexpr EnumTable kEnumTable<SaveStrategy>{.names = "no|steps|epoch|best"};
 
-enum class Recomputation : std::uint8_t { off, on, automatic };
+enum class Recomputation : std::uint8_t { kOff, kOn, kAutomatic };
 template <>
 inline constexpr EnumTable kEnumTable<Recomputation>{.names = "false|true|auto"};
 
-enum class OnNonfinite : std::uint8_t { stop, skip };
+enum class OnNonfinite : std::uint8_t { kStop, kSkip };
 template <>
 inline constexpr EnumTable kEnumTable<OnNonfinite>{.names = "stop|skip"};
 
-enum class PackingStrategy : std::uint8_t { bfd, bfd_split, wrapped };
+enum class PackingStrategy : std::uint8_t { kBfd, kBfdSplit, kWrapped };
 template <>
 inline constexpr EnumTable kEnumTable<PackingStrategy>{.names = "bfd|bfd_split|wrapped", .not_yet = "ffd"};
 
 // Choice of training sequences in pre-training: consecutive blocks, or windows at random positions.
-enum class WindowSampling : std::uint8_t { blocks, windows };
+enum class WindowSampling : std::uint8_t { kBlocks, kWindows };
 template <>
 inline constexpr EnumTable kEnumTable<WindowSampling>{.names = "blocks|windows"};
 template <>
 inline constexpr EnumTable kEnumTable<SampleBy>{.names = "document|paragraph|line"};
 
-enum class SftLoss : std::uint8_t { nll, dft };
+enum class SftLoss : std::uint8_t { kNll, kDft };
 template <>
 inline constexpr EnumTable kEnumTable<SftLoss>{.names = "nll|dft", .not_yet = "chunked_nll"};
 
@@ -77,7 +77,7 @@ struct ModelOptions {
   std::string model_name_or_path;
   std::string model_revision = "main";
   std::string tokenizer_name_or_path;
-  TorchDtype torch_dtype = TorchDtype::automatic;
+  TorchDtype torch_dtype = TorchDtype::kAutomatic;
   std::optional<bool> bf16;
 
   template <class Visitor>
@@ -134,25 +134,25 @@ struct TrainingOptions {
   double num_train_epochs = 3;
   std::int64_t max_steps = -1;
   double max_grad_norm = 1.0;
-  Recomputation gradient_checkpointing = Recomputation::automatic;
+  Recomputation gradient_checkpointing = Recomputation::kAutomatic;
   std::optional<double> activation_memory_gib;
   bool activation_offloading = false;
-  OnNonfinite on_nonfinite = OnNonfinite::stop;
+  OnNonfinite on_nonfinite = OnNonfinite::kStop;
   std::int64_t seed = 42;
   std::optional<std::int64_t> data_seed;
   bool dataloader_drop_last = false;
-  DeviceChoice device = DeviceChoice::automatic;
+  DeviceChoice device = DeviceChoice::kAutomatic;
   GemmOptions gemm;
 
-  OptimizerType optim = OptimizerType::adamw;
+  OptimizerType optim = OptimizerType::kAdamw;
   std::string optim_args;
-  GradientType gradient_dtype = GradientType::float32;
+  GradientType gradient_dtype = GradientType::kFloat32;
   double learning_rate = 5e-5;
   double weight_decay = 0;
   double adam_beta1 = 0.9;
   double adam_beta2 = 0.999;
   double adam_epsilon = 1e-8;
-  SchedulerType lr_scheduler_type = SchedulerType::linear;
+  SchedulerType lr_scheduler_type = SchedulerType::kLinear;
   SchedulerKwargs lr_scheduler_kwargs;
   double warmup_ratio = 0;
   std::int64_t warmup_steps = 0;
@@ -160,14 +160,14 @@ struct TrainingOptions {
   std::string output_dir;
   bool overwrite_output_dir = false;
   std::string resume_from_checkpoint;
-  Interval logging_strategy = Interval::steps;
+  Interval logging_strategy = Interval::kSteps;
   double logging_steps = 10;
   bool logging_first_step = false;
-  Interval eval_strategy = Interval::no;
+  Interval eval_strategy = Interval::kNo;
   std::optional<double> eval_steps;
   bool eval_on_start = false;
   bool do_eval = false;
-  SaveStrategy save_strategy = SaveStrategy::steps;
+  SaveStrategy save_strategy = SaveStrategy::kSteps;
   double save_steps = 500;
   std::optional<std::int64_t> save_total_limit;
   bool save_only_model = false;
@@ -192,10 +192,10 @@ struct TrainingOptions {
   }
 
   // Returns true if the run evaluates at least once.
-  [[nodiscard]] bool evaluates() const { return eval_strategy != Interval::no || eval_on_start || do_eval; }
+  [[nodiscard]] bool evaluates() const { return eval_strategy != Interval::kNo || eval_on_start || do_eval; }
   // Returns true if evaluations are compared with each other.
   [[nodiscard]] bool compares_evaluations() const {
-    return load_best_model_at_end || save_strategy == SaveStrategy::best;
+    return load_best_model_at_end || save_strategy == SaveStrategy::kBest;
   }
   // Returns the seed of the order of the data.
   [[nodiscard]] std::uint64_t order_seed() const { return static_cast<std::uint64_t>(data_seed.value_or(seed)); }
@@ -301,8 +301,8 @@ struct PretrainOptions : ModelOptions, DatasetOptions, TrainingOptions {
   std::string config_overrides;
   std::string dataset_text_field = "text";
   std::int64_t block_size = 512;
-  WindowSampling sampling = WindowSampling::blocks;
-  SampleBy sample_by = SampleBy::document;
+  WindowSampling sampling = WindowSampling::kBlocks;
+  SampleBy sample_by = SampleBy::kDocument;
   double test_split_size = 0;
 
   PretrainOptions() { learning_rate = 5e-4; }
@@ -343,10 +343,10 @@ struct SftOptions : ModelOptions, DatasetOptions, TrainingOptions, LoraOptions {
   std::optional<std::int64_t> max_length = 1024;
   bool packing = false;
   std::optional<bool> eval_packing;
-  PackingStrategy packing_strategy = PackingStrategy::bfd;
+  PackingStrategy packing_strategy = PackingStrategy::kBfd;
   std::optional<bool> completion_only_loss;
   bool assistant_only_loss = false;
-  SftLoss loss_type = SftLoss::nll;
+  SftLoss loss_type = SftLoss::kNll;
 
   SftOptions() { learning_rate = 2e-5; }
 

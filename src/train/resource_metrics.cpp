@@ -22,7 +22,7 @@ double percent(std::uint64_t part, std::uint64_t whole) {
 // Returns the FLOP/s of dense bf16 matmuls in the data sheet; NaN for other dtypes and unknown devices.
 double peak_of(const Device& device, DType dtype) {
   const DeviceRate promised = built_in_model(device.name()).peak_flops;
-  return dtype == DType::bf16 && promised.is_known() ? promised.per_second : kUnknown;
+  return dtype == DType::kBf16 && promised.is_known() ? promised.per_second : kUnknown;
 }
 
 }  // namespace
@@ -45,7 +45,7 @@ void ResourceMeter::add_to(MetricRow& row, double flops_per_second) {
 }
 
 std::string device_text(const Device& device) {
-  return device.kind() == DeviceKind::cpu ? "CPU" : text_of("GPU: ", device.name());
+  return device.kind() == DeviceKind::kCpu ? "CPU" : text_of("GPU: ", device.name());
 }
 
 }  // namespace hone

@@ -69,7 +69,7 @@ Json RunCheckpoints::load(const fs::path& checkpoint, TrainingTask& task) {
   }
   load_model(checkpoint);
   const StateLayout layout(subject_.model.weights(),
-                           state.format() == kStateFormat ? StateNames::parts : StateNames::blocks);
+                           state.format() == kStateFormat ? StateNames::kParts : StateNames::kBlocks);
   const PiecedTensors tensors(state.tensors().files());
   for (const auto& [prefix, store] : subject_.optimizer.workspace().saved_stores()) {
     load_states(layout, tensors, prefix, *store);

@@ -18,24 +18,24 @@ void require(bool holds, std::string_view what, std::string_view fix) {
 // Throws Error for the first value that is set although the schedule does not use it.
 void check_unread(SchedulerType type, const SchedulerKwargs& kwargs) {
   using T = SchedulerType;
-  const bool wave = type == T::cosine || type == T::cosine_with_min_lr || type == T::cosine_with_restarts;
-  const bool stable = type == T::warmup_stable_decay;
+  const bool wave = type == T::kCosine || type == T::kCosineWithMinLr || type == T::kCosineWithRestarts;
+  const bool stable = type == T::kWarmupStableDecay;
   const auto check = [&](bool is_set, bool is_read, std::string_view key) {
     if (!is_set || is_read) return;
     throw Error(text_of("lr_scheduler_kwargs.", key), text_of("lr_scheduler_type ", name_of(type), " does not read it"),
                 "remove the key or choose another lr_scheduler_type");
   };
-  check(kwargs.min_lr.has_value(), type == T::cosine_with_min_lr, "min_lr");
-  check(kwargs.min_lr_rate.has_value(), type == T::cosine_with_min_lr, "min_lr_rate");
+  check(kwargs.min_lr.has_value(), type == T::kCosineWithMinLr, "min_lr");
+  check(kwargs.min_lr_rate.has_value(), type == T::kCosineWithMinLr, "min_lr_rate");
   check(kwargs.num_cycles.has_value(), wave || stable, "num_cycles");
-  check(kwargs.lr_end.has_value(), type == T::polynomial, "lr_end");
-  check(kwargs.power.has_value(), type == T::polynomial, "power");
-  check(kwargs.timescale.has_value(), type == T::inverse_sqrt, "timescale");
+  check(kwargs.lr_end.has_value(), type == T::kPolynomial, "lr_end");
+  check(kwargs.power.has_value(), type == T::kPolynomial, "power");
+  check(kwargs.timescale.has_value(), type == T::kInverseSqrt, "timescale");
   check(kwargs.num_decay_steps.has_value(), stable, "num_decay_steps");
   check(kwargs.num_stable_steps.has_value(), stable, "num_stable_steps");
   check(kwargs.min_lr_ratio.has_value(), stable, "min_lr_ratio");
-  check(kwargs.warmup_type != RampType::linear, stable, "warmup_type");
-  check(kwargs.decay_type != RampType::cosine, stable, "decay_type");
+  check(kwargs.warmup_type != RampType::kLinear, stable, "warmup_type");
+  check(kwargs.decay_type != RampType::kCosine, stable, "decay_type");
 }
 
 double share(std::int64_t part, std::int64_t whole) {
@@ -55,17 +55,16 @@ Schedule::Schedule(const ScheduleOptions& options) : options_(options) {
   const SchedulerKwargs& kwargs = options_.kwargs;
   check_unread(options_.type, kwargs);
   const std::int64_t default_timescale = options_.warmup_steps > 0 ? options_.warmup_steps : 10'000;
-  numbers_ = {
-      .min_lr_rate = kwargs.min_lr_rate.value_or(0.0),
-      .num_cycles = kwargs.num_cycles.value_or(options_.type == SchedulerType::cosine_with_restarts ? 1.0 : 0.5),
-      .lr_end = kwargs.lr_end.value_or(1e-7),
-      .power = kwargs.power.value_or(1.0),
-      .timescale = static_cast<double>(kwargs.timescale.value_or(default_timescale)),
-      .num_decay_steps = kwargs.num_decay_steps.value_or(0),
-      .num_stable_steps = kwargs.num_stable_steps.value_or(0),
-      .min_lr_ratio = kwargs.min_lr_ratio.value_or(0.0)};
+  numbers_ = {.min_lr_rate = kwargs.min_lr_rate.value_or(0.0),
+              .num_cycles = kwargs.num_cycles.value_or(options_.type == SchedulerType::kCosineWithRestarts ? 1.0 : 0.5),
+              .lr_end = kwargs.lr_end.value_or(1e-7),
+              .power = kwargs.power.value_or(1.0),
+              .timescale = static_cast<double>(kwargs.timescale.value_or(default_timescale)),
+              .num_decay_steps = kwargs.num_decay_steps.value_or(0),
+              .num_stable_steps = kwargs.num_stable_steps.value_or(0),
+              .min_lr_ratio = kwargs.min_lr_ratio.value_or(0.0)};
   switch (options_.type) {
-    case SchedulerType::cosine_with_min_lr:
+    case SchedulerType::kCosineWithMinLr:
       require(kwargs.min_lr.has_value() != kwargs.min_lr_rate.has_value(),
               text_of("cosine_with_min_lr needs exactly one of min_lr and min_lr_rate, saw ",
                       kwargs.min_lr ? "both" : "neither"),
@@ -75,12 +74,12 @@ Schedule::Schedule(const ScheduleOptions& options) : options_(options) {
         numbers_.min_lr_rate = *kwargs.min_lr / options_.learning_rate;
       }
       break;
-    case SchedulerType::polynomial:
+    case SchedulerType::kPolynomial:
       require(options_.learning_rate > numbers_.lr_end,
               text_of("lr_end ", numbers_.lr_end, " is not below learning_rate ", options_.learning_rate),
               "choose a smaller lr_end");
       break;
-    case SchedulerType::warmup_stable_decay:
+    case SchedulerType::kWarmupStableDecay:
       require(kwargs.num_decay_steps.has_value(), "warmup_stable_decay needs num_decay_steps",
               "for example lr_scheduler_kwargs: {num_decay_steps: 100}");
       if (!kwargs.num_stable_steps) {
@@ -100,27 +99,27 @@ double Schedule::rate(std::int64_t step) const { return options_.learning_rate *
 
 double Schedule::factor(std::int64_t step) const {
   const std::int64_t warmup = options_.warmup_steps;
-  if (options_.type == SchedulerType::constant) return 1.0;
-  if (options_.type == SchedulerType::warmup_stable_decay) return warmup_stable_decay(step);
+  if (options_.type == SchedulerType::kConstant) return 1.0;
+  if (options_.type == SchedulerType::kWarmupStableDecay) return warmup_stable_decay(step);
   if (step < warmup) return share(step, warmup);
   const double progress = share(step - warmup, options_.total_steps - warmup);
   switch (options_.type) {
-    case SchedulerType::linear:
+    case SchedulerType::kLinear:
       return std::max(0.0, share(options_.total_steps - step, options_.total_steps - warmup));
-    case SchedulerType::cosine:
+    case SchedulerType::kCosine:
       return std::max(0.0, cosine_wave(progress, numbers_.num_cycles));
-    case SchedulerType::cosine_with_min_lr: {
+    case SchedulerType::kCosineWithMinLr: {
       const double lowest = numbers_.min_lr_rate;
       return std::max(0.0, cosine_wave(progress, numbers_.num_cycles) * (1.0 - lowest) + lowest);
     }
-    case SchedulerType::cosine_with_restarts: {
+    case SchedulerType::kCosineWithRestarts: {
       if (progress >= 1.0) return 0.0;
       const double wave = std::fmod(numbers_.num_cycles * progress, 1.0);
       return std::max(0.0, 0.5 * (1.0 + std::cos(kPi * wave)));
     }
-    case SchedulerType::polynomial:
+    case SchedulerType::kPolynomial:
       return polynomial(step);
-    case SchedulerType::inverse_sqrt: {
+    case SchedulerType::kInverseSqrt: {
       const double timescale = numbers_.timescale;
       return 1.0 / std::sqrt((static_cast<double>(step) + (timescale - static_cast<double>(warmup))) / timescale);
     }
@@ -146,15 +145,15 @@ double Schedule::warmup_stable_decay(std::int64_t step) const {
   const std::int64_t decay_start = options_.warmup_steps + numbers_.num_stable_steps;
   if (step < options_.warmup_steps) {
     const double progress = share(step, options_.warmup_steps);
-    if (kwargs.warmup_type == RampType::linear) return scaled(progress);
-    if (kwargs.warmup_type == RampType::cosine) return scaled(0.5 * (1.0 - std::cos(kPi * progress)));
+    if (kwargs.warmup_type == RampType::kLinear) return scaled(progress);
+    if (kwargs.warmup_type == RampType::kCosine) return scaled(0.5 * (1.0 - std::cos(kPi * progress)));
     return scaled(1.0 - std::sqrt(1.0 - progress));
   }
   if (step < decay_start) return 1.0;
   if (step >= decay_start + numbers_.num_decay_steps) return lowest;
   const double progress = share(step - decay_start, numbers_.num_decay_steps);
-  if (kwargs.decay_type == RampType::linear) return scaled(1.0 - progress);
-  if (kwargs.decay_type == RampType::cosine) return scaled(cosine_wave(progress, numbers_.num_cycles));
+  if (kwargs.decay_type == RampType::kLinear) return scaled(1.0 - progress);
+  if (kwargs.decay_type == RampType::kCosine) return scaled(cosine_wave(progress, numbers_.num_cycles));
   return scaled(1.0 - std::sqrt(progress));
 }
 

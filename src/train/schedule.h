@@ -10,15 +10,15 @@
 namespace hone {
 
 enum class SchedulerType : std::uint8_t {
-  linear,
-  cosine,
-  cosine_with_restarts,
-  cosine_with_min_lr,
-  polynomial,
-  constant,
-  constant_with_warmup,
-  inverse_sqrt,
-  warmup_stable_decay,
+  kLinear,
+  kCosine,
+  kCosineWithRestarts,
+  kCosineWithMinLr,
+  kPolynomial,
+  kConstant,
+  kConstantWithWarmup,
+  kInverseSqrt,
+  kWarmupStableDecay,
 };
 template <>
 inline constexpr EnumTable kEnumTable<SchedulerType>{
@@ -28,7 +28,7 @@ inline constexpr EnumTable kEnumTable<SchedulerType>{
     .not_yet = "reduce_lr_on_plateau|cosine_warmup_with_min_lr|greedy"};
 
 // Shapes of the rise and the decay of warmup_stable_decay.
-enum class RampType : std::uint8_t { linear, cosine, one_minus_sqrt };
+enum class RampType : std::uint8_t { kLinear, kCosine, kOneMinusSqrt };
 template <>
 inline constexpr EnumTable kEnumTable<RampType>{.names = "linear|cosine|1-sqrt"};
 
@@ -43,8 +43,8 @@ struct SchedulerKwargs {
   std::optional<std::int64_t> num_decay_steps;
   std::optional<std::int64_t> num_stable_steps;
   std::optional<double> min_lr_ratio;
-  RampType warmup_type = RampType::linear;
-  RampType decay_type = RampType::cosine;
+  RampType warmup_type = RampType::kLinear;
+  RampType decay_type = RampType::kCosine;
 
   template <class Visitor>
   void fields(Visitor& v) {
@@ -65,7 +65,7 @@ struct SchedulerKwargs {
 };
 
 struct ScheduleOptions {
-  SchedulerType type = SchedulerType::linear;
+  SchedulerType type = SchedulerType::kLinear;
   double learning_rate = 0;      // peak
   std::int64_t total_steps = 0;  // optimizer steps of the whole run
   std::int64_t warmup_steps = 0;

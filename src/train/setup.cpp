@@ -20,17 +20,17 @@ namespace {
 
 Recompute recompute_policy(Recomputation choice) {
   switch (choice) {
-    case Recomputation::off:
-      return Recompute::none;
-    case Recomputation::on:
-      return Recompute::layers;
-    case Recomputation::automatic:
+    case Recomputation::kOff:
+      return Recompute::kNone;
+    case Recomputation::kOn:
+      return Recompute::kLayers;
+    case Recomputation::kAutomatic:
       break;
   }
-  return Recompute::automatic;
+  return Recompute::kAutomatic;
 }
 
-bool has_mixture(const DatasetOptions& options) { return options.dataset_mixture.kind != YamlValue::Kind::null; }
+bool has_mixture(const DatasetOptions& options) { return options.dataset_mixture.kind != YamlValue::Kind::kNull; }
 
 MixtureSources open_mixture(const DatasetOptions& options, SampleBy sample_by) {
   const Mixture mixture = read_mixture(options.dataset_mixture, "dataset_mixture");
@@ -42,28 +42,28 @@ MixtureSources open_mixture(const DatasetOptions& options, SampleBy sample_by) {
 
 MomentFormat moments_of(OptimizerType type) {
   switch (type) {
-    case OptimizerType::adamw_bf16:
-      return MomentFormat::as_weights;
-    case OptimizerType::adamw_8bit:
-    case OptimizerType::paged_adamw_8bit:
-      return MomentFormat::int8;
-    case OptimizerType::adamw:
-    case OptimizerType::paged_adamw:
-    case OptimizerType::muon:
-    case OptimizerType::sgd:
+    case OptimizerType::kAdamwBf16:
+      return MomentFormat::kAsWeights;
+    case OptimizerType::kAdamw8bit:
+    case OptimizerType::kPagedAdamw8bit:
+      return MomentFormat::kInt8;
+    case OptimizerType::kAdamw:
+    case OptimizerType::kPagedAdamw:
+    case OptimizerType::kMuon:
+    case OptimizerType::kSgd:
       break;
   }
-  return MomentFormat::wide;
+  return MomentFormat::kWide;
 }
 
 UpdateRule rule_of(OptimizerType type) {
-  if (type == OptimizerType::muon) return UpdateRule::muon;
-  return type == OptimizerType::sgd ? UpdateRule::sgd : UpdateRule::adamw;
+  if (type == OptimizerType::kMuon) return UpdateRule::kMuon;
+  return type == OptimizerType::kSgd ? UpdateRule::kSgd : UpdateRule::kAdamw;
 }
 
 GradientAccumulation gradient_sums(const TrainingOptions& options) {
-  return options.gradient_dtype == GradientType::bfloat16 ? GradientAccumulation::as_weights
-                                                          : GradientAccumulation::wide;
+  return options.gradient_dtype == GradientType::kBfloat16 ? GradientAccumulation::kAsWeights
+                                                           : GradientAccumulation::kWide;
 }
 
 }  // namespace
@@ -77,7 +77,7 @@ Source open_training_data(const DatasetOptions& options, SampleBy sample_by) {
 Source open_eval_data(const DatasetOptions& options, const TrainingOptions& training, SampleBy sample_by) {
   const bool own = options.eval_dataset_name.empty();
   const auto fail = [&](std::string_view data, std::string_view fix) {
-    const bool by_strategy = training.eval_strategy != Interval::no;
+    const bool by_strategy = training.eval_strategy != Interval::kNo;
     throw Error(by_strategy              ? "eval_strategy"
                 : training.eval_on_start ? "eval_on_start"
                                          : "do_eval",
@@ -112,12 +112,12 @@ std::string run_title(std::string_view command, const TrainingOptions& options) 
 }
 
 DeviceKind device_kind(const TrainingOptions& options) {
-  return options.plan.device ? DeviceKind::cuda : open_device(options.device).kind();
+  return options.plan.device ? DeviceKind::kCuda : open_device(options.device).kind();
 }
 
 CompileOptions compile_options(const TrainingOptions& options, DType dtype, std::size_t held) {
   const DeviceKind device = device_kind(options);
-  const bool is_host = device == DeviceKind::cpu;
+  const bool is_host = device == DeviceKind::kCpu;
   if (options.activation_offloading && is_host) log_once("activation_offloading has no effect: the run is on the host");
   return {.dtype = dtype,
           .device = device,
@@ -128,11 +128,11 @@ CompileOptions compile_options(const TrainingOptions& options, DType dtype, std:
 }
 
 Workspace training_workspace(const TrainingOptions& options, const Model& model, DType dtype) {
-  if (dtype != DType::bf16 && options.optim == OptimizerType::adamw_bf16) {
+  if (dtype != DType::kBf16 && options.optim == OptimizerType::kAdamwBf16) {
     throw Error("optim", text_of("adamw_bf16 is for weights of bfloat16, these are ", name_of(dtype)),
                 "set torch_dtype: bfloat16, or optim: adamw_torch");
   }
-  if (dtype != DType::bf16 && options.gradient_dtype == GradientType::bfloat16) {
+  if (dtype != DType::kBf16 && options.gradient_dtype == GradientType::kBfloat16) {
     throw Error("gradient_dtype", text_of("bfloat16 is for weights of bfloat16, these are ", name_of(dtype)),
                 "set torch_dtype: bfloat16, or remove gradient_dtype");
   }
@@ -149,7 +149,7 @@ std::size_t benchmark_bytes_held(const TrainingOptions& options, const Model& mo
 }
 
 OptimizerOptions optimizer_options(const TrainingOptions& options) {
-  const bool paged = options.optim == OptimizerType::paged_adamw_8bit || options.optim == OptimizerType::paged_adamw;
+  const bool paged = options.optim == OptimizerType::kPagedAdamw8bit || options.optim == OptimizerType::kPagedAdamw;
   OptimizerOptions optimizer{.rule = rule_of(options.optim),
                              .adamw = {.beta1 = options.adam_beta1,
                                        .beta2 = options.adam_beta2,
@@ -157,7 +157,7 @@ OptimizerOptions optimizer_options(const TrainingOptions& options) {
                                        .weight_decay = options.weight_decay,
                                        .seed = options.seed},
                              .moments = moments_of(options.optim),
-                             .paged = paged && device_kind(options) != DeviceKind::cpu,
+                             .paged = paged && device_kind(options) != DeviceKind::kCpu,
                              .gradients = gradient_sums(options)};
   apply_optim_args(options.optim_args, name_of(options.optim), optimizer);
   return optimizer;

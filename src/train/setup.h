@@ -12,12 +12,12 @@
 namespace hone {
 
 // Opens the training data: dataset_train_split of dataset_name, or dataset_mixture. Throws Error if it cannot be read.
-[[nodiscard]] Source open_training_data(const DatasetOptions& options, SampleBy sample_by = SampleBy::document);
+[[nodiscard]] Source open_training_data(const DatasetOptions& options, SampleBy sample_by = SampleBy::kDocument);
 // Opens the evaluation data. With eval_dataset_name: its dataset_test_split if its files are named by split, otherwise
 // all of it. Without: the test part of dataset_mixture, or dataset_test_split of dataset_name. Throws Error that names
 // the option which asks for an evaluation if there is no such data.
 [[nodiscard]] Source open_eval_data(const DatasetOptions& options, const TrainingOptions& training,
-                                    SampleBy sample_by = SampleBy::document);
+                                    SampleBy sample_by = SampleBy::kDocument);
 
 // Returns the cache of encoded data; it is read-only in a dry run.
 [[nodiscard]] TokenCache token_cache_of(const DatasetOptions& options, const TrainingOptions& training);
@@ -34,7 +34,7 @@ namespace hone {
 // Returns the options with which programs are compiled. held: device bytes outside of the arena.
 [[nodiscard]] CompileOptions compile_options(const TrainingOptions& options, DType dtype, std::size_t held);
 // Returns the use of a program with gradients. Offloaded activations are stored in host memory.
-[[nodiscard]] inline ProgramUse training_use() { return {.states = {.name = "activations", .region = Region::train}}; }
+[[nodiscard]] inline ProgramUse training_use() { return {.states = {.name = "activations", .region = Region::kTrain}}; }
 // Returns a workspace with the weights of the model and the update program. Throws Error if weights of this dtype do
 // not support the optimizer or the gradient dtype.
 [[nodiscard]] Workspace training_workspace(const TrainingOptions& options, const Model& model, DType dtype);

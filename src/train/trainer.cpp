@@ -31,7 +31,7 @@ void Trainer::fail_nonfinite(std::int64_t step, double loss, double norm, Traini
   write_json(batch, task.last_batch());
   const std::string what =
       text_of("step ", step + 1, ": loss ", loss, ", gradient norm ", norm, "; its batch is in ", batch.string());
-  if (options_.on_nonfinite == OnNonfinite::skip) {
+  if (options_.on_nonfinite == OnNonfinite::kSkip) {
     log_warning(what + "; the step is skipped");
     return;
   }
@@ -133,7 +133,7 @@ MetricValues Trainer::train(TrainingTask& task) {
   const Cadence log_cadence{options_.logging_strategy, log_every};
   const Cadence eval_cadence{options_.eval_strategy, eval_every};
   const Cadence save_cadence{interval_of(options_.save_strategy), save_every};
-  if (options_.load_best_model_at_end && save_cadence.strategy == Interval::steps && save_every % eval_every != 0) {
+  if (options_.load_best_model_at_end && save_cadence.strategy == Interval::kSteps && save_every % eval_every != 0) {
     throw Error("save_steps",
                 text_of("is ", save_every, ", not a multiple of the ", eval_every, " steps between evaluations"),
                 "load_best_model_at_end saves what it evaluates; set save_steps to a multiple of eval_steps");
@@ -158,12 +158,12 @@ MetricValues Trainer::train(TrainingTask& task) {
         last = log_->log_steps(done, task);
       }
       if (eval_cadence.due(done, epoch_ended || end) ||
-          (end && options_.do_eval && options_.eval_strategy == Interval::no)) {
+          (end && options_.do_eval && options_.eval_strategy == Interval::kNo)) {
         evaluate(done, task);
       }
     });
-    const bool is_best = options_.save_strategy == SaveStrategy::best && checkpoints_.is_best(done);
-    if (is_best || save_cadence.due(done, epoch_ended || end) || (end && save_cadence.strategy == Interval::steps)) {
+    const bool is_best = options_.save_strategy == SaveStrategy::kBest && checkpoints_.is_best(done);
+    if (is_best || save_cadence.due(done, epoch_ended || end) || (end && save_cadence.strategy == Interval::kSteps)) {
       save(done, task);
     }
     progress.advance();

@@ -8,28 +8,28 @@ namespace hone {
 namespace {
 
 Type as_f32(Type type) {
-  type.dtype = DType::f32;
+  type.dtype = DType::kF32;
   return type;
 }
 
 bool has_codes(const Type& weight, const OptimizerOptions& options) {
-  return options.moments == MomentFormat::int8 && weight.elements() >= kMin8BitElements;
+  return options.moments == MomentFormat::kInt8 && weight.elements() >= kMin8BitElements;
 }
 
 // Returns the rule of a weight: with Muon, AdamW updates the kinds of weights that Muon does not.
 UpdateRule rule_of(const WeightSpec& spec, const OptimizerOptions& options) {
-  if (options.rule != UpdateRule::muon) return options.rule;
+  if (options.rule != UpdateRule::kMuon) return options.rule;
   const WeightTraits& traits = spec.kind.traits();
-  if (traits.muon == MuonUse::refused) {
+  if (traits.muon == MuonUse::kRefused) {
     throw Error("optim", text_of("muon does not support ", spec.name, ", a weight of the kind ", traits.name),
                 "choose another optim, for example adamw_torch");
   }
-  return traits.muon == MuonUse::matrices ? UpdateRule::muon : UpdateRule::adamw;
+  return traits.muon == MuonUse::kMatrices ? UpdateRule::kMuon : UpdateRule::kAdamw;
 }
 
 void append_adamw(const UpdatedWeight& tensors, const AdamwStep& step, const AdamwAttributes& attributes) {
   const std::vector<Tensor>& states = tensors.states;
-  if (states[0].dtype() == DType::u8) {
+  if (states[0].dtype() == DType::kU8) {
     adamw_8bit({tensors.weight, tensors.gradient, states[0], states[1], states[2], states[3]}, step, attributes);
   } else {
     adamw({tensors.weight, tensors.gradient, states[0], states[1], states.size() > 2 ? states[2] : Tensor()}, step,
@@ -71,21 +71,21 @@ void append_muon(const WeightSpec& spec, const UpdatedWeight& tensors, const Ada
 }  // namespace
 
 bool has_masters(DType dtype, const OptimizerOptions& options) {
-  return dtype != DType::f32 && options.moments == MomentFormat::wide && options.masters;
+  return dtype != DType::kF32 && options.moments == MomentFormat::kWide && options.masters;
 }
 
 std::vector<NamedType> states_of(const WeightSpec& spec, const Type& weight, const OptimizerOptions& options) {
   if (const WeightUpdateRule* own = update_rule_registry().find(spec.kind)) return own->states(spec, weight, options);
   std::vector<NamedType> states;
   const UpdateRule rule = rule_of(spec, options);
-  if (rule == UpdateRule::muon || (rule == UpdateRule::sgd && options.sgd.momentum != 0)) {
+  if (rule == UpdateRule::kMuon || (rule == UpdateRule::kSgd && options.sgd.momentum != 0)) {
     states.push_back({"momentum", as_f32(weight)});
-  } else if (rule == UpdateRule::adamw && has_codes(weight, options)) {
-    const Type codes{DType::u8, weight.shape};
-    const Type scales{DType::f32, {scales_of(weight.elements())}};
+  } else if (rule == UpdateRule::kAdamw && has_codes(weight, options)) {
+    const Type codes{DType::kU8, weight.shape};
+    const Type scales{DType::kF32, {scales_of(weight.elements())}};
     return {{"exp_avg", codes}, {"exp_avg_sq", codes}, {"exp_avg_scale", scales}, {"exp_avg_sq_scale", scales}};
-  } else if (rule == UpdateRule::adamw) {
-    const Type moment = options.moments == MomentFormat::as_weights ? weight : as_f32(weight);
+  } else if (rule == UpdateRule::kAdamw) {
+    const Type moment = options.moments == MomentFormat::kAsWeights ? weight : as_f32(weight);
     states = {{"exp_avg", moment}, {"exp_avg_sq", moment}};
   }
   if (has_masters(weight.dtype, options)) states.push_back({"master", as_f32(weight)});
@@ -100,11 +100,11 @@ void append_update(const WeightSpec& spec, const UpdatedWeight& tensors, const A
   if (const WeightUpdateRule* rule = update_rule_registry().find(spec.kind))
     return rule->append(spec, tensors, step, own);
   switch (rule_of(spec, options)) {
-    case UpdateRule::adamw:
+    case UpdateRule::kAdamw:
       return append_adamw(tensors, step, own);
-    case UpdateRule::sgd:
+    case UpdateRule::kSgd:
       return append_sgd(tensors, step, own, options.sgd);
-    case UpdateRule::muon:
+    case UpdateRule::kMuon:
       return append_muon(spec, tensors, step, own, options.muon);
   }
 }

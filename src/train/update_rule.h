@@ -15,16 +15,16 @@
 namespace hone {
 
 enum class UpdateRule : std::uint8_t {
-  adamw,
-  sgd,
-  muon,  // Muon for the matrices of the layers, each matrix of the checkpoint separately; AdamW for all other weights
+  kAdamw,
+  kSgd,
+  kMuon,  // Muon for the matrices of the layers, each matrix of the checkpoint separately; AdamW for all other weights
 };
 
 // Format of AdamW's moments. Without f32 master weights, updates of bf16 weights are rounded stochastically.
 enum class MomentFormat : std::uint8_t {
-  wide,        // f32, with f32 master weights for bf16 weights
-  as_weights,  // dtype of the weights, no master weights
-  int8,        // 8 bits (ops/adamw_8bit), no master weights; f32 for weights with fewer than kMin8BitElements elements
+  kWide,       // f32, with f32 master weights for bf16 weights
+  kAsWeights,  // dtype of the weights, no master weights
+  kInt8,       // 8 bits (ops/adamw_8bit), no master weights; f32 for weights with fewer than kMin8BitElements elements
 };
 // Smallest numbers of elements of weights whose states are in 8 bits and in host memory, as in bitsandbytes.
 inline constexpr std::int64_t kMin8BitElements = 4096;
@@ -34,22 +34,22 @@ struct MuonOptions {
   double momentum = 0.95;
   bool nesterov = true;
   std::int64_t steps = 5;  // Newton-Schulz iterations
-  MuonScale scale = MuonScale::match_rms_adamw;
+  MuonScale scale = MuonScale::kMatchRmsAdamw;
   double rate_ratio = 1;  // learning rate of the matrices / learning rate of other weights
 };
 
 struct OptimizerOptions {
-  UpdateRule rule = UpdateRule::adamw;
+  UpdateRule rule = UpdateRule::kAdamw;
   // weight_decay and seed apply to every rule; stream is ignored.
   AdamwAttributes adamw = {};
   SgdAttributes sgd = {};  // only momentum, dampening and nesterov are used
   MuonOptions muon = {};
-  MomentFormat moments = MomentFormat::wide;  // sgd and muon: wide
-  bool masters = true;                        // f32 master weights for bf16 weights, if moments are wide
+  MomentFormat moments = MomentFormat::kWide;  // sgd and muon: wide
+  bool masters = true;                         // f32 master weights for bf16 weights, if moments are wide
   // Keeps the states of weights with at least kMinPagedElements elements in host memory. The GPU reads and writes them
   // over the bus during the update. The results are the same.
   bool paged = false;
-  GradientAccumulation gradients = GradientAccumulation::wide;
+  GradientAccumulation gradients = GradientAccumulation::kWide;
 };
 
 // Returns true if weights of this dtype have f32 master weights.

@@ -16,17 +16,17 @@ namespace hone {
 // The phase of a run during which the contents of a store must be preserved. If rollouts reuse the memory of training
 // (Workspace::share_training_memory_with_rollouts), Workspace::enter() zero-fills the stores of the phase that begins.
 enum class Region : std::uint8_t {
-  persistent,  // from the start of the run to its end
-  train,       // while micro-batches and updates run
-  rollout,     // while completions are generated
+  kPersistent,  // from the start of the run to its end
+  kTrain,       // while micro-batches and updates run
+  kRollout,     // while completions are generated
 };
 
 // A store and the tensors in it.
 struct StoreSpec {
   std::string name;  // "weights", "optimizer"
-  Role role = Role::state;
-  Placement placement = Placement::device;
-  Region region = Region::persistent;
+  Role role = Role::kState;
+  Placement placement = Placement::kDevice;
+  Region region = Region::kPersistent;
   // Prefix of the names of its tensors in a checkpoint's training state. Empty: the tensors are not saved there.
   std::string saved_as;
   std::vector<NamedType> tensors;
@@ -37,7 +37,7 @@ struct StoreSpec {
 // The store that holds a program's states. States placed in host memory form a separate store, "NAME of the host".
 struct StateStore {
   std::string name;
-  Region region = Region::persistent;
+  Region region = Region::kPersistent;
   std::string saved_as = {};
 };
 

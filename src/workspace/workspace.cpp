@@ -43,27 +43,27 @@ StoreSpec& Workspace::spec_of(const std::string& name, Role role, Placement plac
 void Workspace::add_weights(std::string name, std::vector<NamedType> tensors, std::string saved_as) {
   HONE_ASSERT(std::ranges::find(specs_, name, &StoreSpec::name) == specs_.end(), "store ", name, " is declared twice");
   specs_.push_back(
-      {.name = std::move(name), .role = Role::weight, .saved_as = std::move(saved_as), .tensors = std::move(tensors)});
+      {.name = std::move(name), .role = Role::kWeight, .saved_as = std::move(saved_as), .tensors = std::move(tensors)});
 }
 
 // Adds the program's bound values to the stores that hold them.
 void Workspace::bind(const Program& program, const ProgramUse& use) {
   for (const Value& value : program.values()) {
-    if (value.producer >= 0 || value.role == Role::input) continue;
+    if (value.producer >= 0 || value.role == Role::kInput) continue;
     StoreSpec* spec = nullptr;
-    if (value.role == Role::weight) {
-      spec = &spec_of(use.weights, Role::weight, Placement::device, Region::persistent);
-    } else if (value.role == Role::gradient) {
-      spec = &spec_of(kGradientStore, Role::gradient, Placement::device, Region::train);
+    if (value.role == Role::kWeight) {
+      spec = &spec_of(use.weights, Role::kWeight, Placement::kDevice, Region::kPersistent);
+    } else if (value.role == Role::kGradient) {
+      spec = &spec_of(kGradientStore, Role::kGradient, Placement::kDevice, Region::kTrain);
     } else {
-      const bool in_host = value.placement == Placement::host;
-      spec = &spec_of(in_host ? host_name(use.states.name) : use.states.name, Role::state, value.placement,
+      const bool in_host = value.placement == Placement::kHost;
+      spec = &spec_of(in_host ? host_name(use.states.name) : use.states.name, Role::kState, value.placement,
                       use.states.region);
       spec->saved_as = use.states.saved_as;
     }
     const auto found = std::ranges::find(spec->tensors, value.name, &NamedType::name);
     if (found == spec->tensors.end()) {
-      HONE_ASSERT(value.role != Role::weight, spec->name, " has no weight ", value.name);
+      HONE_ASSERT(value.role != Role::kWeight, spec->name, " has no weight ", value.name);
       spec->tensors.push_back({value.name, value.type});
     } else {
       HONE_ASSERT(found->type == value.type, value.name, " is bound as ", to_text(found->type), " and as ",
@@ -107,13 +107,13 @@ const Program& Workspace::program(std::string_view name) const {
 }
 
 std::size_t Workspace::store_bytes() const {
-  return bytes_in(Region::persistent) + bytes_in(Region::train) + bytes_in(Region::rollout);
+  return bytes_in(Region::kPersistent) + bytes_in(Region::kTrain) + bytes_in(Region::kRollout);
 }
 
 std::size_t Workspace::bytes_in(Region region) const {
   std::size_t bytes = 0;
   for (const StoreSpec& spec : specs_) {
-    if (spec.region == region && spec.placement == Placement::device) bytes += spec.bytes();
+    if (spec.region == region && spec.placement == Placement::kDevice) bytes += spec.bytes();
   }
   return bytes;
 }
@@ -129,19 +129,19 @@ std::size_t Workspace::arena_bytes(Region phase) const {
 MemoryBreakdown Workspace::memory() const {
   MemoryBreakdown memory;
   for (const StoreSpec& spec : specs_) {
-    const bool in_host = spec.placement == Placement::host;
+    const bool in_host = spec.placement == Placement::kHost;
     std::size_t* of = nullptr;
     switch (spec.role) {
-      case Role::weight:
+      case Role::kWeight:
         of = spec.name == kWeightStore ? &memory.weights : &memory.reference;
         break;
-      case Role::gradient:
+      case Role::kGradient:
         of = &memory.gradients;
         break;
       default:
-        of = spec.region == Region::rollout      ? &memory.kv_cache
-             : spec.region == Region::persistent ? (in_host ? &memory.paged : &memory.optimizer)
-                                                 : &memory.offloaded;
+        of = spec.region == Region::kRollout      ? &memory.kv_cache
+             : spec.region == Region::kPersistent ? (in_host ? &memory.paged : &memory.optimizer)
+                                                  : &memory.offloaded;
         break;
     }
     *of += spec.bytes();
@@ -149,8 +149,8 @@ MemoryBreakdown Workspace::memory() const {
   for (const auto& entry : programs_) memory.add_program(entry->plan);
   if (leases_) {
     // Both phases use the same memory, which must hold the larger of the two; the rest was counted twice.
-    const std::size_t train = bytes_in(Region::train) + align_up(arena_bytes(Region::train));
-    const std::size_t rollout = bytes_in(Region::rollout) + align_up(arena_bytes(Region::rollout));
+    const std::size_t train = bytes_in(Region::kTrain) + align_up(arena_bytes(Region::kTrain));
+    const std::size_t rollout = bytes_in(Region::kRollout) + align_up(arena_bytes(Region::kRollout));
     memory.leased = memory.gradients + memory.kv_cache + memory.arena - std::max(train, rollout);
   }
   return memory;
@@ -161,23 +161,23 @@ void Workspace::provide(std::string_view name, TensorStore store) {
 }
 
 void Workspace::allocate_leased(Device& device) {
-  const std::size_t train = bytes_in(Region::train);
-  const std::size_t rollout = bytes_in(Region::rollout);
-  const std::size_t train_arena = align_up(arena_bytes(Region::train));
-  const std::size_t rollout_arena = align_up(arena_bytes(Region::rollout));
+  const std::size_t train = bytes_in(Region::kTrain);
+  const std::size_t rollout = bytes_in(Region::kRollout);
+  const std::size_t train_arena = align_up(arena_bytes(Region::kTrain));
+  const std::size_t rollout_arena = align_up(arena_bytes(Region::kRollout));
   leased_ = Buffer(device, std::max(train + train_arena, rollout + rollout_arena));
   // Each phase places its stores from the start of the shared memory on, followed by its arena.
   const auto place = [&](Region region) {
     std::byte* at = leased_.data();
     for (const StoreSpec& spec : specs_) {
-      if (spec.region != region || spec.placement != Placement::device) continue;
+      if (spec.region != region || spec.placement != Placement::kDevice) continue;
       stores_.insert_or_assign(spec.name, TensorStore(device, spec.tensors, at));
       at += spec.bytes();
     }
     return at;
   };
-  arena_ = std::make_shared<Arena>(device, std::span(place(Region::train), train_arena));
-  rollout_arena_ = std::make_shared<Arena>(device, std::span(place(Region::rollout), rollout_arena));
+  arena_ = std::make_shared<Arena>(device, std::span(place(Region::kTrain), train_arena));
+  rollout_arena_ = std::make_shared<Arena>(device, std::span(place(Region::kRollout), rollout_arena));
 }
 
 void Workspace::allocate(Device& device) {
@@ -201,7 +201,7 @@ void Workspace::allocate(Device& device) {
   }
   for (const StoreSpec& spec : specs_) {
     if (stores_.contains(spec.name)) continue;
-    Device& holder = spec.placement == Placement::host ? host_memory_of(device) : device;
+    Device& holder = spec.placement == Placement::kHost ? host_memory_of(device) : device;
     stores_.emplace(spec.name, TensorStore(holder, spec.tensors));
   }
   const auto store_of = [&](const std::string& name) {
@@ -211,7 +211,7 @@ void Workspace::allocate(Device& device) {
   for (const auto& entry : programs_) {
     const ProgramUse& use = entry->use;
     entry->executable = std::make_unique<Executable>(*std::exchange(entry->program, std::nullopt), entry->plan,
-                                                     use.phase == Region::rollout ? rollout_arena_ : arena_,
+                                                     use.phase == Region::kRollout ? rollout_arena_ : arena_,
                                                      Bindings{.weights = store_of(use.weights),
                                                               .gradients = store_of(kGradientStore),
                                                               .states = store_of(use.states.name),
@@ -259,7 +259,7 @@ void Workspace::enter(Region phase) {
   HONE_ASSERT(allocated_, "the workspace is not allocated");
   if (std::exchange(phase_, phase) == phase || !leases_) return;
   for (const StoreSpec& spec : specs_) {
-    if (spec.region == phase && spec.placement == Placement::device) stores_.find(spec.name)->second.fill_zero();
+    if (spec.region == phase && spec.placement == Placement::kDevice) stores_.find(spec.name)->second.fill_zero();
   }
 }
 

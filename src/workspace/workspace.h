@@ -27,7 +27,7 @@ inline constexpr const char* kGradientStore = "gradients";
 // The phase in which a program runs and the stores that hold its bound values. Gradients are always in the store
 // kGradientStore.
 struct ProgramUse {
-  Region phase = Region::train;
+  Region phase = Region::kTrain;
   std::string weights = kWeightStore;  // name of the weight store
   StateStore states = {};
 };
@@ -101,7 +101,7 @@ class Workspace {
   Buffer leased_;
   bool leases_ = false;
   bool allocated_ = false;
-  Region phase_ = Region::train;
+  Region phase_ = Region::kTrain;
   std::vector<StoreSpec> specs_;
   std::vector<std::unique_ptr<ProgramEntry>> programs_;
   std::map<std::string, TensorStore, std::less<>> stores_;

@@ -28,9 +28,9 @@ GemmKey key_of(std::int64_t m) {
           .transpose_b = true,
           .accumulate = false,
           .bias = true,
-          .a_type = DType::bf16,
-          .b_type = DType::bf16,
-          .c_type = DType::f32};
+          .a_type = DType::kBf16,
+          .b_type = DType::kBf16,
+          .c_type = DType::kF32};
 }
 
 GemmChoice choice_of(std::uint64_t first) {

@@ -39,8 +39,8 @@ struct Case {
   Case(std::int64_t m, std::int64_t n, std::int64_t k, bool flip_a, bool flip_b, bool with_bias, bool accumulate) {
     args = {
         .m = m, .n = n, .k = k, .a_type = DTypeOf<A>::value, .b_type = DTypeOf<B>::value, .c_type = DTypeOf<C>::value};
-    args.transpose_a = flip_a ? Transpose::yes : Transpose::no;
-    args.transpose_b = flip_b ? Transpose::yes : Transpose::no;
+    args.transpose_a = flip_a ? Transpose::kYes : Transpose::kNo;
+    args.transpose_b = flip_b ? Transpose::kYes : Transpose::kNo;
     args.lda = (flip_a ? m : k) + 3;
     args.ldb = (flip_b ? k : n) + 5;
     args.ldc = n + 1;
@@ -59,8 +59,8 @@ struct Case {
 
   [[nodiscard]] std::vector<C> expected() const {
     std::vector<C> result = c;
-    const bool flip_a = args.transpose_a == Transpose::yes;
-    const bool flip_b = args.transpose_b == Transpose::yes;
+    const bool flip_a = args.transpose_a == Transpose::kYes;
+    const bool flip_b = args.transpose_b == Transpose::kYes;
     for (std::int64_t i = 0; i < args.m; ++i) {
       for (std::int64_t j = 0; j < args.n; ++j) {
         C& out = result[static_cast<std::size_t>(i * args.ldc + j)];
@@ -203,11 +203,11 @@ TEST(Gemm, WorkspaceServesSmallerProducts) {
 }
 
 TEST(Gemm, WorkspaceIsModest) {
-  for (const DType type : {DType::f32, DType::bf16, DType::f64}) {
+  for (const DType type : {DType::kF32, DType::kBf16, DType::kF64}) {
     const GemmArgs args{.m = 8192,
                         .n = 150000,
                         .k = 8192,
-                        .transpose_b = Transpose::yes,
+                        .transpose_b = Transpose::kYes,
                         .a_type = type,
                         .b_type = type,
                         .c_type = type};
@@ -220,9 +220,9 @@ TEST(Gemm, RefusesContradictoryArguments) {
   test.args.accumulate = true;
   EXPECT_THROW((void)test.computed(1), Defect);
   test.args.accumulate = false;
-  test.args.b_type = DType::f64;
+  test.args.b_type = DType::kF64;
   EXPECT_THROW((void)test.computed(1), Defect);
-  test.args.b_type = DType::f32;
+  test.args.b_type = DType::kF32;
   test.args.lda = 3;
   EXPECT_THROW((void)test.computed(1), Defect);
 }

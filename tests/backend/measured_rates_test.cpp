@@ -27,9 +27,9 @@ class MeasuredRates : public testing::Test {
 
 DeviceModel some_figures() {
   DeviceModel model;
-  model.f32_flops = {123456789012.5, RateSource::measured};
-  model.copy_bytes = {2e10, RateSource::measured};
-  model.link_bytes = {5, RateSource::built_in};
+  model.f32_flops = {123456789012.5, RateSource::kMeasured};
+  model.copy_bytes = {2e10, RateSource::kMeasured};
+  model.link_bytes = {5, RateSource::kBuiltIn};
   model.copies = {{524288, 1.5e11}, {134217728, 2e10}};
   return model;
 }
@@ -41,20 +41,20 @@ TEST_F(MeasuredRates, AreReadAsTheyWereKept) {
   const DeviceModel read = measured_model(cpu_device());
   EXPECT_EQ(read.name, "cpu");
   EXPECT_EQ(read.f32_flops.per_second, 123456789012.5);
-  EXPECT_EQ(read.f32_flops.source, RateSource::measured);
+  EXPECT_EQ(read.f32_flops.source, RateSource::kMeasured);
   EXPECT_EQ(read.copy_bytes.per_second, 2e10);
   EXPECT_FALSE(read.bf16_flops.is_known());
   EXPECT_FALSE(read.link_bytes.is_known()) << "it was not measured";
   ASSERT_EQ(read.copies.size(), 2u);
   EXPECT_EQ(read.copies[0].bytes, 524288);
   EXPECT_EQ(read.copies[1].bytes_per_second, 2e10);
-  EXPECT_EQ(device_model(cpu_device()).copy_bytes.source, RateSource::measured);
+  EXPECT_EQ(device_model(cpu_device()).copy_bytes.source, RateSource::kMeasured);
 }
 
 TEST_F(MeasuredRates, KeepWhatTheyDoNotReplace) {
   store_measured(cpu_device(), some_figures());
   DeviceModel products;
-  products.f32_flops = {7, RateSource::measured};
+  products.f32_flops = {7, RateSource::kMeasured};
   const int threads = thread_count();
   store_measured(cpu_device(), products);
   EXPECT_EQ(measured_model(cpu_device()).f32_flops.per_second, 7);

@@ -56,7 +56,7 @@ TEST(Safetensors, ReadsWhatTheReferenceWrote) {
   EXPECT_EQ(file.metadata(), (std::map<std::string, std::string>{{"format", "pt"}}));
 
   const StoredTensor& matrix = file.at("weight.f32");
-  EXPECT_EQ(matrix.type, StoredType::f32);
+  EXPECT_EQ(matrix.type, StoredType::kF32);
   EXPECT_THAT(matrix.shape, ElementsAre(2, 3));
   const float infinity = std::numeric_limits<float>::infinity();
   EXPECT_THAT(read_values<float>(matrix), ElementsAre(1.5F, -2.25F, 3e-45F, infinity, -infinity, 0.0F));
@@ -90,7 +90,7 @@ TEST(Safetensors, WritesTheReferencesBytes) {
 TEST(Safetensors, OneBufferServesEverySource) {
   std::vector<float> buffer(2);
   const auto source = [&](const char* name, float value) {
-    return TensorSource{name, DType::f32, {2}, [&buffer, value](std::uint64_t begin, std::size_t most) {
+    return TensorSource{name, DType::kF32, {2}, [&buffer, value](std::uint64_t begin, std::size_t most) {
                           buffer.assign(2, value);
                           return std::as_bytes(std::span(buffer)).subspan(begin, most);
                         }};
@@ -111,7 +111,7 @@ TEST(Safetensors, AFailedWriteLeavesTheOldFile) {
   write_safetensors(path, good);
   const std::string before = read_file(path);
   const std::vector<TensorSource> bad{
-      {"a", DType::f32, {2}, [](std::uint64_t, std::size_t) -> std::span<const std::byte> {
+      {"a", DType::kF32, {2}, [](std::uint64_t, std::size_t) -> std::span<const std::byte> {
          throw Error("lost the device");
        }}};
   EXPECT_THROW(write_safetensors(path, bad), Error);
@@ -138,7 +138,7 @@ void expect_same_bits(const SafetensorsFile& file, const std::string& name, cons
 
 TEST(Safetensors, ConvertsFloatingTypesAsTorchDoes) {
   const SafetensorsFile file(fixture("checkpoint/conversions.safetensors"));
-  EXPECT_EQ(file.at("every_half").type, StoredType::f16);
+  EXPECT_EQ(file.at("every_half").type, StoredType::kF16);
   for (const std::string name : {"half", "every_half", "single", "double", "brain"}) {
     expect_same_bits<float>(file, name, name + ".f32");
     expect_same_bits<BFloat16>(file, name, name + ".bf16");
@@ -154,7 +154,7 @@ TEST(Safetensors, RefusesOtherConversions) {
   EXPECT_THROW((void)read_values<std::int32_t>(file.at("weight.f32")), Error);
   EXPECT_THROW((void)file.at("missing"), Error);
   const SafetensorsFile flags(fixture("checkpoint/bool.safetensors"));
-  EXPECT_EQ(flags.at("flags").type, StoredType::boolean);
+  EXPECT_EQ(flags.at("flags").type, StoredType::kBoolean);
   EXPECT_THROW((void)read_values<std::uint8_t>(flags.at("flags")), Error);
 }
 

@@ -83,7 +83,7 @@ TEST(TensorPieces, TwoPiecesArePutTogether) {
   std::vector<float> whole(24);
   PiecedTensors(pieces.file())
       .at("w", Sizes{4, 6}, 0, 24)
-      .read(0, DType::f32, std::as_writable_bytes(std::span(whole)));
+      .read(0, DType::kF32, std::as_writable_bytes(std::span(whole)));
   EXPECT_EQ(whole, ascending(24));
 }
 
@@ -118,8 +118,8 @@ TEST(TensorPieces, EveryStretchOfEveryCutComesBack) {
       const PiecedTensor tensor = tensors.at("w", whole, first, count);
       const std::int64_t half = count / 2;  // read in two calls
       const auto bytes = std::as_writable_bytes(std::span(values));
-      tensor.read(first, DType::f64, bytes.first(static_cast<std::size_t>(half) * sizeof(double)));
-      tensor.read(first + half, DType::f64, bytes.subspan(static_cast<std::size_t>(half) * sizeof(double)));
+      tensor.read(first, DType::kF64, bytes.first(static_cast<std::size_t>(half) * sizeof(double)));
+      tensor.read(first + half, DType::kF64, bytes.subspan(static_cast<std::size_t>(half) * sizeof(double)));
       for (std::int64_t i = 0; i < count; ++i) {
         ASSERT_EQ(values[static_cast<std::size_t>(i)], static_cast<double>(first + i)) << "round " << round;
       }
@@ -134,7 +134,7 @@ TEST(TensorPieces, AnEntryOfAWholeTensorIsHonoured) {
   write_safetensors(folder.path() / "w.safetensors", {&source, 1}, {{"format", "pt"}, {"w", "0,0 of 2,3"}});
   const SafetensorsFile file(folder.path() / "w.safetensors");
   std::vector<float> read(6);
-  PiecedTensors(file).at("w", Sizes{2, 3}, 0, 6).read(0, DType::f32, std::as_writable_bytes(std::span(read)));
+  PiecedTensors(file).at("w", Sizes{2, 3}, 0, 6).read(0, DType::kF32, std::as_writable_bytes(std::span(read)));
   EXPECT_EQ(read, values);
 }
 
@@ -177,7 +177,7 @@ TEST(TensorPieces, TheWriterAsksForPieces) {
   const auto bytes = std::as_bytes(std::span(values));
   std::size_t largest = 0;
   std::uint64_t expected = 0;
-  const TensorSource source{"w", DType::f32, {10, 100}, [&](std::uint64_t begin, std::size_t most) {
+  const TensorSource source{"w", DType::kF32, {10, 100}, [&](std::uint64_t begin, std::size_t most) {
                               EXPECT_EQ(begin, expected);
                               largest = std::max(largest, most);
                               const std::size_t given = begin == 0 ? 4 : most;  // a source may return fewer bytes

@@ -107,7 +107,7 @@ class SeveralFiles : public testing::Test {
     std::vector<std::int32_t> read(kRows * kColumns);
     PiecedTensors(state.tensors().files())
         .at("w", std::vector{kRows, kColumns}, 0, kRows * kColumns)
-        .read(0, DType::i32, std::as_writable_bytes(std::span(read)));
+        .read(0, DType::kI32, std::as_writable_bytes(std::span(read)));
     return read;
   }
   static std::string error_of(const fs::path& checkpoint) {

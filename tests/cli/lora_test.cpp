@@ -127,10 +127,10 @@ TEST_F(LoraCommands, ConvertKeepsAnAdapterOne) {
   ASSERT_EQ(after.tensors().size(), before.tensors().size());
   for (const StoredTensor& tensor : before.tensors()) {
     const StoredTensor& converted = after.at(tensor.name);
-    EXPECT_EQ(converted.type, StoredType::bf16);
+    EXPECT_EQ(converted.type, StoredType::kBf16);
     EXPECT_EQ(converted.shape, tensor.shape);
-    std::vector<std::byte> expected(static_cast<std::size_t>(tensor.element_count()) * size_of(DType::bf16));
-    read_as(tensor, DType::bf16, expected);
+    std::vector<std::byte> expected(static_cast<std::size_t>(tensor.element_count()) * size_of(DType::kBf16));
+    read_as(tensor, DType::kBf16, expected);
     EXPECT_TRUE(std::ranges::equal(converted.bytes, expected)) << tensor.name;
   }
   run({"merge", path("converted"), "--output_dir", path("merged")});

@@ -75,8 +75,8 @@ TEST_F(PlanCommand, SaysTheTimeAtMeasuredLimits) {
   const std::string unknown = run_commands(run).printed;
   EXPECT_THAT(unknown, Not(HasSubstr("at the device's limits")));
   DeviceModel measured;
-  measured.bf16_flops = {1e6, RateSource::measured};
-  measured.copy_bytes = {1e15, RateSource::measured};
+  measured.bf16_flops = {1e6, RateSource::kMeasured};
+  measured.copy_bytes = {1e15, RateSource::kMeasured};
   store_measured(cpu_device(), measured);
   const std::string known = run_commands(run).printed;
   const std::string line = line_of(known, "at the device's limits");

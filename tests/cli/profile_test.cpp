@@ -36,7 +36,7 @@ StepOptions small_step() {
   options.layers = 2;
   options.batch_size = 2;
   options.seq_len = 16;
-  options.device = DeviceChoice::cpu;
+  options.device = DeviceChoice::kCpu;
   return options;
 }
 
@@ -78,20 +78,20 @@ TEST(Profile, LimitsAreMeasuredOnce) {
   const TemporaryDirectory cache;
   const Environment environment({{"HONE_CACHE", cache.path().string()}});
   Device& device = cpu_device();
-  EXPECT_GT(device_limits(device, DType::bf16, 0.01, false).copy_bytes_per_second, 0);
+  EXPECT_GT(device_limits(device, DType::kBf16, 0.01, false).copy_bytes_per_second, 0);
   EXPECT_FALSE(measured_model(device).copy_bytes.is_known()) << "too short to be stored";
-  const DeviceLimits first = device_limits(device, DType::bf16, kMinStoredSeconds, false);
+  const DeviceLimits first = device_limits(device, DType::kBf16, kMinStoredSeconds, false);
   EXPECT_EQ(first.copies.size(), 5u);
-  EXPECT_EQ(measured_model(device).flops(DType::f32).per_second, first.flops_per_second);
+  EXPECT_EQ(measured_model(device).flops(DType::kF32).per_second, first.flops_per_second);
   DeviceModel other;
-  other.bf16_flops = {3e9, RateSource::measured};
+  other.bf16_flops = {3e9, RateSource::kMeasured};
   store_measured(device, other);
-  const DeviceLimits kept = device_limits(device, DType::bf16, 0.01, false);
+  const DeviceLimits kept = device_limits(device, DType::kBf16, 0.01, false);
   EXPECT_EQ(kept.flops_per_second, 3e9);
   EXPECT_EQ(kept.copy_bytes_per_second, first.copy_bytes_per_second);
   EXPECT_EQ(kept.copies.size(), first.copies.size());
-  EXPECT_EQ(gemm_limit(device, DType::bf16, 0.01), 3e9);
-  EXPECT_NE(device_limits(device, DType::bf16, 0.01, true).flops_per_second, 3e9);
+  EXPECT_EQ(gemm_limit(device, DType::kBf16, 0.01), 3e9);
+  EXPECT_NE(device_limits(device, DType::kBf16, 0.01, true).flops_per_second, 3e9);
 }
 
 TEST(Profile, RatesHaveThreeDigits) {
@@ -162,7 +162,7 @@ Timeline profiled() {
   const StepOptions options = small_step();
   const std::unique_ptr<Model> model = open_shape(options);
   const std::vector<HostBatch> batches(2, random_batch(options, 512));
-  TrainingStep step(*model, trace_step(options, *model), optimizer_options(options.training()), DType::bf16,
+  TrainingStep step(*model, trace_step(options, *model), optimizer_options(options.training()), DType::kBf16,
                     cpu_device());
   Timeline timeline;
   for (int i = 0; i < 2; ++i) step.run_profiled(batches, timeline);
@@ -252,9 +252,9 @@ Timeline made_up(double gemm, double norm, double adamw, double step) {
                               .bytes = bytes});
     timeline.runs.push_back({timeline.nodes.size() - 1, 0, seconds});
   };
-  add("linear", gemm, 0.5 * gemm * 1e12, 0, Phase::forward);
-  add("rms_norm", norm, 0, 0.2 * norm * 1e9, Phase::forward);
-  add("adamw", adamw, 0, 0.95 * adamw * 1e9, Phase::update);
+  add("linear", gemm, 0.5 * gemm * 1e12, 0, Phase::kForward);
+  add("rms_norm", norm, 0, 0.2 * norm * 1e9, Phase::kForward);
+  add("adamw", adamw, 0, 0.95 * adamw * 1e9, Phase::kUpdate);
   timeline.steps.push_back({0, step});
   return timeline;
 }

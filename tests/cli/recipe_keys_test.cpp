@@ -62,7 +62,7 @@ std::string other_value(const Option& option) {
   if (is_list(option)) return "[1, 2]";
   if (is_untyped(option)) return "{datasets: [{id: data.jsonl}]}";
   for (const char* number : {"0.25", "3", "-1"}) {
-    YamlValue value{.kind = YamlValue::Kind::scalar, .scalar = number};
+    YamlValue value{.kind = YamlValue::Kind::kScalar, .scalar = number};
     try {
       set_option(option, value, "");
       return number;

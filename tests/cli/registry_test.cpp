@@ -52,7 +52,7 @@ int greet(const GreetOptions& options, const OptionInput&) {
   return 0;
 }
 
-constexpr std::array<ForeignKey, 1> kForeign{{{"volume", ForeignKey::Kind::no_effect, "it is quiet"}}};
+constexpr std::array<ForeignKey, 1> kForeign{{{"volume", ForeignKey::Kind::kNoEffect, "it is quiet"}}};
 
 CommandRegistry greeters() {
   CommandRegistry registry;

@@ -12,8 +12,8 @@
 namespace hone {
 namespace {
 
-enum class When : std::uint8_t { no, steps, epoch };
-enum class Memory : std::uint8_t { off, on, automatic };
+enum class When : std::uint8_t { kNo, kSteps, kEpoch };
+enum class Memory : std::uint8_t { kOff, kOn, kAutomatic };
 
 }  // namespace
 
@@ -41,8 +41,8 @@ struct Sample {
   bool packing = false;
   std::optional<bool> masked;
   std::string name;
-  When when = When::no;
-  Memory memory = Memory::automatic;
+  When when = When::kNo;
+  Memory memory = Memory::kAutomatic;
   std::vector<std::string> rewards{"accuracy", "format"};
   std::vector<double> weights;
   Extras extras;
@@ -67,10 +67,10 @@ struct Sample {
 };
 
 constexpr std::array<ForeignKey, 4> kForeign{{
-    {"attention", ForeignKey::Kind::no_effect, "there is one kernel", "eager"},
-    {"workers", ForeignKey::Kind::no_effect, "data is read in its own way"},
-    {"push", ForeignKey::Kind::not_yet, "pushing is", "later"},
-    {"eight_bit", ForeignKey::Kind::never, "8-bit weights are not offered"},
+    {"attention", ForeignKey::Kind::kNoEffect, "there is one kernel", "eager"},
+    {"workers", ForeignKey::Kind::kNoEffect, "data is read in its own way"},
+    {"push", ForeignKey::Kind::kNotYet, "pushing is", "later"},
+    {"eight_bit", ForeignKey::Kind::kNever, "8-bit weights are not offered"},
 }};
 
 struct Outcome {
@@ -107,8 +107,8 @@ TEST(Options, ReadsEveryKindFromYaml) {
   EXPECT_TRUE(read.sample.packing);
   EXPECT_EQ(read.sample.masked, false);
   EXPECT_EQ(read.sample.name, "x y");
-  EXPECT_EQ(read.sample.when, When::epoch);
-  EXPECT_EQ(read.sample.memory, Memory::on);
+  EXPECT_EQ(read.sample.when, When::kEpoch);
+  EXPECT_EQ(read.sample.memory, Memory::kOn);
   EXPECT_EQ(read.sample.rewards, (std::vector<std::string>{"a", "b", "c"}));
   EXPECT_EQ(read.sample.weights, (std::vector<double>{1, 0.5}));
   EXPECT_EQ(read.sample.extras.low, 0.1);
@@ -128,8 +128,8 @@ TEST(Options, ReadsEveryKindFromFlags) {
   EXPECT_TRUE(read.sample.packing);
   EXPECT_EQ(read.sample.masked, false);
   EXPECT_EQ(read.sample.name, "a=b");
-  EXPECT_EQ(read.sample.when, When::steps);
-  EXPECT_EQ(read.sample.memory, Memory::on);
+  EXPECT_EQ(read.sample.when, When::kSteps);
+  EXPECT_EQ(read.sample.memory, Memory::kOn);
   EXPECT_EQ(read.sample.rewards, (std::vector<std::string>{"a", "b"}));
   EXPECT_EQ(read.sample.weights, (std::vector<double>{1, 2.5}));
   EXPECT_EQ(read.sample.extras.low, 1.0);
@@ -142,7 +142,7 @@ TEST(Options, ABareFlagLeavesTheNextArgumentAlone) {
   const Outcome read = read_flags({"--packing", "model", "--no-masked", "--memory", "auto", "--limit", "null"});
   EXPECT_TRUE(read.sample.packing);
   EXPECT_EQ(read.sample.masked, false);
-  EXPECT_EQ(read.sample.memory, Memory::automatic);
+  EXPECT_EQ(read.sample.memory, Memory::kAutomatic);
   EXPECT_EQ(read.sample.limit, std::nullopt);
   EXPECT_EQ(read.input.positionals, (std::vector<std::string>{"model"}));
 }
@@ -157,16 +157,16 @@ TEST(Options, ListsTakeCommasBracketsAndScalars) {
 
 TEST(Options, YamlFalseMeansNoWhereAnEnumerationHasIt) {
   for (const char* text : {"no", "'no'", "false", "off", "never"}) {
-    EXPECT_EQ(read_file_text(std::string("when: ") + text).sample.when, When::no) << text;
+    EXPECT_EQ(read_file_text(std::string("when: ") + text).sample.when, When::kNo) << text;
   }
-  EXPECT_EQ(read_file_text("memory: no").sample.memory, Memory::off);
-  EXPECT_EQ(read_file_text("memory: on").sample.memory, Memory::on);
+  EXPECT_EQ(read_file_text("memory: no").sample.memory, Memory::kOff);
+  EXPECT_EQ(read_file_text("memory: on").sample.memory, Memory::kOn);
 }
 
 TEST(Options, NullLeavesTheDefaultWhereAValueIsNeeded) {
   const Outcome read = read_file_text("count:\nname: null\nwhen: ~\nextras:\nlimit:\n");
   EXPECT_EQ(read.sample.count, 8);
-  EXPECT_EQ(read.sample.when, When::no);
+  EXPECT_EQ(read.sample.when, When::kNo);
   EXPECT_EQ(read.sample.limit, std::nullopt);
 }
 
@@ -370,7 +370,7 @@ TEST(Options, PrintedValuesReadBack) {
   first.limit.reset();
   first.masked = false;
   first.name = "no: \"x\"\n#";
-  first.when = When::epoch;
+  first.when = When::kEpoch;
   first.rewards = {"a,b", "yes", ""};
   first.weights = {1, 1e-300};
   first.extras.low = 0.25;
@@ -406,7 +406,7 @@ TEST(Options, AValueOfAnyShapeIsKeptAndPrinted) {
   EXPECT_EQ(table.options()[0].default_text, "");
   const std::vector<std::string> flags = {"--mixture", "{datasets: [{id: a, weight: 0.5}], seed: 1}"};
   (void)read_options(table, flags);
-  ASSERT_EQ(first.mixture.kind, YamlValue::Kind::map);
+  ASSERT_EQ(first.mixture.kind, YamlValue::Kind::kMap);
   EXPECT_EQ(first.mixture.find("datasets")->items[0].find("weight")->scalar, "0.5");
   WithShape second;
   OptionInput input;

@@ -20,13 +20,13 @@ std::string yaml_error(const std::string& text) {
 
 TEST(Yaml, KeepsTextAndLines) {
   const YamlValue value = parse_yaml("# recipe\na: 4.0e-05\nb:\n  - x\n  - 'no'\nc: {d: null, e: ~}\n", "f");
-  ASSERT_EQ(value.kind, YamlValue::Kind::map);
+  ASSERT_EQ(value.kind, YamlValue::Kind::kMap);
   EXPECT_EQ(value.find("a")->scalar, "4.0e-05");
   EXPECT_EQ(value.find("a")->line, 2);
   ASSERT_EQ(value.find("b")->items.size(), 2u);
   EXPECT_EQ(value.find("b")->items[1].scalar, "no");
   EXPECT_EQ(value.find("b")->items[1].line, 5);
-  EXPECT_EQ(value.find("c")->find("d")->kind, YamlValue::Kind::null);
+  EXPECT_EQ(value.find("c")->find("d")->kind, YamlValue::Kind::kNull);
   EXPECT_EQ(value.find("z"), nullptr);
 }
 
@@ -42,11 +42,11 @@ TEST(Yaml, ReadsAliases) {
 TEST(Yaml, ReadsJson) {
   const YamlValue value = parse_yaml(R"({"a": [1, "two"], "b": {"c": ""}})", "f");
   EXPECT_EQ(value.find("a")->items[1].scalar, "two");
-  EXPECT_EQ(value.find("b")->find("c")->kind, YamlValue::Kind::scalar);
+  EXPECT_EQ(value.find("b")->find("c")->kind, YamlValue::Kind::kScalar);
 }
 
 TEST(Yaml, ReportsWhereAndWhat) {
-  EXPECT_EQ(parse_yaml("", "f").kind, YamlValue::Kind::null);
+  EXPECT_EQ(parse_yaml("", "f").kind, YamlValue::Kind::kNull);
   EXPECT_EQ(yaml_error("a: 1\nb: [1, 2\n"), "f.yaml:3: not valid YAML: end of sequence flow not found");
   EXPECT_EQ(yaml_error("a: 1\nb: 2\na: 3\n"), "f.yaml:3: the key 'a' is given twice");
   EXPECT_EQ(yaml_error("a: 1\n---\nb: 2\n"), "f.yaml:3: a second document starts here, one is expected");
@@ -80,7 +80,7 @@ TEST(Yaml, QuotesWhatWouldReadBackOtherwise) {
   for (const std::string text : {"plain", "a/b.txt", "", "no", "1e3", "12", "null", "Null", "NULL", "a: b", "#x",
                                  "tab\there", "q\"\\", "line\nbreak", "é", "-", "[a]", "~", " lead"}) {
     const YamlValue value = parse_yaml("k: " + yaml_quoted(text), "f");
-    EXPECT_EQ(value.find("k")->kind, YamlValue::Kind::scalar) << text;
+    EXPECT_EQ(value.find("k")->kind, YamlValue::Kind::kScalar) << text;
     EXPECT_EQ(value.find("k")->scalar, text);
   }
   EXPECT_EQ(yaml_quoted("plain"), "plain");

@@ -126,7 +126,7 @@ TEST_F(FilesTest, DamagedCompressionIsNamed) {
   const std::string packed = gzip(text);
   const std::string frame = zstd(text);
   const auto error = [&](const std::string& name, const std::string& content) {
-    return read(name, content, {.sample_by = SampleBy::line}).front();
+    return read(name, content, {.sample_by = SampleBy::kLine}).front();
   };
   EXPECT_THAT(error("a.txt.gz", packed.substr(0, packed.size() / 2)), HasSubstr("the gzip data ends too early"));
   EXPECT_THAT(error("a.txt.gz", "plain text"), HasSubstr("is named .gz but is not gzip data"));

@@ -65,7 +65,7 @@ std::vector<int> ints(std::span<const T> values) {
 TEST_F(EncodeTest, AssistantMasksAreThoseOfTransformers) {
   ASSERT_EQ(reference["conversations"].size(), 4u);
   for (const Json& expected : reference["conversations"]) {
-    const ExampleSet set = encode({{{"messages", expected["messages"]}}}, {.loss = LossOn::assistant});
+    const ExampleSet set = encode({{{"messages", expected["messages"]}}}, {.loss = LossOn::kAssistant});
     EXPECT_EQ(ints(set[0].tokens), ints(expected["ids"])) << expected["messages"];
     EXPECT_EQ(ints(set[0].is_target), ints(expected["mask"])) << expected["messages"];
   }
@@ -75,12 +75,12 @@ TEST_F(EncodeTest, CompletionMasksAreThoseOfTrl) {
   ASSERT_EQ(reference["pairs"].size(), 5u);
   for (const Json& expected : reference["pairs"]) {
     const Json row = {{"prompt", expected["prompt"]}, {"completion", expected["completion"]}};
-    for (const LossOn loss : {LossOn::automatic, LossOn::completion}) {
+    for (const LossOn loss : {LossOn::kAutomatic, LossOn::kCompletion}) {
       const ExampleSet set = encode({row}, {.loss = loss});
       EXPECT_EQ(ints(set[0].tokens), ints(expected["ids"])) << row;
       EXPECT_EQ(ints(set[0].is_target), ints(expected["mask"])) << row;
     }
-    EXPECT_TRUE(encode({row}, {.loss = LossOn::all})[0].is_target.empty());
+    EXPECT_TRUE(encode({row}, {.loss = LossOn::kAll})[0].is_target.empty());
   }
 }
 
@@ -124,11 +124,11 @@ TEST_F(EncodeTest, RowsOfIdsAreTakenAsTheyAre) {
   const auto mask = [&](const char* column, const Json& values, LossOn loss) {
     return ints(encode({{{"input_ids", ids}, {column, values}}}, {.loss = loss})[0].is_target);
   };
-  EXPECT_THAT(mask("completion_mask", {0, 0, 1, 1}, LossOn::automatic), ElementsAre(0, 0, 1, 1));
-  EXPECT_THAT(mask("completion_mask", {0, 0, 1, 1}, LossOn::completion), ElementsAre(0, 0, 1, 1));
-  EXPECT_THAT(mask("completion_mask", {0, 0, 1, 1}, LossOn::all), ElementsAre());
-  EXPECT_THAT(mask("assistant_masks", {0, 1, 0, 1}, LossOn::assistant), ElementsAre(0, 1, 0, 1));
-  EXPECT_THAT(mask("labels", {-100, -100, -100, 8}, LossOn::automatic), ElementsAre(0, 0, 0, 1));
+  EXPECT_THAT(mask("completion_mask", {0, 0, 1, 1}, LossOn::kAutomatic), ElementsAre(0, 0, 1, 1));
+  EXPECT_THAT(mask("completion_mask", {0, 0, 1, 1}, LossOn::kCompletion), ElementsAre(0, 0, 1, 1));
+  EXPECT_THAT(mask("completion_mask", {0, 0, 1, 1}, LossOn::kAll), ElementsAre());
+  EXPECT_THAT(mask("assistant_masks", {0, 1, 0, 1}, LossOn::kAssistant), ElementsAre(0, 1, 0, 1));
+  EXPECT_THAT(mask("labels", {-100, -100, -100, 8}, LossOn::kAutomatic), ElementsAre(0, 0, 0, 1));
   EXPECT_EQ(encode({{{"input_ids", ids}}}, {.max_length = 3})[0].tokens.size(), 3u);
 }
 
@@ -145,7 +145,7 @@ TEST_F(EncodeTest, RowsOfIdsThatCannotBeUsed) {
               HasSubstr("column completion_mask is not a list of 2 numbers"));
   EXPECT_THAT(fault({{"input_ids", {5, 6}}, {"labels", {5, 7}}}),
               HasSubstr("label 1 is 7, neither -100 nor the token 6"));
-  EXPECT_THAT(fault(good, {.loss = LossOn::assistant}), HasSubstr("input_ids come without assistant_masks"));
+  EXPECT_THAT(fault(good, {.loss = LossOn::kAssistant}), HasSubstr("input_ids come without assistant_masks"));
   EXPECT_THAT(fault({{"text", "Hi"}}, {.tokens_only = true}),
               HasSubstr("no column input_ids, which skip_prepare_dataset requires"));
 }
@@ -228,9 +228,10 @@ TEST_F(EncodeTest, NothingLeftIsAnError) {
   EXPECT_THAT(error_of([&] { encode({{{"body", "x"}}, {{"body", "y"}}}); }),
               HasSubstr("leaves nothing to use: 2 of 2 rows left out: "));
   EXPECT_THAT(error_of([&] { encode({}); }), HasSubstr("holds no rows"));
-  EXPECT_THAT(error_of([&] { encode({{{"text", "x"}}}, {.loss = LossOn::completion}); }),
+  EXPECT_THAT(error_of([&] { encode({{{"text", "x"}}}, {.loss = LossOn::kCompletion}); }),
               HasSubstr("completion_only_loss needs the columns prompt and completion"));
-  EXPECT_THAT(error_of([&] { encode({{{"text", "x"}}}, {.loss = LossOn::assistant}); }), HasSubstr("{% generation %}"));
+  EXPECT_THAT(error_of([&] { encode({{{"text", "x"}}}, {.loss = LossOn::kAssistant}); }),
+              HasSubstr("{% generation %}"));
   EXPECT_THAT(error_of([&] { encode({{{"text", "x"}}}, {.max_length = -1}); }), HasSubstr("max_length"));
 }
 

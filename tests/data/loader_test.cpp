@@ -34,7 +34,7 @@ ExampleSet some_examples(std::int64_t count, TokenId shift = 0) {
 }
 
 std::unique_ptr<BatchLoader> row_loader(const ExampleSet& set, const RowLoaderOptions& options,
-                                        Packing packing = Packing::bfd) {
+                                        Packing packing = Packing::kBfd) {
   return make_row_loader(set, pack(set, all_examples(set.size()), packing, 8), options);
 }
 
@@ -44,8 +44,8 @@ TEST(HostBatch, TargetsPositionsAndMask) {
   builder.add({.tokens = {20, 21, 22, 23}, .is_target = {0, 0, 1, 1}});
   const ExampleSet set = std::move(builder).finish();
   HostBatch batch;
-  append_document(batch, set[0], 0, 3, LookAhead::no);
-  append_document(batch, set[1], 0, 4, LookAhead::no);
+  append_document(batch, set[0], 0, 3, LookAhead::kNo);
+  append_document(batch, set[1], 0, 4, LookAhead::kNo);
   EXPECT_THAT(batch.tokens, ElementsAre(10, 11, 12, 20, 21, 22, 23));
   EXPECT_THAT(batch.targets, ElementsAre(11, 12, -1, 21, 22, 23, -1));
   EXPECT_THAT(batch.positions, ElementsAre(0, 1, 2, 0, 1, 2, 3));
@@ -60,12 +60,12 @@ TEST(HostBatch, PartsOfADocument) {
   builder.add({.tokens = {1, 2, 3, 4}, .is_target = {0, 1, 0, 1}});
   const ExampleSet set = std::move(builder).finish();
   HostBatch within;
-  append_document(within, set[0], 1, 2, LookAhead::no);
+  append_document(within, set[0], 1, 2, LookAhead::kNo);
   EXPECT_THAT(within.targets, ElementsAre(3, -1));
   EXPECT_THAT(within.positions, ElementsAre(0, 1));
   EXPECT_THAT(within.loss_weights, ElementsAre(0, 0));
   HostBatch ahead;
-  append_document(ahead, set[0], 1, 2, LookAhead::yes);
+  append_document(ahead, set[0], 1, 2, LookAhead::kYes);
   EXPECT_THAT(ahead.targets, ElementsAre(3, 4));
   EXPECT_THAT(ahead.loss_weights, ElementsAre(0, 1));
 }
@@ -94,7 +94,7 @@ TEST(ExampleSet, SliceCutsDocuments) {
 
 TEST(RowLoader, AnEpochHoldsEveryTokenOnceAndNoPadding) {
   const ExampleSet set = some_examples(53);
-  for (const Packing packing : {Packing::none, Packing::bfd, Packing::wrapped}) {
+  for (const Packing packing : {Packing::kNone, Packing::kBfd, Packing::kWrapped}) {
     const auto loader = row_loader(set, {.rows_per_batch = 4}, packing);
     for (int epoch = 0; epoch < 3; ++epoch) {
       std::vector<TokenId> seen;
@@ -141,8 +141,8 @@ TEST(RowLoader, OrderDependsOnSeedAndEpoch) {
 
 TEST(RowLoader, LastPartialBatch) {
   const ExampleSet set = some_examples(7);
-  const auto keep = row_loader(set, {.rows_per_batch = 3, .shuffle = false}, Packing::none);
-  const auto drop = row_loader(set, {.rows_per_batch = 3, .shuffle = false, .drop_last = true}, Packing::none);
+  const auto keep = row_loader(set, {.rows_per_batch = 3, .shuffle = false}, Packing::kNone);
+  const auto drop = row_loader(set, {.rows_per_batch = 3, .shuffle = false, .drop_last = true}, Packing::kNone);
   EXPECT_EQ(keep->batches_per_epoch(), 3);
   EXPECT_EQ(drop->batches_per_epoch(), 2);
   EXPECT_THAT(keep->batch_at({0, 2}).tokens, ElementsAre(600, 601, 602));
@@ -170,7 +170,7 @@ TEST(RowLoader, RefusesAForeignState) {
               HasSubstr("per_device_train_batch_size: was 2"));
   EXPECT_THAT(restore_error(*row_loader(some_examples(20, 1), {.rows_per_batch = 2, .seed = 1}), state),
               HasSubstr("training data"));
-  EXPECT_THAT(restore_error(*row_loader(some_examples(20), {.rows_per_batch = 2, .seed = 1}, Packing::wrapped), state),
+  EXPECT_THAT(restore_error(*row_loader(some_examples(20), {.rows_per_batch = 2, .seed = 1}, Packing::kWrapped), state),
               HasSubstr("training data"));
   Json broken = state;
   broken["index"] = 1000;

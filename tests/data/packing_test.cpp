@@ -70,7 +70,7 @@ TEST(Packing, EveryTokenOnceAndNoRowOverCapacity) {
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
     const std::int64_t capacity = 1 + static_cast<std::int64_t>(RandomStream(seed, "capacity").below(0, 200));
     const auto count = static_cast<std::int64_t>(RandomStream(seed, "count").below(0, 300));
-    for (const Packing packing : {Packing::bfd, Packing::bfd_split, Packing::wrapped}) {
+    for (const Packing packing : {Packing::kBfd, Packing::kBfdSplit, Packing::kWrapped}) {
       const std::int64_t longest = cuts_long_examples(packing) ? capacity : 3 * capacity;
       const ExampleSet set = set_of_lengths(random_lengths(seed, count, longest));
       expect_complete(set, pack(set, all_examples(set.size()), packing, capacity), capacity);
@@ -80,7 +80,7 @@ TEST(Packing, EveryTokenOnceAndNoRowOverCapacity) {
 
 TEST(Packing, BfdKeepsExamplesWhole) {
   const ExampleSet set = set_of_lengths(random_lengths(3, 500, 100));
-  const PackedRows rows = pack(set, all_examples(set.size()), Packing::bfd, 100);
+  const PackedRows rows = pack(set, all_examples(set.size()), Packing::kBfd, 100);
   for (std::int64_t row = 0; row < rows.size(); ++row) {
     for (const Segment& segment : rows[row]) EXPECT_EQ(segment.length, set.length(segment.example));
   }
@@ -108,7 +108,7 @@ TEST(Packing, BfdNeedsFewerRowsThanTheTextbook) {
     const auto most = 10 + static_cast<std::int64_t>(RandomStream(seed, "most").below(0, 91));
     const std::vector<std::int64_t> lengths = random_lengths(seed, 300, most);
     const ExampleSet set = set_of_lengths(lengths);
-    const std::int64_t rows = pack(set, all_examples(set.size()), Packing::bfd, 100).size();
+    const std::int64_t rows = pack(set, all_examples(set.size()), Packing::kBfd, 100).size();
     EXPECT_LE(rows, plain_bfd_rows(lengths, 100) + 1) << seed;
     ours += rows;
     textbook += plain_bfd_rows(lengths, 100);
@@ -118,7 +118,7 @@ TEST(Packing, BfdNeedsFewerRowsThanTheTextbook) {
 
 TEST(Packing, BfdPrefersAnExactPair) {
   const ExampleSet set = set_of_lengths({60, 39, 25, 15, 20, 20});
-  const PackedRows rows = pack(set, all_examples(6), Packing::bfd, 100);
+  const PackedRows rows = pack(set, all_examples(6), Packing::kBfd, 100);
   ASSERT_EQ(rows.size(), 2);
   EXPECT_EQ(rows.token_count(0), 100);
   EXPECT_EQ(rows[0][1], (Segment{2, 0, 25}));
@@ -127,7 +127,7 @@ TEST(Packing, BfdPrefersAnExactPair) {
 
 TEST(Packing, SmallCaseByHand) {
   const ExampleSet set = set_of_lengths({4, 6, 3, 7, 2});
-  const PackedRows rows = pack(set, all_examples(5), Packing::bfd, 10);
+  const PackedRows rows = pack(set, all_examples(5), Packing::kBfd, 10);
   ASSERT_EQ(rows.size(), 3);
   EXPECT_EQ(rows[0][0], (Segment{3, 0, 7}));
   EXPECT_EQ(rows[0][1], (Segment{2, 0, 3}));
@@ -138,7 +138,7 @@ TEST(Packing, SmallCaseByHand) {
 
 TEST(Packing, WrappedCutsTheStream) {
   const ExampleSet set = set_of_lengths({3, 6, 1});
-  const PackedRows rows = pack(set, all_examples(3), Packing::wrapped, 4);
+  const PackedRows rows = pack(set, all_examples(3), Packing::kWrapped, 4);
   ASSERT_EQ(rows.size(), 3);
   EXPECT_EQ(rows[0][1], (Segment{1, 0, 1}));
   EXPECT_EQ(rows[1][0], (Segment{1, 1, 4}));
@@ -148,8 +148,8 @@ TEST(Packing, WrappedCutsTheStream) {
 
 TEST(Packing, FullOnGsm8kLikeLengths) {
   const ExampleSet set = set_of_lengths(gsm8k_like_lengths(7473));
-  EXPECT_GT(fullness(pack(set, all_examples(set.size()), Packing::bfd, 1024), 1024), 0.99);
-  EXPECT_GT(fullness(pack(set, all_examples(set.size()), Packing::bfd, 4096), 4096), 0.99);
+  EXPECT_GT(fullness(pack(set, all_examples(set.size()), Packing::kBfd, 1024), 1024), 0.99);
+  EXPECT_GT(fullness(pack(set, all_examples(set.size()), Packing::kBfd, 4096), 4096), 0.99);
 }
 
 TEST(Packing, ManyExamplesOfFewLengthsStayFast) {
@@ -163,18 +163,18 @@ TEST(Packing, ManyExamplesOfFewLengthsStayFast) {
 TEST(Packing, OnlyTheNamedExamples) {
   const ExampleSet set = set_of_lengths({3, 4, 5});
   const std::vector<std::uint32_t> some = {2, 0};
-  const PackedRows rows = pack(set, some, Packing::none, 0);
+  const PackedRows rows = pack(set, some, Packing::kNone, 0);
   ASSERT_EQ(rows.size(), 2);
   EXPECT_EQ(rows[0][0], (Segment{2, 0, 5}));
   EXPECT_EQ(rows[1][0], (Segment{0, 0, 3}));
 }
 
 TEST(Packing, NamesAndBadValues) {
-  EXPECT_EQ(packing_from_name("bfd_split"), Packing::bfd_split);
+  EXPECT_EQ(packing_from_name("bfd_split"), Packing::kBfdSplit);
   EXPECT_THROW((void)packing_from_name("ffd"), Error);
   EXPECT_THROW((void)pack_bfd({}, 0), Error);
   const ExampleSet set = set_of_lengths({5});
-  EXPECT_THROW((void)pack(set, all_examples(1), Packing::bfd, 4), Defect);
+  EXPECT_THROW((void)pack(set, all_examples(1), Packing::kBfd, 4), Defect);
 }
 
 }  // namespace

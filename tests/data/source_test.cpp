@@ -119,11 +119,11 @@ TEST_F(SourceTest, JsonIsAnArrayOrLines) {
 TEST_F(SourceTest, Text) {
   const auto path = file("a.txt", "one\ntwo\r\n\n\nthree\n \nfour");
   EXPECT_THAT(read_rows(path).rows, ElementsAre(R"({"text":"one\ntwo\r\n\n\nthree\n \nfour"})"));
-  const ReadRows paragraphs = read_rows(path, {.sample_by = SampleBy::paragraph});
+  const ReadRows paragraphs = read_rows(path, {.sample_by = SampleBy::kParagraph});
   EXPECT_THAT(paragraphs.rows, ElementsAre(R"({"text":"one\ntwo"})", R"({"text":"three"})", R"({"text":"four"})"));
   EXPECT_THAT(paragraphs.places, ElementsAre(1, 5, 7));
   EXPECT_EQ(paragraphs.bad.count(), 0);
-  const ReadRows lines = read_rows(path, {.sample_by = SampleBy::line});
+  const ReadRows lines = read_rows(path, {.sample_by = SampleBy::kLine});
   EXPECT_THAT(lines.rows,
               ElementsAre(R"({"text":"one"})", R"({"text":"two"})", R"({"text":"three"})", R"({"text":"four"})"));
   EXPECT_THAT(lines.places, ElementsAre(1, 2, 5, 7));
@@ -136,7 +136,7 @@ TEST_F(SourceTest, EmptyTextIsABadRow) {
     EXPECT_TRUE(read.rows.empty());
     EXPECT_EQ(read.bad.count(), 1);
   }
-  EXPECT_EQ(read_rows(file("l.txt", "a\n"), {.sample_by = SampleBy::line}).bad.count(), 0);
+  EXPECT_EQ(read_rows(file("l.txt", "a\n"), {.sample_by = SampleBy::kLine}).bad.count(), 0);
 }
 
 TEST_F(SourceTest, AFolderInTheOrderOfItsPaths) {

@@ -158,9 +158,9 @@ TEST(Cells, DatesTimesAndDecimals) {
   EXPECT_EQ(date_text(0), "1970-01-01");
   EXPECT_EQ(date_text(-1), "1969-12-31");
   EXPECT_EQ(date_text(19782), "2024-02-29");
-  EXPECT_EQ(time_text(47107250, TimeUnit::milliseconds), "13:05:07.250");
-  EXPECT_EQ(timestamp_text(-1, TimeUnit::nanoseconds, true), "1969-12-31T23:59:59.999999999Z");
-  (void)timestamp_text(std::numeric_limits<std::int64_t>::min(), TimeUnit::nanoseconds, false);
+  EXPECT_EQ(time_text(47107250, TimeUnit::kMilliseconds), "13:05:07.250");
+  EXPECT_EQ(timestamp_text(-1, TimeUnit::kNanoseconds, true), "1969-12-31T23:59:59.999999999Z");
+  (void)timestamp_text(std::numeric_limits<std::int64_t>::min(), TimeUnit::kNanoseconds, false);
   EXPECT_EQ(decimal_text(std::string("\0\x7B", 2), 2), "1.23");
   EXPECT_EQ(decimal_text("\xFF", 2), "-0.01");
   EXPECT_EQ(decimal_text("\x80", 0), "-128");

@@ -77,7 +77,7 @@ class TokenCacheTest : public testing::Test {
 
 std::vector<HostBatch> batches_of(const ExampleSet& set) {
   const auto loader =
-      make_row_loader(set, pack(set, all_examples(set.size()), Packing::bfd, 64), {.rows_per_batch = 2, .seed = 3});
+      make_row_loader(set, pack(set, all_examples(set.size()), Packing::kBfd, 64), {.rows_per_batch = 2, .seed = 3});
   std::vector<HostBatch> batches;
   for (std::int64_t i = 0; i < 2 * loader->batches_per_epoch(); ++i) batches.push_back(loader->next());
   return batches;
@@ -139,7 +139,7 @@ TEST_F(TokenCacheTest, WhateverTokensDependOnMisses) {
   EXPECT_TRUE(encodes_anew());
   options.max_length = 9;
   EXPECT_TRUE(encodes_anew());
-  options.loss = LossOn::all;
+  options.loss = LossOn::kAll;
   EXPECT_TRUE(encodes_anew());
   options.eos_optional = true;
   EXPECT_TRUE(encodes_anew());

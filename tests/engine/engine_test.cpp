@@ -62,7 +62,7 @@ void expect_equal(const Completion& a, const Completion& b) {
 }
 
 TEST(Engine, TokensDependOnTheRequestAlone) {
-  for (const DType dtype : {DType::f32, DType::bf16}) {
+  for (const DType dtype : {DType::kF32, DType::kBf16}) {
     FixtureModel fixture("qwen3", dtype);
     const std::vector<Request> requests = many_requests(33, fixture.model->shape().vocab_size, true);
     const EngineOptions wide{
@@ -91,7 +91,7 @@ TEST(Engine, TokensDependOnTheRequestAlone) {
 // Requests end by stop tokens and by length while the next step is under way, prompts arrive in chunks, and blocks run
 // out.
 TEST(Engine, LaunchingAheadChangesNoToken) {
-  FixtureModel fixture("qwen3", DType::bf16);
+  FixtureModel fixture("qwen3", DType::kBf16);
   std::vector<Request> requests = many_requests(33, fixture.model->shape().vocab_size);
   const EngineOptions wide{.max_model_len = 96, .max_num_seqs = 33, .max_batch_tokens = 256, .launch_ahead = false};
   for (std::size_t i = 0; const Completion& whole : generate(fixture, requests, wide)) {
@@ -126,7 +126,7 @@ TEST(Engine, LaunchingAheadIsQuietWhenNoWorkIsLeft) {
   while (engine.has_work()) {
     for (const Engine::Update& update : engine.step()) {
       EXPECT_EQ(update.id, stays);
-      ended += update.finish_reason != FinishReason::none ? 1 : 0;
+      ended += update.finish_reason != FinishReason::kNone ? 1 : 0;
     }
   }
   EXPECT_EQ(ended, 1u);
@@ -165,7 +165,7 @@ void expect_log_probabilities_of_training(const Model& model, const TensorStore&
 
 TEST(Engine, LogProbabilitiesAreTheTrainersBitForBit) {
   for (const std::string_view name : kFixtureModels) {
-    for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const DType dtype : {DType::kF32, DType::kBf16}) {
       FixtureModel fixture(name, dtype);
       std::vector<Request> requests = many_requests(8, fixture.model->shape().vocab_size, true);
       for (Request& request : requests) request.sampling.temperature = 0.7;
@@ -199,7 +199,7 @@ TEST(Engine, LogProbabilitiesOfWideHeadsAreTheTrainersBitForBit) {
                       {"tie_word_embeddings", false},
                       {"hidden_act", "silu"}};
     const std::unique_ptr<Model> model = family_registry().create(config);
-    const TensorStore weights = random_weights(*model, 3, DType::bf16, test_device());
+    const TensorStore weights = random_weights(*model, 3, DType::kBf16, test_device());
     const RandomStream random(9, "prompts");
     std::vector<Request> requests;
     std::uint64_t at = 0;
@@ -213,7 +213,7 @@ TEST(Engine, LogProbabilitiesOfWideHeadsAreTheTrainersBitForBit) {
     }
     const auto completions =
         generate(*model, weights, requests, {.max_model_len = 400, .max_num_seqs = 8, .max_batch_tokens = 96});
-    expect_log_probabilities_of_training(*model, weights, DType::bf16, requests, completions,
+    expect_log_probabilities_of_training(*model, weights, DType::kBf16, requests, completions,
                                          text_of(heads.heads, " heads of ", heads.head_dim));
   }
 }
@@ -238,19 +238,19 @@ TEST(Engine, StopsAtTokensAndStrings) {
   Request request{{3, 4, 5}, {.temperature = 0, .max_tokens = 12}};
   const EngineOptions options{.max_model_len = 64, .max_num_seqs = 2};
   const Completion whole = generate(fixture, {&request, 1}, options)[0];
-  EXPECT_EQ(whole.finish_reason, FinishReason::length);
+  EXPECT_EQ(whole.finish_reason, FinishReason::kLength);
   ASSERT_EQ(whole.tokens.size(), 12u);
 
   request.sampling.stop_token_ids = {whole.tokens[6]};
   const Completion at_token = generate(fixture, {&request, 1}, options)[0];
-  EXPECT_EQ(at_token.finish_reason, FinishReason::stop);
+  EXPECT_EQ(at_token.finish_reason, FinishReason::kStop);
   EXPECT_EQ(at_token.tokens.back(), whole.tokens[6]);
   EXPECT_TRUE(whole.text.starts_with(at_token.text));
 
   request.sampling.stop_token_ids.clear();
   request.sampling.stop = {whole.text.substr(10, 5)};
   const Completion at_text = generate(fixture, {&request, 1}, options)[0];
-  EXPECT_EQ(at_text.finish_reason, FinishReason::stop);
+  EXPECT_EQ(at_text.finish_reason, FinishReason::kStop);
   EXPECT_EQ(at_text.text, whole.text.substr(0, whole.text.find(request.sampling.stop[0])));
 }
 
@@ -281,10 +281,10 @@ TEST(Engine, CancelEndsWhatRunsAndLeavesWhatHasFinished) {
   engine.cancel(running);
   EXPECT_FALSE(engine.has_work());
   const Completion whole = engine.take(finished);
-  EXPECT_EQ(whole.finish_reason, FinishReason::length);
+  EXPECT_EQ(whole.finish_reason, FinishReason::kLength);
   EXPECT_EQ(whole.tokens.size(), 3u);
   const Completion part = engine.take(running);
-  EXPECT_EQ(part.finish_reason, FinishReason::abort);
+  EXPECT_EQ(part.finish_reason, FinishReason::kAbort);
   EXPECT_EQ(part.tokens.size(), 5u);
 }
 
@@ -297,7 +297,7 @@ TEST(Engine, RunsWhatIsAddedBetweenSteps) {
   Engine engine(*fixture.model, tokenizer, fixture.weights, std::make_shared<Arena>(test_device()), options);
   std::vector<RequestId> ids;
   std::size_t ended = 0;
-  engine.run([&](const Engine::Update& update) { ended += update.finish_reason != FinishReason::none ? 1 : 0; },
+  engine.run([&](const Engine::Update& update) { ended += update.finish_reason != FinishReason::kNone ? 1 : 0; },
              [&] {
                if (ids.size() < requests.size() && ids.size() < ended + 2)
                  ids.push_back(engine.add(requests[ids.size()]));
@@ -319,15 +319,15 @@ TEST(Engine, CtrlCCancelsWhatIsLeft) {
   ::sigaction(SIGTERM, nullptr, &terminate);
   catch_interrupts();
   EXPECT_THROW(engine.run([&](const Engine::Update& update) {
-    if (update.id == first && update.finish_reason != FinishReason::none) ::raise(SIGINT);
+    if (update.id == first && update.finish_reason != FinishReason::kNone) ::raise(SIGINT);
   }),
                Interrupted);
   clear_interrupt();
   ::sigaction(SIGINT, &interrupt, nullptr);
   ::sigaction(SIGTERM, &terminate, nullptr);
   EXPECT_FALSE(engine.has_work());
-  EXPECT_EQ(engine.take(first).finish_reason, FinishReason::length);
-  EXPECT_EQ(engine.take(second).finish_reason, FinishReason::abort);
+  EXPECT_EQ(engine.take(first).finish_reason, FinishReason::kLength);
+  EXPECT_EQ(engine.take(second).finish_reason, FinishReason::kAbort);
 }
 
 TEST(Engine, OptionsFollowFromTheRequestsToCome) {

@@ -125,7 +125,7 @@ TEST(Jsonl, compares_bare_latex_golds) {
 }
 
 TEST(Jsonl, compares_exactly_when_told) {
-  const EvalTask task = make("jsonl", {.matching = AnswerMatching::exact});
+  const EvalTask task = make("jsonl", {.matching = AnswerMatching::kExact});
   EXPECT_EQ(task.read({{"problem", "Capital?"}, {"answer", "Paris"}}).prompt, "Capital?");
   EXPECT_EQ(judge(task, "Paris", "<think>hm</think>\n Paris \n"), 1.0);
   EXPECT_EQ(judge(task, "Paris", "paris"), 0.0);

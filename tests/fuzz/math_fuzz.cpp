@@ -9,7 +9,7 @@ namespace {
 void check(const std::optional<MathValue>& value) {
   if (!value) return;
   const bool same = equal_values(*value, *value);
-  HONE_ASSERT(same || value->kind != MathValue::Kind::opaque, "not equal to itself: ", value->text);
+  HONE_ASSERT(same || value->kind != MathValue::Kind::kOpaque, "not equal to itself: ", value->text);
   (void)as_percent(*value);
 }
 

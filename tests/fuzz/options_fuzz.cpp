@@ -11,8 +11,8 @@
 namespace hone {
 namespace {
 
-enum class When : std::uint8_t { no, steps, epoch };
-enum class Memory : std::uint8_t { off, on, automatic };
+enum class When : std::uint8_t { kNo, kSteps, kEpoch };
+enum class Memory : std::uint8_t { kOff, kOn, kAutomatic };
 
 }  // namespace
 
@@ -42,8 +42,8 @@ struct Everything {
   std::optional<bool> masked;
   std::string name;
   std::optional<std::string> note;
-  When when = When::no;
-  Memory memory = Memory::automatic;
+  When when = When::kNo;
+  Memory memory = Memory::kAutomatic;
   std::vector<std::string> rewards{"accuracy", "format"};
   std::vector<double> weights;
   std::vector<std::int64_t> steps;
@@ -70,10 +70,10 @@ struct Everything {
 };
 
 constexpr std::array<ForeignKey, 4> kForeign{{
-    {"attention", ForeignKey::Kind::no_effect, "there is one kernel", "eager"},
-    {"workers", ForeignKey::Kind::no_effect, "data is read in its own way"},
-    {"push", ForeignKey::Kind::not_yet, "pushing is", "later"},
-    {"eight_bit", ForeignKey::Kind::never, "8-bit weights are not offered"},
+    {"attention", ForeignKey::Kind::kNoEffect, "there is one kernel", "eager"},
+    {"workers", ForeignKey::Kind::kNoEffect, "data is read in its own way"},
+    {"push", ForeignKey::Kind::kNotYet, "pushing is", "later"},
+    {"eight_bit", ForeignKey::Kind::kNever, "8-bit weights are not offered"},
 }};
 
 void check(const OptionTable& table) {

@@ -55,12 +55,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static fuzz::MemoryFile file;
   file.set(fuzz::as_text(data, size));
   fuzz::accepts([&] { fuzz::read(make_json_reader(file.path())); });
-  for (const Compression compression : {Compression::none, Compression::gzip, Compression::zstd}) {
+  for (const Compression compression : {Compression::kNone, Compression::kGzip, Compression::kZstd}) {
     fuzz::accepts([&] { fuzz::read(make_jsonl_reader(file.path(), compression)); });
     fuzz::accepts([&] { fuzz::read(make_csv_reader(file.path(), compression, ',')); });
   }
-  for (const SampleBy sample_by : {SampleBy::document, SampleBy::paragraph, SampleBy::line}) {
-    fuzz::accepts([&] { fuzz::read(make_text_reader(file.path(), Compression::none, sample_by)); });
+  for (const SampleBy sample_by : {SampleBy::kDocument, SampleBy::kParagraph, SampleBy::kLine}) {
+    fuzz::accepts([&] { fuzz::read(make_text_reader(file.path(), Compression::kNone, sample_by)); });
   }
   return 0;
 }

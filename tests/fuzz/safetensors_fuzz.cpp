@@ -16,8 +16,8 @@ void check(const StoredTensor& tensor) {
   std::int64_t elements = 1;
   for (const std::int64_t dimension : tensor.shape) elements = dimension == 0 ? 0 : elements * dimension;
   HONE_ASSERT(elements == tensor.element_count() || elements == 0, tensor.name, " has ", tensor.element_count());
-  const bool converts = tensor.type == StoredType::f16 || tensor.type == StoredType::bf16 ||
-                        tensor.type == StoredType::f32 || tensor.type == StoredType::f64;
+  const bool converts = tensor.type == StoredType::kF16 || tensor.type == StoredType::kBf16 ||
+                        tensor.type == StoredType::kF32 || tensor.type == StoredType::kF64;
   HONE_ASSERT(accepts([&] { (void)read_values<float>(tensor); }) == converts, "conversion of ", name_of(tensor.type));
 }
 

@@ -8,15 +8,15 @@ namespace {
 void check(const YamlValue& value) {
   HONE_ASSERT(!shown(value).empty(), "nothing is shown");
   HONE_ASSERT(shown(value).find('\n') == std::string::npos, "shown on two lines: ", shown(value));
-  if (value.kind == YamlValue::Kind::scalar) {
+  if (value.kind == YamlValue::Kind::kScalar) {
     const std::string quoted = yaml_quoted(value.scalar);
     const YamlValue back = parse_yaml("k: [" + quoted + ", " + quoted + "]\n", "quoted");
     const YamlValue* list = back.find("k");
     HONE_ASSERT(list != nullptr && list->items.size() == 2 && list->items[0].scalar == value.scalar, quoted,
                 " is read");
-    HONE_ASSERT(list->items[1].kind == YamlValue::Kind::scalar, quoted, " is no scalar");
+    HONE_ASSERT(list->items[1].kind == YamlValue::Kind::kScalar, quoted, " is no scalar");
   }
-  HONE_ASSERT(value.kind != YamlValue::Kind::map || value.keys.size() == value.items.size(), "keys without values");
+  HONE_ASSERT(value.kind != YamlValue::Kind::kMap || value.keys.size() == value.items.size(), "keys without values");
   for (const std::string& key : value.keys) HONE_ASSERT(value.find(key) != nullptr, key, " is not found");
   for (const YamlValue& item : value.items) check(item);
 }

@@ -132,7 +132,7 @@ TEST_F(Filters, keep_what_a_reward_verifies) {
 
 TEST_F(Filters, keep_prompts_strictly_between_pass_rates) {
   options_.reward_funcs = {"accuracy"};
-  options_.output_form = DataForm::rows;
+  options_.output_form = DataForm::kRows;
   EXPECT_EQ(collect().size(), 3u);
   options_.pass_rate_min = 0.1;
   std::vector<Json> rows = collect();  // 0.75, 0.75, 0

@@ -315,7 +315,7 @@ TEST_F(PushTest, OriginsAreWhoMaySeeTheToken) {
 }
 
 TEST_F(PushTest, DatasetsHaveTheirOwnAddresses) {
-  const HubRepo data{.kind = RepoKind::dataset, .name = "Org/Data"};
+  const HubRepo data{.kind = RepoKind::kDataset, .name = "Org/Data"};
   const std::vector<UploadFile> files{{"train.jsonl", noise(10'000, 9)}};
   push(files, data);
   EXPECT_THAT(hub.requests(), Contains(HasSubstr("POST /datasets/Org/Data.git/info/lfs/objects/batch")));

@@ -72,7 +72,7 @@ TEST(Robustness, deep_nesting_does_not_recurse_without_end) {
   for (const char* piece :
        {"(", "{", "\\frac{1}{", "\\sqrt{", "-", "2^{", "\\{", "((1,2),", "|", "\\left(", "\\boxed{", "1+(", "[1,"}) {
     const std::string open = repeated(piece, 100);
-    EXPECT_FALSE(parse_latex(open).has_value() && parse_latex(open)->kind == MathValue::Kind::scalar) << piece;
+    EXPECT_FALSE(parse_latex(open).has_value() && parse_latex(open)->kind == MathValue::Kind::kScalar) << piece;
     (void)parse_latex(open + "1" + repeated("}", 100));
     (void)parse_latex(open + "1" + repeated(")", 100));
     (void)parse_arithmetic(open + "1" + repeated(")", 100));

@@ -134,7 +134,7 @@ const std::vector<StrictCase>& strict_cases() {
 }
 
 bool is_equal(const std::string& gold, const std::string& text, bool strict) {
-  return compare_here(reward_comparison(gold, text, strict)).verdict == MathVerdict::equal;
+  return compare_here(reward_comparison(gold, text, strict)).verdict == MathVerdict::kEqual;
 }
 
 TEST(StrictEquality, refuses_what_the_reference_forgives) {
@@ -181,9 +181,9 @@ TEST(StrictEquality, never_accepts_what_the_default_refuses) {
   for (const auto& [gold, text] : pairs) {
     const MathVerdict loose = compare_here(reward_comparison(gold, text)).verdict;
     const MathVerdict strict = compare_here(reward_comparison(gold, text, true)).verdict;
-    EXPECT_TRUE(strict != MathVerdict::equal || loose == MathVerdict::equal) << gold << "\n" << text;
-    EXPECT_EQ(strict == MathVerdict::no_gold, loose == MathVerdict::no_gold) << gold;
-    accepted += strict == MathVerdict::equal ? 1 : 0;
+    EXPECT_TRUE(strict != MathVerdict::kEqual || loose == MathVerdict::kEqual) << gold << "\n" << text;
+    EXPECT_EQ(strict == MathVerdict::kNoGold, loose == MathVerdict::kNoGold) << gold;
+    accepted += strict == MathVerdict::kEqual ? 1 : 0;
     refused += strict != loose ? 1 : 0;
   }
   EXPECT_GT(accepted, 500u);
@@ -194,7 +194,8 @@ TEST(StrictEquality, every_answer_equals_itself) {
   for (const StrictCase& c : strict_cases()) {
     for (const char* text : {c.gold, c.answer}) {
       const std::string boxed = std::string("\\boxed{") + text + "}";
-      if (compare_here(reward_comparison("$" + std::string(text) + "$", boxed)).verdict != MathVerdict::equal) continue;
+      if (compare_here(reward_comparison("$" + std::string(text) + "$", boxed)).verdict != MathVerdict::kEqual)
+        continue;
       EXPECT_TRUE(is_equal("$" + std::string(text) + "$", boxed, true)) << text;
     }
   }

@@ -43,22 +43,22 @@ TEST(Work, long_products_are_judged_by_enclosures) {
   const auto power = [](int k) { return "(1+e^{\\sqrt{" + std::to_string(k) + "}})"; };
   const auto log = [](int k) { return "\\ln(" + std::to_string(k + 1) + ")"; };
   const std::string times = " \\cdot ";
-  EXPECT_EQ(verdict(joined(1, 40, times, cosine), joined(40, 1, times, cosine)), MathVerdict::equal);
-  EXPECT_EQ(verdict(joined(1, 40, times, root), joined(40, 1, times, root)), MathVerdict::equal);
-  EXPECT_EQ(verdict(joined(1, 40, times, power), joined(40, 1, times, power)), MathVerdict::equal);
-  EXPECT_EQ(verdict(joined(1, 60, times, log), joined(60, 1, times, log)), MathVerdict::equal);
-  EXPECT_EQ(verdict(joined(1, 40, times, cosine), joined(40, 2, times, cosine)), MathVerdict::different);
+  EXPECT_EQ(verdict(joined(1, 40, times, cosine), joined(40, 1, times, cosine)), MathVerdict::kEqual);
+  EXPECT_EQ(verdict(joined(1, 40, times, root), joined(40, 1, times, root)), MathVerdict::kEqual);
+  EXPECT_EQ(verdict(joined(1, 40, times, power), joined(40, 1, times, power)), MathVerdict::kEqual);
+  EXPECT_EQ(verdict(joined(1, 60, times, log), joined(60, 1, times, log)), MathVerdict::kEqual);
+  EXPECT_EQ(verdict(joined(1, 40, times, cosine), joined(40, 2, times, cosine)), MathVerdict::kDifferent);
 }
 
 TEST(Work, what_a_comparison_may_take_is_bounded) {
   for (int depth = 2; depth <= 5; ++depth) {
-    EXPECT_EQ(verdict("1", nested_sum(depth)), MathVerdict::too_long) << depth;
+    EXPECT_EQ(verdict("1", nested_sum(depth)), MathVerdict::kTooLong) << depth;
   }
   const auto interval = [](int k) {
     return "[\\sqrt{" + std::to_string(4 * k + 1) + "},\\sqrt{" + std::to_string(4 * k + 2) + "}]";
   };
-  EXPECT_EQ(verdict(joined(1, 32, "\\cup", interval), joined(32, 1, "\\cup", interval)), MathVerdict::too_long);
-  EXPECT_EQ(verdict(nested_sum(3), "1"), MathVerdict::no_gold)
+  EXPECT_EQ(verdict(joined(1, 32, "\\cup", interval), joined(32, 1, "\\cup", interval)), MathVerdict::kTooLong);
+  EXPECT_EQ(verdict(nested_sum(3), "1"), MathVerdict::kNoGold)
       << "a gold answer that exceeds the work limit does not parse";
 }
 
@@ -85,19 +85,19 @@ TEST(Work, what_was_too_much_is_not_tried_again) {
   MathWorkers workers({.workers = 1});
   const std::string slow = "\\boxed{" + nested_sum(3) + "}";
   const MathOutcome first = workers.compare(reward_comparison("42", slow));
-  ASSERT_EQ(first.verdict, MathVerdict::too_long);
+  ASSERT_EQ(first.verdict, MathVerdict::kTooLong);
   const std::vector<pid_t> before = workers.processes();
   ASSERT_EQ(::kill(before.at(1), SIGSTOP), 0);
   const std::vector<MathComparison> again(50, reward_comparison("42", slow));
   for (const MathOutcome& outcome : workers.compare(again)) {
-    EXPECT_EQ(outcome.verdict, MathVerdict::too_long);
+    EXPECT_EQ(outcome.verdict, MathVerdict::kTooLong);
     EXPECT_EQ(outcome.extracted, first.extracted);
   }
   EXPECT_EQ(workers.processes(), before);
   ASSERT_EQ(::kill(before.at(1), SIGCONT), 0);
-  EXPECT_EQ(workers.compare(reward_comparison("42", slow, true)).verdict, MathVerdict::too_long)
+  EXPECT_EQ(workers.compare(reward_comparison("42", slow, true)).verdict, MathVerdict::kTooLong)
       << "a different comparison";
-  EXPECT_EQ(workers.compare(reward_comparison("42", "\\boxed{42}")).verdict, MathVerdict::equal);
+  EXPECT_EQ(workers.compare(reward_comparison("42", "\\boxed{42}")).verdict, MathVerdict::kEqual);
 }
 
 TEST(Work, a_limit_ends_with_its_scope) {

@@ -32,9 +32,9 @@ TEST(MathWorkers, outcomes_come_in_order) {
   const std::vector<MathOutcome> outcomes = workers.compare(comparisons);
   ASSERT_EQ(outcomes.size(), golds.size());
   for (std::size_t i = 0; i < golds.size(); ++i) {
-    const MathVerdict expected = i % 7 == 0   ? MathVerdict::no_gold
-                                 : i % 3 == 0 ? MathVerdict::different
-                                              : MathVerdict::equal;
+    const MathVerdict expected = i % 7 == 0   ? MathVerdict::kNoGold
+                                 : i % 3 == 0 ? MathVerdict::kDifferent
+                                              : MathVerdict::kEqual;
     EXPECT_EQ(outcomes[i].verdict, expected) << i;
     if (i % 7 != 0) {
       EXPECT_EQ(outcomes[i].extracted, std::to_string(i % 3 == 0 ? i + 1 : i));
@@ -47,7 +47,7 @@ TEST(MathWorkers, texts_larger_than_any_pipe_pass) {
   MathWorkers workers({.workers = 2});
   const std::string text = std::string(600'000, 'x') + " \\boxed{6}";
   std::vector<MathComparison> comparisons(9, reward_comparison("6", text));
-  for (const MathOutcome& outcome : workers.compare(comparisons)) EXPECT_EQ(outcome.verdict, MathVerdict::equal);
+  for (const MathOutcome& outcome : workers.compare(comparisons)) EXPECT_EQ(outcome.verdict, MathVerdict::kEqual);
 }
 
 // Parsing this text alone exceeds the work limit on every machine.
@@ -56,7 +56,7 @@ TEST(MathWorkers, a_comparison_that_takes_too_long_costs_its_worker) {
   MathWorkers workers({.workers = 1, .limit = milliseconds(1)});
   const pid_t server = workers.processes().at(0);
   const pid_t worker = workers.processes().at(1);
-  EXPECT_EQ(outcome_of(workers, "6", text).verdict, MathVerdict::too_long);
+  EXPECT_EQ(outcome_of(workers, "6", text).verdict, MathVerdict::kTooLong);
   ASSERT_EQ(workers.processes().size(), 2u);
   EXPECT_EQ(workers.processes()[0], server);
   EXPECT_NE(workers.processes()[1], worker);
@@ -66,12 +66,12 @@ TEST(MathWorkers, a_comparison_that_takes_too_long_costs_its_worker) {
 // A worker that stalls, for however long, must not lead to a verdict, because it uses no CPU time.
 TEST(MathWorkers, a_worker_that_stands_still_costs_nothing) {
   MathWorkers workers({.workers = 1, .wait = milliseconds(100)});
-  ASSERT_EQ(outcome_of(workers, "6", "\\boxed{6}").verdict, MathVerdict::equal);
+  ASSERT_EQ(outcome_of(workers, "6", "\\boxed{6}").verdict, MathVerdict::kEqual);
   const std::vector<pid_t> before = workers.processes();
   ASSERT_EQ(before.size(), 2u);
   ASSERT_EQ(::kill(before[1], SIGSTOP), 0);
   const std::vector<MathComparison> comparisons(5, reward_comparison("6", "\\boxed{6}"));
-  for (const MathOutcome& outcome : workers.compare(comparisons)) EXPECT_EQ(outcome.verdict, MathVerdict::equal);
+  for (const MathOutcome& outcome : workers.compare(comparisons)) EXPECT_EQ(outcome.verdict, MathVerdict::kEqual);
   const std::vector<pid_t> after = workers.processes();
   ASSERT_EQ(after.size(), 2u);
   EXPECT_EQ(after[0], before[0]);
@@ -83,7 +83,7 @@ TEST(MathWorkers, a_worker_that_dies_costs_nothing) {
   MathWorkers workers({.workers = 1});
   const pid_t worker = workers.processes().at(1);
   ASSERT_EQ(::kill(worker, SIGKILL), 0);
-  EXPECT_EQ(outcome_of(workers, "6", "\\boxed{6}").verdict, MathVerdict::equal);
+  EXPECT_EQ(outcome_of(workers, "6", "\\boxed{6}").verdict, MathVerdict::kEqual);
   EXPECT_FALSE(exists(worker));
 }
 
@@ -92,7 +92,7 @@ TEST(MathWorkers, a_server_that_dies_is_started_again) {
   const pid_t server = workers.processes().at(0);
   ASSERT_EQ(::kill(server, SIGKILL), 0);
   ASSERT_EQ(::kill(workers.processes().at(1), SIGKILL), 0);  // it would die with its server, but perhaps later
-  EXPECT_EQ(outcome_of(workers, "6", "\\boxed{6}").verdict, MathVerdict::equal);
+  EXPECT_EQ(outcome_of(workers, "6", "\\boxed{6}").verdict, MathVerdict::kEqual);
   EXPECT_NE(workers.processes().at(0), server);
 }
 
@@ -104,7 +104,7 @@ TEST(MathWorkers, several_threads_share_them) {
     threads.emplace_back([&, t] {
       for (int i = 0; i < 50; ++i) {
         const std::string number = std::to_string(100 * t + static_cast<std::size_t>(i));
-        equal[t] += outcome_of(workers, number, "\\boxed{" + number + "}").verdict == MathVerdict::equal ? 1 : 0;
+        equal[t] += outcome_of(workers, number, "\\boxed{" + number + "}").verdict == MathVerdict::kEqual ? 1 : 0;
       }
     });
   }

@@ -196,7 +196,7 @@ TEST(LatentAttention, GradientsAreThoseOfTheDefinition) {
     const Operands<double> in(s);
     Program program;
     DocumentBatch batch(program, capacity());
-    const LatentHeads heads = heads_of(program, s, batch.tokens.shape()[0], DType::f64);
+    const LatentHeads heads = heads_of(program, s, batch.tokens.shape()[0], DType::kF64);
     const Tensor o = batch.attend(0, heads);
     const GradientSeed seed{o, program.input("seed", o.type())};
     const std::vector<Tensor> wanted{heads.query, heads.latent, heads.rope_key};
@@ -331,7 +331,7 @@ TEST(LatentAttention, RefusesValuesLongerThanKeys) {
   Program program;
   DocumentBatch batch(program, capacity());
   const Sizes sizes{.heads = 2, .rank = 8, .nope = 6, .rope = 4, .value = 11};
-  const LatentHeads heads = heads_of(program, sizes, batch.tokens.shape()[0], DType::f32);
+  const LatentHeads heads = heads_of(program, sizes, batch.tokens.shape()[0], DType::kF32);
   try {
     (void)batch.attend(0, heads);
     FAIL() << "nothing was thrown";

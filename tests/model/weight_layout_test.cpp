@@ -37,7 +37,7 @@ class Merged final : public Model {
     shape_.hidden_size = kHidden;
     specs_.push_back({.name = "embedding",
                       .shape = {7, kHidden},
-                      .parts = {{.name = "embed.weight", .rows = 7, .axes = {{ShardAxis::vocabulary}}}},
+                      .parts = {{.name = "embed.weight", .rows = 7, .axes = {{ShardAxis::kVocabulary}}}},
                       .kind = WeightKind::embedding});
     WeightSpec gate_up{.name = "experts.gate_up", .shape = {kExperts * 2 * kInner, kHidden}, .parts = {}};
     WeightSpec down{.name = "experts.down", .shape = {kExperts * kHidden, kInner}, .parts = {}};
@@ -48,14 +48,14 @@ class Merged final : public Model {
         gate_up.parts.push_back({.name = expert + (half == 0 ? ".gate" : ".up"),
                                  .row = (2 * e + half) * kInner,
                                  .rows = kInner,
-                                 .axes = {{ShardAxis::experts, 0, kInner}, {ShardAxis::inner, 0}},
+                                 .axes = {{ShardAxis::kExperts, 0, kInner}, {ShardAxis::kInner, 0}},
                                  .source = {"experts.gate_up_proj", e, half * kInner}});
       }
       down.parts.push_back({.name = expert + ".down",
                             .row = e * kHidden,
                             .rows = kHidden,
                             .transposed = true,
-                            .axes = {{ShardAxis::experts, 0, kHidden}, {ShardAxis::inner, 1}},
+                            .axes = {{ShardAxis::kExperts, 0, kHidden}, {ShardAxis::kInner, 1}},
                             .source = {"experts.down_proj", e}});
     }
     specs_.push_back(std::move(gate_up));
@@ -68,7 +68,7 @@ class Merged final : public Model {
                            .row = i * kHidden,
                            .rows = kHidden,
                            .transposed = true,
-                           .axes = {{ShardAxis::heads, 0, 4}},
+                           .axes = {{ShardAxis::kHeads, 0, 4}},
                            .source = {.tensor = "c_attn.weight", .row = i * kHidden}});
       bias.parts.push_back({.name = name + ".bias",
                             .row = i * kHidden,
@@ -129,8 +129,8 @@ TEST(WeightLayout, SlicesOfMergedTensorsComeAndGo) {
   const TemporaryDirectory folder;
   const MergedFolder written(folder.path() / "theirs");
   for (const std::size_t piece_bytes : {kPieceBytes, std::size_t{12}}) {
-    const TensorStore weights = load_weights(model, ModelDirectory(folder.path() / "theirs"), DType::f32, cpu_device(),
-                                             Vocabulary::as_stored, piece_bytes);
+    const TensorStore weights = load_weights(model, ModelDirectory(folder.path() / "theirs"), DType::kF32, cpu_device(),
+                                             Vocabulary::kAsStored, piece_bytes);
     // Row 1, column 3 of up of expert 2; an element of its down; elements of k and its bias.
     EXPECT_EQ(element(weights, "experts.gate_up", 5 * kInner + 1, 3),
               1000.0f + static_cast<float>((2 * 2 * kInner + kInner + 1) * kHidden + 3));
@@ -150,7 +150,7 @@ TEST(WeightLayout, AMergedTensorOfAnotherShapeIsNamed) {
   written.sources[1].shape = {kExperts, kHidden, 2 * kInner};
   write_model_directory(folder.path(), {.config = Merged().config(), .weights = written.sources});
   try {
-    (void)load_weights(Merged(), ModelDirectory(folder.path()), DType::f32, cpu_device());
+    (void)load_weights(Merged(), ModelDirectory(folder.path()), DType::kF32, cpu_device());
     FAIL() << "the shape was accepted";
   } catch (const Error& error) {
     EXPECT_THAT(error.what(),
@@ -214,18 +214,18 @@ TEST(WeightLayout, FamiliesSayTheirAxes) {
   const auto axis = [](ShardAxis kind, std::int64_t dimension, std::int64_t unit = 1, std::int64_t sections = 1) {
     return testing::PrintToString(std::tuple(static_cast<int>(kind), dimension, unit, sections));
   };
-  EXPECT_EQ(axis_of(llama, "embed_tokens.weight"), axis(ShardAxis::vocabulary, 0));
-  EXPECT_EQ(axis_of(llama, "lm_head.weight"), axis(ShardAxis::vocabulary, 0));
-  EXPECT_EQ(axis_of(llama, "k_proj.weight"), axis(ShardAxis::heads, 0, 16));
-  EXPECT_EQ(axis_of(llama, "o_proj.weight"), axis(ShardAxis::heads, 1, 16));
-  EXPECT_EQ(axis_of(llama, "up_proj.weight"), axis(ShardAxis::inner, 0));
-  EXPECT_EQ(axis_of(llama, "down_proj.weight"), axis(ShardAxis::inner, 1));
+  EXPECT_EQ(axis_of(llama, "embed_tokens.weight"), axis(ShardAxis::kVocabulary, 0));
+  EXPECT_EQ(axis_of(llama, "lm_head.weight"), axis(ShardAxis::kVocabulary, 0));
+  EXPECT_EQ(axis_of(llama, "k_proj.weight"), axis(ShardAxis::kHeads, 0, 16));
+  EXPECT_EQ(axis_of(llama, "o_proj.weight"), axis(ShardAxis::kHeads, 1, 16));
+  EXPECT_EQ(axis_of(llama, "up_proj.weight"), axis(ShardAxis::kInner, 0));
+  EXPECT_EQ(axis_of(llama, "down_proj.weight"), axis(ShardAxis::kInner, 1));
   EXPECT_EQ(axis_of(llama, "input_layernorm.weight"), "none");
-  EXPECT_EQ(axis_of(gpt2, "c_attn.weight"), axis(ShardAxis::heads, 0, 16, 3));
-  EXPECT_EQ(axis_of(gpt2, "c_attn.bias"), axis(ShardAxis::heads, 0, 16, 3));
-  EXPECT_EQ(axis_of(gpt2, "attn.c_proj.weight"), axis(ShardAxis::heads, 1, 16));
-  EXPECT_EQ(axis_of(gpt2, "attn.c_proj.bias"), axis(ShardAxis::whole, 0));
-  EXPECT_EQ(axis_of(gpt2, "mlp.c_proj.weight"), axis(ShardAxis::inner, 1));
+  EXPECT_EQ(axis_of(gpt2, "c_attn.weight"), axis(ShardAxis::kHeads, 0, 16, 3));
+  EXPECT_EQ(axis_of(gpt2, "c_attn.bias"), axis(ShardAxis::kHeads, 0, 16, 3));
+  EXPECT_EQ(axis_of(gpt2, "attn.c_proj.weight"), axis(ShardAxis::kHeads, 1, 16));
+  EXPECT_EQ(axis_of(gpt2, "attn.c_proj.bias"), axis(ShardAxis::kWhole, 0));
+  EXPECT_EQ(axis_of(gpt2, "mlp.c_proj.weight"), axis(ShardAxis::kInner, 1));
 }
 
 // Loading and saving never stage or request more than piece_bytes at a time.
@@ -235,13 +235,13 @@ TEST(WeightLayout, WeightsComeAndGoInPieces) {
   const Json config{{"model_type", "llama"},  {"vocab_size", 300},       {"hidden_size", 64},
                     {"num_hidden_layers", 2}, {"intermediate_size", 80}, {"num_attention_heads", 4}};
   const std::unique_ptr<Model> model = family_registry().create(config);
-  const TensorStore random = random_weights(*model, 1, DType::f32, cpu_device());
+  const TensorStore random = random_weights(*model, 1, DType::kF32, cpu_device());
   const TemporaryDirectory folder;
   save_model(folder.path(), *model, random, nullptr);
   const TensorStore loaded =
-      load_weights(*model, ModelDirectory(folder.path()), DType::bf16, device, Vocabulary::as_stored, kBound);
+      load_weights(*model, ModelDirectory(folder.path()), DType::kBf16, device, Vocabulary::kAsStored, kBound);
   EXPECT_EQ(device.take_largest(), kBound);
-  const TensorStore whole = load_weights(*model, ModelDirectory(folder.path()), DType::bf16, cpu_device());
+  const TensorStore whole = load_weights(*model, ModelDirectory(folder.path()), DType::kBf16, cpu_device());
   for (const NamedType& tensor : whole.tensors()) {
     EXPECT_EQ(loaded.download(tensor.name), whole.download(tensor.name)) << tensor.name;
   }

@@ -125,16 +125,17 @@ class Adamw8BitRun {
     register_operations();
     const NamedType weight{"w", {dtype, {elements}}};
     const NamedType summed{"w", {gradient, {elements}}};
-    const Type codes{DType::u8, {elements}};
-    const Type scales{DType::f32, {scales_of(elements)}};
+    const Type codes{DType::kU8, {elements}};
+    const Type scales{DType::kF32, {scales_of(elements)}};
     const std::vector<NamedType> states{
-        {"m", codes}, {"v", codes}, {"m_scale", scales}, {"v_scale", scales}, {"bad", {DType::i32, {1}}}};
+        {"m", codes}, {"v", codes}, {"m_scale", scales}, {"v_scale", scales}, {"bad", {DType::kI32, {1}}}};
     weights_ = TensorStore(test_device(), {&weight, 1});
     gradients_ = TensorStore(test_device(), {&summed, 1});
     states_ = TensorStore(test_device(), states);
     Program program;
-    const AdamwStep step{program.input("norm", {DType::f32, {1}}), program.input("hyper", {DType::f32, {kAdamwHypers}}),
-                         program.state("bad", {DType::i32, {1}})};
+    const AdamwStep step{program.input("norm", {DType::kF32, {1}}),
+                         program.input("hyper", {DType::kF32, {kAdamwHypers}}),
+                         program.state("bad", {DType::kI32, {1}})};
     adamw_8bit({program.weight("w", weight.type), program.gradient("w", summed.type), program.state("m", codes),
                 program.state("v", codes), program.state("m_scale", scales), program.state("v_scale", scales)},
                step, attributes);
@@ -195,9 +196,9 @@ TEST(Adamw8bit, FollowsNumpy) {
                                    .beta2 = run.at("beta2").get<double>(),
                                    .epsilon = run.at("epsilon").get<double>(),
                                    .weight_decay = run.at("weight_decay").get<double>()};
-  Adamw8BitRun full(elements, DType::f32, DType::f32, attributes);
-  Adamw8BitRun half(elements, DType::bf16, DType::f32, attributes);
-  Adamw8BitRun narrow(elements, DType::bf16, DType::bf16, attributes);
+  Adamw8BitRun full(elements, DType::kF32, DType::kF32, attributes);
+  Adamw8BitRun half(elements, DType::kBf16, DType::kF32, attributes);
+  Adamw8BitRun narrow(elements, DType::kBf16, DType::kBf16, attributes);
   full.set_weight(start);
   half.set_weight(narrowed_values(start));
   narrow.set_weight(narrowed_values(start));
@@ -231,7 +232,7 @@ TEST(Adamw8bit, FollowsNumpy) {
 // A bf16 weight has no master: steps of a quarter of the distance to the next bf16 number still add up.
 TEST(Adamw8bit, SmallStepsCountInBf16) {
   const std::size_t elements = 20001;
-  Adamw8BitRun optimizer(static_cast<std::int64_t>(elements), DType::bf16, DType::f32, {.seed = 9, .stream = 3});
+  Adamw8BitRun optimizer(static_cast<std::int64_t>(elements), DType::kBf16, DType::kF32, {.seed = 9, .stream = 3});
   optimizer.set_weight(std::vector<BFloat16>(elements, BFloat16(1.0f)));
   optimizer.set_gradient(std::vector<float>(elements, 0.5f));
   optimizer.run(1e-3f, 10.0f, 31.622776f, 1);
@@ -242,7 +243,7 @@ TEST(Adamw8bit, SmallStepsCountInBf16) {
 
 // A block whose largest number is too small to be a scale becomes zeros, and untouched blocks stay zeros.
 TEST(Adamw8bit, TinyBlocksAreZero) {
-  Adamw8BitRun optimizer(512, DType::f32, DType::f32, {});
+  Adamw8BitRun optimizer(512, DType::kF32, DType::kF32, {});
   std::vector<float> gradient(512, 1e-38f);
   gradient[300] = 1e-18f;
   optimizer.set_gradient(gradient);
@@ -257,7 +258,7 @@ TEST(Adamw8bit, TinyBlocksAreZero) {
 }
 
 TEST(Adamw8bit, WhatIsNotFiniteChangesNothing) {
-  Adamw8BitRun optimizer(700, DType::f32, DType::f32, {});
+  Adamw8BitRun optimizer(700, DType::kF32, DType::kF32, {});
   const std::vector<float> start(700, 1.0f);
   optimizer.set_weight(start);
   optimizer.set_gradient(std::vector<float>(700, std::numeric_limits<float>::quiet_NaN()));
@@ -271,7 +272,7 @@ TEST(Adamw8bit, WhatIsNotFiniteChangesNothing) {
 TEST(Adamw8bit, NamesWhatDoesNotFit) {
   register_operations();
   try {
-    Adamw8BitRun(300, DType::bf16, DType::f64, {});
+    Adamw8BitRun(300, DType::kBf16, DType::kF64, {});
     FAIL();
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("the gradient is f64[300]; expected f32[300]"), std::string::npos)

@@ -53,12 +53,12 @@ std::vector<BFloat16> narrow_values(const std::vector<std::byte>& bytes) {
 
 // One step at learning rate 1e-3 from weights of 1, gradients of 0.5 and moments of 0, everything in bf16.
 Updated one_step(std::int64_t elements, std::int64_t stream, float step) {
-  const Type type{DType::bf16, {elements}};
+  const Type type{DType::kBf16, {elements}};
   Program program;
   const Tensor weight = program.weight("w", type);
-  const Tensor hyper = program.input("hyper", {DType::f32, {kAdamwHypers}});
-  const Tensor norm = program.input("norm", {DType::f32, {1}});
-  const Tensor bad = program.input("bad", {DType::i32, {1}});
+  const Tensor hyper = program.input("hyper", {DType::kF32, {kAdamwHypers}});
+  const Tensor norm = program.input("norm", {DType::kF32, {1}});
+  const Tensor bad = program.input("bad", {DType::kI32, {1}});
   const Tensor m = program.state("m", type);
   const Tensor v = program.state("v", type);
   adamw({weight, program.gradient("w", type), m, v, {}}, {.norm = norm, .hyper = hyper, .bad = bad},

@@ -40,7 +40,7 @@ class AdamwRun {
     const DType wide = accumulator_of(dtype);
     std::vector<NamedType> weight_types;
     std::vector<NamedType> gradient_types;
-    std::vector<NamedType> state_types{{"bad", {DType::i32, {1}}}};
+    std::vector<NamedType> state_types{{"bad", {DType::kI32, {1}}}};
     for (const Weight& weight : weights) {
       weight_types.push_back({weight.name, {dtype, weight.shape}});
       gradient_types.push_back({weight.name, {wide, weight.shape}});
@@ -58,7 +58,7 @@ class AdamwRun {
     AdamwStep step;
     step.norm = gradient_norm(gradients);
     step.hyper = program.input("hyper", {wide, {kAdamwHypers}});
-    step.bad = guard(step.norm, program.state("bad", {DType::i32, {1}}));
+    step.bad = guard(step.norm, program.state("bad", {DType::kI32, {1}}));
     const auto state = [&](const std::string& name, const Weight& weight) {
       return program.state(name + weight.name, {wide, weight.shape});
     };
@@ -84,12 +84,12 @@ class AdamwRun {
   float run(const StepNumbers& numbers) {
     std::vector<float> hyper(kAdamwHypers, 0.0f);
     const auto step = static_cast<double>(numbers.step);
-    hyper[static_cast<std::size_t>(AdamwHyper::learning_rate)] = static_cast<float>(numbers.learning_rate);
-    hyper[static_cast<std::size_t>(AdamwHyper::correction1)] =
+    hyper[static_cast<std::size_t>(AdamwHyper::kLearningRate)] = static_cast<float>(numbers.learning_rate);
+    hyper[static_cast<std::size_t>(AdamwHyper::kCorrection1)] =
         static_cast<float>(1.0 / (1.0 - std::pow(attributes_.beta1, step)));
-    hyper[static_cast<std::size_t>(AdamwHyper::correction2)] =
+    hyper[static_cast<std::size_t>(AdamwHyper::kCorrection2)] =
         static_cast<float>(1.0 / std::sqrt(1.0 - std::pow(attributes_.beta2, step)));
-    hyper[static_cast<std::size_t>(AdamwHyper::max_grad_norm)] = static_cast<float>(numbers.max_grad_norm);
+    hyper[static_cast<std::size_t>(AdamwHyper::kMaxGradNorm)] = static_cast<float>(numbers.max_grad_norm);
     executable_->set<float>("hyper", hyper);
     executable_->run();
     std::vector<float> norm(1);
@@ -129,7 +129,7 @@ TEST(Adamw, FollowsTorchOverTwentySteps) {
     for (const auto& size : shape) weight.shape.emplace_back(size.get<std::int64_t>());
     weights.push_back(weight);
   }
-  AdamwRun optimizer(weights, DType::f32, false,
+  AdamwRun optimizer(weights, DType::kF32, false,
                      {.beta1 = run.at("beta1").get<double>(),
                       .beta2 = run.at("beta2").get<double>(),
                       .epsilon = run.at("epsilon").get<double>()});
@@ -174,9 +174,9 @@ std::vector<float> normal_floats(std::size_t count, const char* name, float scal
 TEST(Adamw, MasterWeightIsTheWeightInFull) {
   const std::vector<Weight> weights{{"w", {40000}, 0.01}};
   const AdamwAttributes attributes{.weight_decay = 0.01};
-  AdamwRun full(weights, DType::f32, false, attributes);
-  AdamwRun half(weights, DType::bf16, true, attributes);
-  AdamwRun rounded(weights, DType::bf16, false, attributes);
+  AdamwRun full(weights, DType::kF32, false, attributes);
+  AdamwRun half(weights, DType::kBf16, true, attributes);
+  AdamwRun rounded(weights, DType::kBf16, false, attributes);
   const std::vector<float> start = normal_floats(40000, "start", 1.0f);
   std::vector<BFloat16> start_rounded;
   for (const float each : start) start_rounded.emplace_back(each);
@@ -209,7 +209,7 @@ TEST(Adamw, ManyWeightsAreUpdatedAsOneByOne) {
     weights.push_back({"w" + std::to_string(i), {1 + 97 * i * i}, 0.01 * static_cast<double>(i % 3)});
   }
   weights.push_back({"large", {3'000'000}, 0.1});
-  for (const DType dtype : {DType::f32, DType::bf16}) {
+  for (const DType dtype : {DType::kF32, DType::kBf16}) {
     AdamwRun together(weights, dtype, false, {.seed = 5});
     AdamwRun single(weights, dtype, false, {.seed = 5});
     single.set_recording(false);
@@ -233,7 +233,7 @@ TEST(Adamw, ManyWeightsAreUpdatedAsOneByOne) {
 
 // After a norm that is not finite, only gradients change, in that step and for the rest of the run.
 TEST(Adamw, StopsAtWhatIsNotFinite) {
-  AdamwRun optimizer({{"w", {300}, 0.1}}, DType::f32, false, {});
+  AdamwRun optimizer({{"w", {300}, 0.1}}, DType::kF32, false, {});
   upload(optimizer.weights(), "w", normal_floats(300, "start", 1.0f));
   upload(optimizer.gradients(), "w", normal_floats(300, "gradient", 1.0f));
   optimizer.run({.learning_rate = 0.1, .max_grad_norm = 1.0});
@@ -258,12 +258,12 @@ TEST(Adamw, StopsAtWhatIsNotFinite) {
 TEST(Adamw, NamesWhatDoesNotFit) {
   register_operations();
   Program program;
-  const Type type{DType::f32, {4}};
-  const Tensor one = program.input("norm", {DType::f32, {1}});
-  const AdamwStep step{one, program.input("hyper", {DType::f32, {kAdamwHypers}}),
-                       program.state("bad", {DType::i32, {1}})};
+  const Type type{DType::kF32, {4}};
+  const Tensor one = program.input("norm", {DType::kF32, {1}});
+  const AdamwStep step{one, program.input("hyper", {DType::kF32, {kAdamwHypers}}),
+                       program.state("bad", {DType::kI32, {1}})};
   const AdamwTensors tensors{program.weight("w", type), program.gradient("w", type), program.state("m", type),
-                             program.state("v", {DType::f32, {5}}), Tensor()};
+                             program.state("v", {DType::kF32, {5}}), Tensor()};
   try {
     (void)adamw(tensors, step, {});
     FAIL();

@@ -18,9 +18,9 @@ OpCase add_rms_norm_case(std::int64_t rows, std::int64_t n, const std::vector<bo
   const double epsilon = 1e-5;
   OpCase op_case{
       .name = text_of("add_rms_norm_", rows, "x", n, seeded[0] ? "_sum" : "", seeded[1] ? "_normalised" : ""),
-      .inputs = {{"x", {DType::f32, {{rows, Count::tokens}, n}}},
-                 {"residual", {DType::f32, {{rows, Count::tokens}, n}}},
-                 {"weight", {DType::f32, {n}}, true, {}, 1.0, seeded[1]}},
+      .inputs = {{"x", {DType::kF32, {{rows, Count::tokens}, n}}},
+                 {"residual", {DType::kF32, {{rows, Count::tokens}, n}}},
+                 {"weight", {DType::kF32, {n}}, true, {}, 1.0, seeded[1]}},
       .below = {{Count::tokens, rows / 2 + 1}},
       .build = [=](Program&, std::span<const Tensor> in) -> std::vector<Tensor> {
         const auto [sum, normalised] = add_rms_norm(in[0], in[1], in[2], {.epsilon = epsilon});
@@ -110,10 +110,10 @@ TEST(AddRmsNorm, BitsOfAddThenRmsNorm) {
 
 TEST(AddRmsNorm, RefusesShapesThatDoNotFit) {
   Program program;
-  const Tensor x = program.input("x", {DType::f32, {4, 8}});
-  const Tensor y = program.input("y", {DType::f32, {4, 9}});
-  EXPECT_THROW((void)add_rms_norm(x, y, program.weight("w", {DType::f32, {8}}), {}), Error);
-  EXPECT_THROW((void)add_rms_norm(x, x, program.weight("v", {DType::f32, {9}}), {}), Error);
+  const Tensor x = program.input("x", {DType::kF32, {4, 8}});
+  const Tensor y = program.input("y", {DType::kF32, {4, 9}});
+  EXPECT_THROW((void)add_rms_norm(x, y, program.weight("w", {DType::kF32, {8}}), {}), Error);
+  EXPECT_THROW((void)add_rms_norm(x, x, program.weight("v", {DType::kF32, {9}}), {}), Error);
 }
 
 }  // namespace

@@ -51,8 +51,8 @@ OpCase attention_case(const std::vector<std::int64_t>& lengths, std::int64_t spa
   OpCase op_case{
       .name = text_of("attention_", lengths.size(), "_sequences_", rows, "_rows_", a.heads, "/", a.kv_heads, "x",
                       a.head_dim),
-      .inputs = {{"qkv", {DType::f32, {{rows, Count::tokens}, (a.heads + 2 * a.kv_heads) * a.head_dim}}},
-                 {"cu_seqlens", {DType::i32, {static_cast<std::int64_t>(cu_seqlens.size())}}}},
+      .inputs = {{"qkv", {DType::kF32, {{rows, Count::tokens}, (a.heads + 2 * a.kv_heads) * a.head_dim}}},
+                 {"cu_seqlens", {DType::kI32, {static_cast<std::int64_t>(cu_seqlens.size())}}}},
       .below = {{Count::tokens, used}},
       .build = [=](Program&, std::span<const Tensor> in) -> std::vector<Tensor> {
         return {attention(in[0], in[1], a)};
@@ -106,7 +106,7 @@ AttentionResult<T> run(const AttentionAttributes& a, const std::vector<T>& qkv, 
   Program program;
   const Tensor x = program.input("qkv", {DTypeOf<T>::value, {static_cast<std::int64_t>(qkv.size()) / width, width}});
   const Tensor o =
-      attention(x, program.input("cu_seqlens", {DType::i32, {static_cast<std::int64_t>(cu_seqlens.size())}}), a);
+      attention(x, program.input("cu_seqlens", {DType::kI32, {static_cast<std::int64_t>(cu_seqlens.size())}}), a);
   program.output("o", o);
   const GradientSeed seed{o, program.input("grad_o", o.type())};
   program.output("gradient", append_gradients(program, std::span(&seed, 1), std::span(&x, 1))[0]);
@@ -148,8 +148,8 @@ constexpr std::int64_t kWidth = (4 + 2 * 2) * 16;
 
 TEST(Attention, RefusesShapesThatDoNotFit) {
   Program program;
-  const Tensor cu_seqlens = program.input("cu_seqlens", {DType::i32, {3}});
-  const Tensor qkv = program.input("qkv", {DType::f32, {4, kWidth}});
+  const Tensor cu_seqlens = program.input("cu_seqlens", {DType::kI32, {3}});
+  const Tensor qkv = program.input("qkv", {DType::kF32, {4, kWidth}});
   EXPECT_THROW((void)attention(qkv, cu_seqlens, {.heads = 4, .kv_heads = 3, .head_dim = 16}), Error);
   EXPECT_THROW((void)attention(qkv, cu_seqlens, {.heads = 5, .kv_heads = 2, .head_dim = 16}), Error);
   EXPECT_THROW((void)attention(qkv, qkv, kGrouped), Error);

@@ -16,9 +16,9 @@ namespace {
 TEST(Cast, Cases) {
   check({
       .name = "cast",
-      .inputs = {{.name = "x", .type = {DType::f32, {{21, Count::tokens}, 7}}}},
+      .inputs = {{.name = "x", .type = {DType::kF32, {{21, Count::tokens}, 7}}}},
       .below = {{Count::tokens, 10}},
-      .build = [](Program&, std::span<const Tensor> in) -> std::vector<Tensor> { return {cast(in[0], DType::f64)}; },
+      .build = [](Program&, std::span<const Tensor> in) -> std::vector<Tensor> { return {cast(in[0], DType::kF64)}; },
       .reference = [](std::span<const Values> in, const Counts&) { return std::vector<Values>{in[0]}; },
   });
 }
@@ -26,9 +26,9 @@ TEST(Cast, Cases) {
 TEST(Cast, RoundsToNearestEven) {
   register_operations();
   Program program;
-  const Tensor x = program.input("x", {DType::f64, {4}});
-  program.output("f32", cast(x, DType::f32));
-  program.output("bf16", cast(cast(x, DType::f32), DType::bf16));
+  const Tensor x = program.input("x", {DType::kF64, {4}});
+  program.output("f32", cast(x, DType::kF32));
+  program.output("bf16", cast(cast(x, DType::kF32), DType::kBf16));
   Executable executable(std::move(program), std::make_shared<Arena>(test_device()), {});
   executable.set<double>("x", std::vector<double>{1.0 + 0x1p-24, 1.0 + 0x1.8p-23, 1.0 + 0x1p-8, 1.0 + 0x1.8p-7});
   executable.run();

@@ -31,10 +31,10 @@ const Count kKept("kept");
 Program counted_program() {
   register_operations();
   Program program;
-  const Tensor norm = program.weight("norm", {DType::f32, {kCountedWidth}});
-  const Tensor table = program.input("table", {DType::i64, {5, 1}});
-  program.count(kKept, kCountedRows, gather_rows(table, program.input("index", {DType::i32, {1}})));
-  const Tensor x = fill(program, {DType::f32, {{kCountedRows, kKept}, kCountedWidth}}, 7.0);
+  const Tensor norm = program.weight("norm", {DType::kF32, {kCountedWidth}});
+  const Tensor table = program.input("table", {DType::kI64, {5, 1}});
+  program.count(kKept, kCountedRows, gather_rows(table, program.input("index", {DType::kI32, {1}})));
+  const Tensor x = fill(program, {DType::kF32, {{kCountedRows, kKept}, kCountedWidth}}, 7.0);
   program.output("y", scale(rms_norm(x, norm, {.epsilon = 0}), 2.0));
   return program;
 }
@@ -62,23 +62,23 @@ TEST(Counts, AreEqualByName) {
 TEST(Counts, AreRefusedWhereTheCapacityIsAnother) {
   register_operations();
   Program program;
-  const Tensor x = program.input("x", {DType::f32, {{8, Count::tokens}}});
+  const Tensor x = program.input("x", {DType::kF32, {{8, Count::tokens}}});
   EXPECT_EQ(program.find_count(Count::tokens)->capacity, 8);
-  EXPECT_EQ(error_of([&] { program.input("y", {DType::f32, {{4, Count::tokens}}}); }),
+  EXPECT_EQ(error_of([&] { program.input("y", {DType::kF32, {{4, Count::tokens}}}); }),
             "f32[tokens:4]: the program's count tokens has the capacity 8");
-  program.input("z", {DType::f32, {{24, Count::tokens, 3}}});
-  EXPECT_NE(error_of([&] { (void)fill(program, {DType::f32, {{8, Count::samples}}}, 0.0); }).find("does not declare"),
+  program.input("z", {DType::kF32, {{24, Count::tokens, 3}}});
+  EXPECT_NE(error_of([&] { (void)fill(program, {DType::kF32, {{8, Count::samples}}}, 0.0); }).find("does not declare"),
             std::string::npos);
   EXPECT_NE(error_of([&] { program.count(kKept, 8, x); }).find("expected i64[1]"), std::string::npos);
   Program counted = counted_program();
-  EXPECT_EQ(error_of([&] { counted.input("x", {DType::f32, {{kCountedRows, kKept}}}); }),
+  EXPECT_EQ(error_of([&] { counted.input("x", {DType::kF32, {{kCountedRows, kKept}}}); }),
             "x has the count kept, which a node computes");
 }
 
 TEST(Counts, AFactorMultipliesTheRowsInUse) {
   register_operations();
   Program program;
-  const Tensor x = program.input("x", {DType::f32, {{6, Count::tokens, 3}, 1}});
+  const Tensor x = program.input("x", {DType::kF32, {{6, Count::tokens, 3}, 1}});
   program.output("y", scale(x, 2.0));
   Executable executable(std::move(program), std::make_shared<Arena>(cpu_device()), {});
   executable.set<float>("x", std::vector<float>(6, 1.0f));
@@ -92,28 +92,28 @@ TEST(Counts, AFactorMultipliesTheRowsInUse) {
 }
 
 TEST(Counts, TextsRoundTrip) {
-  for (const Type& type : {Type{DType::f32, {{24, Count::tokens, 3}, 2}}, Type{DType::bf16, {{8, kKept}}}}) {
+  for (const Type& type : {Type{DType::kF32, {{24, Count::tokens, 3}, 2}}, Type{DType::kBf16, {{8, kKept}}}}) {
     EXPECT_EQ(type_from_text(to_text(type)), type) << to_text(type);
   }
-  EXPECT_EQ(to_text(Type{DType::f32, {{24, Count::tokens, 3}, 2}}), "f32[3*tokens:24, 2]");
+  EXPECT_EQ(to_text(Type{DType::kF32, {{24, Count::tokens, 3}, 2}}), "f32[3*tokens:24, 2]");
   for (const char* text : {"f32[3*tokens:25]", "f32[0*tokens:0]", "f32[2, tokens:8]", "f32[*tokens:8]", "f32[:8]"}) {
     EXPECT_THROW((void)type_from_text(text), Error) << text;
   }
   const std::string text = to_text(counted_program());
   EXPECT_NE(text.find("count kept: 8 = %3\n"), std::string::npos) << text;
   EXPECT_EQ(to_text(program_from_text(text)), text);
-  EXPECT_EQ(to_text(fuse(counted_program(), FusionScope::program)), text);
+  EXPECT_EQ(to_text(fuse(counted_program(), FusionScope::kProgram)), text);
   // A count that no bound value declares has a line in the text.
   Program program;
   program.count(kKept, 3);
-  program.output("y", fill(program, {DType::f32, {{3, kKept}}}, 1.0));
+  program.output("y", fill(program, {DType::kF32, {{3, kKept}}}, 1.0));
   EXPECT_EQ(to_text(program_from_text(to_text(program))).substr(0, 14), "count kept: 3\n");
 }
 
 // Runs the program with each entry of the table in turn.
 TEST(Counts, AreReadWhereTheDeviceComputedThem) {
   Device& device = test_device();
-  const std::vector<NamedType> types{{"norm", {DType::f32, {kCountedWidth}}}};
+  const std::vector<NamedType> types{{"norm", {DType::kF32, {kCountedWidth}}}};
   TensorStore weights(device, types);
   const std::array<float, kCountedWidth> ones{1, 1, 1, 1};
   weights.upload("norm", std::as_bytes(std::span(ones)));
@@ -139,13 +139,13 @@ TEST(Counts, AreReadWhereTheDeviceComputedThem) {
 TEST(Counts, TheirSourceKeepsItsMemory) {
   register_operations();
   Program program;
-  const Tensor table = program.input("table", {DType::i64, {5, 1}});
-  const Tensor kept = gather_rows(table, program.input("index", {DType::i32, {1}}));
+  const Tensor table = program.input("table", {DType::kI64, {5, 1}});
+  const Tensor kept = gather_rows(table, program.input("index", {DType::kI32, {1}}));
   program.count(kKept, kCountedRows, kept);
-  Tensor x = fill(program, {DType::f32, {{kCountedRows, kKept}, kCountedWidth}}, 7.0);
+  Tensor x = fill(program, {DType::kF32, {{kCountedRows, kKept}, kCountedWidth}}, 7.0);
   for (int i = 0; i < 4; ++i) x = scale(x, 2.0);
   program.output("y", x);
-  const MemoryPlan plan = plan_memory(program, DeviceKind::cpu);
+  const MemoryPlan plan = plan_memory(program, DeviceKind::kCpu);
   const auto place = [&](ValueId id) { return plan.value_offset[static_cast<std::size_t>(id)]; };
   for (const Node& node : program.nodes()) {
     const ValueId made = node.outputs[0];

@@ -37,9 +37,9 @@ TEST(DocumentMean, Cases) {
   const Shape rows{{75, Count::tokens}};
   check({
       .name = "document_mean",
-      .inputs = {{.name = "x", .type = {DType::f32, rows}, .keeps_dtype = true},
-                 {.name = "member", .type = {DType::i32, rows}, .values = member},
-                 {.name = "cu_seqlens", .type = {DType::i32, {6}}, .values = cu_seqlens}},
+      .inputs = {{.name = "x", .type = {DType::kF32, rows}, .keeps_dtype = true},
+                 {.name = "member", .type = {DType::kI32, rows}, .values = member},
+                 {.name = "cu_seqlens", .type = {DType::kI32, {6}}, .values = cu_seqlens}},
       .below = {{Count::tokens, 73}},
       .build = [](Program&, std::span<const Tensor> in) -> std::vector<Tensor> {
         return {document_mean(in[0], in[1], in[2])};
@@ -52,9 +52,9 @@ TEST(DocumentMean, Cases) {
 TEST(DocumentMean, NamesWhatDoesNotFit) {
   register_operations();
   Program program;
-  const Tensor x = program.input("x", {DType::f32, {4}});
-  const Tensor member = program.input("member", {DType::i32, {4}});
-  const Tensor bounds = program.input("bounds", {DType::i32, {3}});
+  const Tensor x = program.input("x", {DType::kF32, {4}});
+  const Tensor member = program.input("member", {DType::kI32, {4}});
+  const Tensor bounds = program.input("bounds", {DType::kI32, {3}});
   EXPECT_THROW((void)document_mean(member, member, bounds), Error);
   EXPECT_THROW((void)document_mean(x, bounds, bounds), Error);
   EXPECT_THROW((void)document_mean(x, member, x), Error);
@@ -64,9 +64,9 @@ TEST(DocumentMean, NamesWhatDoesNotFit) {
 TEST(DocumentMean, RefusesDocumentsBehindTheEnd) {
   register_operations();
   Program program;
-  const Tensor x = program.input("x", {DType::f32, {2}});
+  const Tensor x = program.input("x", {DType::kF32, {2}});
   program.output("y",
-                 document_mean(x, program.input("member", {DType::i32, {2}}), program.input("b", {DType::i32, {2}})));
+                 document_mean(x, program.input("member", {DType::kI32, {2}}), program.input("b", {DType::kI32, {2}})));
   Executable executable(std::move(program), std::make_shared<Arena>(cpu_device()), {});
   executable.set<float>("x", std::vector<float>{1, 2});
   executable.set<std::int32_t>("member", std::vector<std::int32_t>{0, 0});

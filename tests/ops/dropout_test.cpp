@@ -15,8 +15,8 @@ OpCase dropout_case(std::int64_t rows, std::int64_t n, double probability, std::
   const auto draw = dropout_draw(7, 3, 1);
   return {
       .name = text_of("dropout_", rows, "x", n, "_", probability),
-      .inputs = {{"x", {DType::f32, {{rows, Count::tokens}, n}}},
-                 {"draw", {DType::i32, {kDropoutDraw}}, false, Values(draw.begin(), draw.end())}},
+      .inputs = {{"x", {DType::kF32, {{rows, Count::tokens}, n}}},
+                 {"draw", {DType::kI32, {kDropoutDraw}}, false, Values(draw.begin(), draw.end())}},
       .below = {{Count::tokens, rows / 2 + 1}},
       .build = [=](Program&, std::span<const Tensor> in) -> std::vector<Tensor> {
         return {dropout(in[0], in[1], {.probability = probability, .site = site})};
@@ -59,8 +59,8 @@ constexpr std::int64_t kElements = 1 << 16;
 // Dropout of a tensor of ones.
 std::vector<float> dropped_ones(const Draw& draw) {
   Program program;
-  const Tensor x = program.input("x", {DType::f32, {64, kElements / 64}});
-  const Tensor words = program.input("draw", {DType::i32, {kDropoutDraw}});
+  const Tensor x = program.input("x", {DType::kF32, {64, kElements / 64}});
+  const Tensor words = program.input("draw", {DType::kI32, {kDropoutDraw}});
   program.output("y", dropout(x, words, {.probability = 0.2, .site = draw.site}));
   TestRun run(std::move(program));
   run.set<float>("x", std::vector<float>(kElements, 1.0f));
@@ -94,8 +94,8 @@ TEST(Dropout, EachDrawIsAnother) {
 
 TEST(Dropout, RefusesToDropEverything) {
   Program program;
-  const Tensor x = program.input("x", {DType::f32, {2, 5}});
-  const Tensor draw = program.input("draw", {DType::i32, {kDropoutDraw}});
+  const Tensor x = program.input("x", {DType::kF32, {2, 5}});
+  const Tensor draw = program.input("draw", {DType::kI32, {kDropoutDraw}});
   EXPECT_THROW((void)dropout(x, draw, {.probability = 1.0}), Error);
   EXPECT_THROW((void)dropout(x, x, {.probability = 0.5}), Error);
 }

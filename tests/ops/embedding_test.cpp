@@ -16,7 +16,7 @@ OpCase embedding_case(const std::vector<double>& tokens, std::int64_t vocab, std
   const auto rows = static_cast<std::int64_t>(tokens.size());
   OpCase op_case{
       .name = "embedding_" + std::to_string(rows) + "_" + std::to_string(vocab) + "x" + std::to_string(hidden),
-      .inputs = {{"tokens", {DType::i32, {{rows, Count::tokens}}}}, {"weight", {DType::f32, {vocab, hidden}}, true}},
+      .inputs = {{"tokens", {DType::kI32, {{rows, Count::tokens}}}}, {"weight", {DType::kF32, {vocab, hidden}}, true}},
       .below = {{Count::tokens, rows / 2 + 1}},
       .build = [](Program&, std::span<const Tensor> in) -> std::vector<Tensor> { return {embedding(in[0], in[1])}; },
       .reference =
@@ -59,8 +59,8 @@ TEST(Embedding, TokensOfManyRows) {
 std::vector<std::byte> weight_gradient(int threads) {
   constexpr std::int64_t kRows = 500, kVocab = 3, kHidden = 256;
   Program program;
-  const Tensor tokens = program.input("tokens", {DType::i32, {kRows}});
-  const Tensor y = embedding(tokens, program.weight("weight", {DType::f32, {kVocab, kHidden}}));
+  const Tensor tokens = program.input("tokens", {DType::kI32, {kRows}});
+  const Tensor y = embedding(tokens, program.weight("weight", {DType::kF32, {kVocab, kHidden}}));
   const GradientSeed seed{y, program.input("dy", y.type())};
   (void)append_gradients(program, std::span(&seed, 1));
   TestRun run(std::move(program));
@@ -85,8 +85,8 @@ TEST(Embedding, TokenOutsideTheVocabularyIsADefect) {
   if (!test_device_throws()) GTEST_SKIP();
   for (const std::int32_t token : {-1, 3}) {
     Program program;
-    const Tensor tokens = program.input("tokens", {DType::i32, {{2, Count::tokens}}});
-    program.output("y", embedding(tokens, program.weight("weight", {DType::f32, {3, 2}})));
+    const Tensor tokens = program.input("tokens", {DType::kI32, {{2, Count::tokens}}});
+    program.output("y", embedding(tokens, program.weight("weight", {DType::kF32, {3, 2}})));
     TestRun run(std::move(program));
     run.set<std::int32_t>("tokens", {0, token});
     EXPECT_THROW(run.executable().run(), Defect);

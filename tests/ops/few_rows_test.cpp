@@ -37,9 +37,9 @@ struct LayerValues {
 std::vector<float> first_rows(const LayerShape& shape, const LayerValues& values, std::int64_t rows,
                               std::int64_t count) {
   Program program;
-  const Tensor x = program.input("x", {DType::bf16, {{rows, Count::tokens}, shape.k}});
-  const Tensor weight = program.weight("weight", {DType::bf16, {shape.n, shape.k}});
-  const Tensor bias = shape.bias ? program.weight("bias", {DType::bf16, {shape.n}}) : Tensor();
+  const Tensor x = program.input("x", {DType::kBf16, {{rows, Count::tokens}, shape.k}});
+  const Tensor weight = program.weight("weight", {DType::kBf16, {shape.n, shape.k}});
+  const Tensor bias = shape.bias ? program.weight("bias", {DType::kBf16, {shape.n}}) : Tensor();
   program.output("y", linear(x, weight, bias, {.f32_output = shape.f32_output}));
   TestRun run(std::move(program));
   run.set_weight("weight", values.weight);
@@ -55,7 +55,7 @@ std::vector<float> first_rows(const LayerShape& shape, const LayerValues& values
 }
 
 TEST(FewRows, AreThoseOfManyRows) {
-  const bool on_cuda = test_device().kind() == DeviceKind::cuda;
+  const bool on_cuda = test_device().kind() == DeviceKind::kCuda;
   const std::vector<LayerShape> shapes =
       on_cuda ? std::vector<LayerShape>{{6144, 4096, false, false},  {4096, 4096, false, false},
                                         {28672, 4096, false, false}, {4096, 14336, false, false},

@@ -26,16 +26,16 @@ OpCase fill_case(const Type& type, double value) {
 }
 
 TEST(Fill, Cases) {
-  check(fill_case({DType::f32, {1}}, 1.0));
-  check(fill_case({DType::bf16, {{5, Count::tokens}, 3}}, -0.25));
-  check(fill_case({DType::f64, {{4, Count::tokens}}}, 0.1));
+  check(fill_case({DType::kF32, {1}}, 1.0));
+  check(fill_case({DType::kBf16, {{5, Count::tokens}, 3}}, -0.25));
+  check(fill_case({DType::kF64, {{4, Count::tokens}}}, 0.1));
 }
 
 TEST(Fill, IsPrintedAndParsed) {
   register_operations();
   Program program;
   program.count(Count::tokens, 5);
-  program.output("y", fill(program, {DType::bf16, {{5, Count::tokens}, 3}}, 0.1));
+  program.output("y", fill(program, {DType::kBf16, {{5, Count::tokens}, 3}}, 0.1));
   const std::string text = to_text(program);
   EXPECT_EQ(to_text(program_from_text(text)), text);
 }

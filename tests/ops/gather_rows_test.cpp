@@ -17,8 +17,8 @@ TEST(GatherRows, Cases) {
   const Values index{7, 0, 7, 3};
   check({
       .name = "gather_rows",
-      .inputs = {{.name = "x", .type = {DType::f32, {{9, Count::tokens}, n}}},
-                 {.name = "index", .type = {DType::i32, {{4, Count::samples}}}, .values = index}},
+      .inputs = {{.name = "x", .type = {DType::kF32, {{9, Count::tokens}, n}}},
+                 {.name = "index", .type = {DType::kI32, {{4, Count::samples}}}, .values = index}},
       .below = {{Count::tokens, 8}, {Count::samples, 3}},
       .build = [](Program&, std::span<const Tensor> in) -> std::vector<Tensor> { return {gather_rows(in[0], in[1])}; },
       .reference =
@@ -38,8 +38,8 @@ TEST(GatherRows, RefusesRowsThatAreNotThere) {
   if (!test_device_throws()) GTEST_SKIP();
   register_operations();
   Program program;
-  const Tensor x = program.input("x", {DType::i64, {{3, Count::tokens}, 2}});
-  program.output("y", gather_rows(x, program.input("index", {DType::i32, {{2, Count::samples}}})));
+  const Tensor x = program.input("x", {DType::kI64, {{3, Count::tokens}, 2}});
+  program.output("y", gather_rows(x, program.input("index", {DType::kI32, {{2, Count::samples}}})));
   Executable executable(std::move(program), std::make_shared<Arena>(test_device()), {});
   executable.set<std::int64_t>("x", std::vector<std::int64_t>{1, 2, 3, 4, 5, 6});
   executable.set_count(Count::tokens, 2);

@@ -14,7 +14,7 @@ namespace {
 OpCase gelu_case(std::int64_t rows, std::int64_t n, const std::string& approximate, double scale) {
   return {
       .name = text_of("gelu_", approximate, "_", rows, "x", n),
-      .inputs = {{.name = "x", .type = {DType::f32, {{rows, Count::tokens}, n}}, .scale = scale}},
+      .inputs = {{.name = "x", .type = {DType::kF32, {{rows, Count::tokens}, n}}, .scale = scale}},
       .below = {{Count::tokens, rows / 2 + 1}},
       .build = [=](Program&, std::span<const Tensor> in) -> std::vector<Tensor> {
         return {gelu(in[0], {.approximate = approximate})};
@@ -43,7 +43,7 @@ TEST(Gelu, Cases) {
 TEST(Gelu, LargeValuesSaturate) {
   for (const char* approximate : {"tanh", "none"}) {
     Program program;
-    program.output("y", gelu(program.input("x", {DType::f32, {1, 4}}), {.approximate = approximate}));
+    program.output("y", gelu(program.input("x", {DType::kF32, {1, 4}}), {.approximate = approximate}));
     TestRun run(std::move(program));
     run.set<float>("x", {-1000.0f, 1000.0f, 0.0f, -30.0f});
     run.executable().run();
@@ -57,7 +57,7 @@ TEST(Gelu, LargeValuesSaturate) {
 
 TEST(Gelu, RefusesOtherForms) {
   Program program;
-  EXPECT_THROW((void)gelu(program.input("x", {DType::f32, {2, 5}}), {.approximate = "sigmoid"}), Error);
+  EXPECT_THROW((void)gelu(program.input("x", {DType::kF32, {2, 5}}), {.approximate = "sigmoid"}), Error);
 }
 
 }  // namespace

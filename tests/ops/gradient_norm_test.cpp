@@ -17,9 +17,9 @@ namespace {
 TEST(GradientNorm, Cases) {
   check({
       .name = "gradient_norm",
-      .inputs = {{.name = "a", .type = {DType::f32, {3, 5}}},
-                 {.name = "b", .type = {DType::f32, {70001}}, .scale = 0.01},
-                 {.name = "c", .type = {DType::f32, {1}}}},
+      .inputs = {{.name = "a", .type = {DType::kF32, {3, 5}}},
+                 {.name = "b", .type = {DType::kF32, {70001}}, .scale = 0.01},
+                 {.name = "c", .type = {DType::kF32, {1}}}},
       .build = [](Program&, std::span<const Tensor> in) -> std::vector<Tensor> { return {gradient_norm(in)}; },
       .reference =
           [](std::span<const Values> in, const Counts&) {
@@ -35,7 +35,7 @@ TEST(GradientNorm, Cases) {
 
 float norm_of(const std::vector<float>& values) {
   Program program;
-  const Tensor gradient = program.input("g", {DType::f32, {static_cast<std::int64_t>(values.size())}});
+  const Tensor gradient = program.input("g", {DType::kF32, {static_cast<std::int64_t>(values.size())}});
   program.output("norm", gradient_norm({&gradient, 1}));
   Executable executable(std::move(program), std::make_shared<Arena>(test_device()), {});
   executable.set<float>("g", values);

@@ -13,7 +13,7 @@ namespace {
 OpCase head_columns_case(std::int64_t rows, const HeadColumnsAttributes& a) {
   return {
       .name = text_of("head_columns_", rows, "x", a.heads, "x", a.columns, "_of_", a.head_dim),
-      .inputs = {{"x", {DType::f32, {{rows, Count::tokens}, a.heads * a.head_dim}}}},
+      .inputs = {{"x", {DType::kF32, {{rows, Count::tokens}, a.heads * a.head_dim}}}},
       .below = {{Count::tokens, rows / 2 + 1}},
       .build = [=](Program&, std::span<const Tensor> in) -> std::vector<Tensor> { return {head_columns(in[0], a)}; },
       .reference =
@@ -39,7 +39,7 @@ TEST(HeadColumns, Cases) {
 TEST(HeadColumns, TextRoundTrips) {
   register_operations();
   Program program;
-  const Tensor x = program.input("x", {DType::bf16, {{4, Count::tokens}, 10}});
+  const Tensor x = program.input("x", {DType::kBf16, {{4, Count::tokens}, 10}});
   program.output("y", head_columns(x, {.heads = 2, .head_dim = 5, .columns = 3}));
   const std::string text = to_text(program);
   EXPECT_NE(text.find("bf16[tokens:4, 6] = head_columns(%0) {heads=2, head_dim=5, columns=3}"), std::string::npos)
@@ -49,7 +49,7 @@ TEST(HeadColumns, TextRoundTrips) {
 
 TEST(HeadColumns, RefusesWhatDoesNotFit) {
   Program program;
-  const Tensor x = program.input("x", {DType::f32, {4, 10}});
+  const Tensor x = program.input("x", {DType::kF32, {4, 10}});
   EXPECT_NO_THROW((void)head_columns(x, {.heads = 2, .head_dim = 5, .columns = 5}));
   EXPECT_THROW((void)head_columns(x, {.heads = 2, .head_dim = 5, .columns = 6}), Error);
   EXPECT_THROW((void)head_columns(x, {.heads = 2, .head_dim = 4, .columns = 3}), Error);

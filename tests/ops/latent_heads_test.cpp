@@ -36,9 +36,9 @@ OpCase latent_heads_case(std::int64_t rows, const LatentHeadsAttributes& a) {
   const Dim tokens(rows, Count::tokens);
   return {
       .name = text_of("latent_heads_", rows, "x", a.heads, "x", a.nope_dim, "+", a.rope_dim, "_", a.value_dim),
-      .inputs = {{"query", {DType::f32, {tokens, a.heads * (a.nope_dim + a.rope_dim)}}},
-                 {"kv", {DType::f32, {tokens, a.heads * (a.nope_dim + a.value_dim)}}},
-                 {"rope_key", {DType::f32, {tokens, a.rope_dim}}}},
+      .inputs = {{"query", {DType::kF32, {tokens, a.heads * (a.nope_dim + a.rope_dim)}}},
+                 {"kv", {DType::kF32, {tokens, a.heads * (a.nope_dim + a.value_dim)}}},
+                 {"rope_key", {DType::kF32, {tokens, a.rope_dim}}}},
       .below = {{Count::tokens, rows / 2 + 1}},
       .build = [=](Program&, std::span<const Tensor> in) -> std::vector<Tensor> {
         return {latent_heads(in[0], in[1], in[2], a)};
@@ -60,9 +60,9 @@ Program latent_heads_program(const LatentHeadsAttributes& a, std::int64_t kv_wid
   register_operations();
   Program program;
   const Dim tokens(4, Count::tokens);
-  const Tensor query = program.input("query", {DType::bf16, {tokens, a.heads * (a.nope_dim + a.rope_dim)}});
-  const Tensor kv = program.input("kv", {DType::bf16, {tokens, kv_width}});
-  const Tensor rope_key = program.input("rope_key", {DType::bf16, {tokens, a.rope_dim}});
+  const Tensor query = program.input("query", {DType::kBf16, {tokens, a.heads * (a.nope_dim + a.rope_dim)}});
+  const Tensor kv = program.input("kv", {DType::kBf16, {tokens, kv_width}});
+  const Tensor rope_key = program.input("rope_key", {DType::kBf16, {tokens, a.rope_dim}});
   const Tensor qkv = latent_heads(query, kv, rope_key, a);
   const GradientSeed seed{qkv, program.input("seed", qkv.type())};
   const std::vector<Tensor> wanted{query, kv, rope_key};

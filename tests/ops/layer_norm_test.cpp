@@ -13,9 +13,9 @@ namespace {
 OpCase layer_norm_case(std::int64_t rows, std::int64_t n, double epsilon) {
   return {
       .name = "layer_norm_" + std::to_string(rows) + "x" + std::to_string(n),
-      .inputs = {{"x", {DType::f32, {{rows, Count::tokens}, n}}},
-                 {"weight", {DType::f32, {n}}, true},
-                 {"bias", {DType::f32, {n}}, true}},
+      .inputs = {{"x", {DType::kF32, {{rows, Count::tokens}, n}}},
+                 {"weight", {DType::kF32, {n}}, true},
+                 {"bias", {DType::kF32, {n}}, true}},
       .below = {{Count::tokens, rows / 2 + 1}},
       .build = [=](Program&, std::span<const Tensor> in) -> std::vector<Tensor> {
         return {layer_norm(in[0], in[1], in[2], {.epsilon = epsilon})};
@@ -46,9 +46,9 @@ TEST(LayerNorm, Cases) {
 
 TEST(LayerNorm, RefusesShapesThatDoNotFit) {
   Program program;
-  const Tensor x = program.input("x", {DType::f32, {4, 8}});
-  const Tensor weight = program.weight("weight", {DType::f32, {8}});
-  EXPECT_THROW((void)layer_norm(x, weight, program.weight("bias", {DType::f32, {9}}), {}), Error);
+  const Tensor x = program.input("x", {DType::kF32, {4, 8}});
+  const Tensor weight = program.weight("weight", {DType::kF32, {8}});
+  EXPECT_THROW((void)layer_norm(x, weight, program.weight("bias", {DType::kF32, {9}}), {}), Error);
   EXPECT_THROW((void)layer_norm(x, weight, {}, {}), Error);
 }
 

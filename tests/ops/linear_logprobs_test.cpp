@@ -50,9 +50,9 @@ OpCase linear_logprobs_case(std::int64_t rows, std::int64_t hidden, std::int64_t
   }
   return {
       .name = "linear_logprobs_" + std::to_string(rows) + "x" + std::to_string(hidden) + "x" + std::to_string(vocab),
-      .inputs = {{.name = "x", .type = {DType::f32, {{rows, Count::tokens}, hidden}}},
-                 {.name = "weight", .type = {DType::f32, {vocab, hidden}}, .weight = true},
-                 {.name = "targets", .type = {DType::i32, {{rows, Count::tokens}}}, .values = targets}},
+      .inputs = {{.name = "x", .type = {DType::kF32, {{rows, Count::tokens}, hidden}}},
+                 {.name = "weight", .type = {DType::kF32, {vocab, hidden}}, .weight = true},
+                 {.name = "targets", .type = {DType::kI32, {{rows, Count::tokens}}}, .values = targets}},
       .below = {{Count::tokens, rows / 2 + 1}},
       .build = [=](Program&, std::span<const Tensor> in) -> std::vector<Tensor> {
         const LinearLogprobs result = linear_logprobs(in[0], in[1], in[2], {.temperature = temperature});
@@ -129,10 +129,10 @@ LogprobResult run(std::int64_t first, std::int64_t rows, const std::vector<std::
   const Sizes sizes;
   register_operations();
   Program program;
-  const Tensor x = program.input("x", {DType::bf16, {{rows, Count::tokens}, sizes.hidden}});
-  const Tensor weight = program.weight("weight", {DType::bf16, {sizes.vocab, sizes.hidden}});
+  const Tensor x = program.input("x", {DType::kBf16, {{rows, Count::tokens}, sizes.hidden}});
+  const Tensor weight = program.weight("weight", {DType::kBf16, {sizes.vocab, sizes.hidden}});
   const LinearLogprobs result = linear_logprobs(
-      x, weight, program.input("targets", {DType::i32, {{rows, Count::tokens}}}), {.temperature = temperature});
+      x, weight, program.input("targets", {DType::kI32, {{rows, Count::tokens}}}), {.temperature = temperature});
   program.output("logp", result.logp);
   program.output("entropy", result.entropy);
   program.output("hit", result.hit);
@@ -143,8 +143,8 @@ LogprobResult run(std::int64_t first, std::int64_t rows, const std::vector<std::
   if (joint) program = fuse(program);
   EXPECT_EQ(count_nodes(program, "linear_logprobs_joint"), joint ? 1 : 0);
 
-  const NamedType weight_type{"weight", {DType::bf16, {sizes.vocab, sizes.hidden}}};
-  const NamedType gradient_type{"weight", {DType::f32, {sizes.vocab, sizes.hidden}}};
+  const NamedType weight_type{"weight", {DType::kBf16, {sizes.vocab, sizes.hidden}}};
+  const NamedType gradient_type{"weight", {DType::kF32, {sizes.vocab, sizes.hidden}}};
   TensorStore weights(test_device(), {&weight_type, 1});
   TensorStore gradients(test_device(), {&gradient_type, 1});
   const auto elements = static_cast<std::size_t>(sizes.vocab * sizes.hidden);
@@ -222,7 +222,7 @@ TEST(LinearLogprobs, BothPassesAsOneGiveWhatTheyGiveApart) {
   EXPECT_EQ(joint.entropy, apart.entropy);
   EXPECT_EQ(joint.hit, apart.hit);
   EXPECT_EQ(joint.lse, apart.lse);
-  if (test_device().kind() == DeviceKind::cpu) {
+  if (test_device().kind() == DeviceKind::kCpu) {
     EXPECT_EQ(joint.dweight, apart.dweight);
     for (std::size_t i = 0; i < apart.dx.size(); ++i) ASSERT_EQ(joint.dx[i].bits, apart.dx[i].bits) << i;
     return;
@@ -237,9 +237,9 @@ TEST(LinearLogprobs, BothPassesAsOneGiveWhatTheyGiveApart) {
 TEST(LinearLogprobs, PassesStayApartWhereTheGradientDependsOnLogp) {
   register_operations();
   Program program;
-  const Tensor x = program.input("x", {DType::f32, {4, 8}});
-  const Tensor targets = program.input("targets", {DType::i32, {4}});
-  const Tensor logp = linear_logprobs(x, program.weight("w", {DType::f32, {10, 8}}), targets).logp;
+  const Tensor x = program.input("x", {DType::kF32, {4, 8}});
+  const Tensor targets = program.input("targets", {DType::kI32, {4}});
+  const Tensor logp = linear_logprobs(x, program.weight("w", {DType::kF32, {10, 8}}), targets).logp;
   const GradientSeed seeds[] = {{logp, scale(logp, 2.0)}};
   append_gradients(program, seeds);
   EXPECT_EQ(count_nodes(fuse(program), "linear_logprobs_joint"), 0);
@@ -247,7 +247,7 @@ TEST(LinearLogprobs, PassesStayApartWhereTheGradientDependsOnLogp) {
 
 // The sampler computes whole rows of logits in f32 and then log_softmax; linear_logprobs must give the same bits.
 TEST(LinearLogprobs, EqualsTheLogSoftmaxOfTheLogits) {
-  if (test_device().kind() != DeviceKind::cpu) GTEST_SKIP() << "log_softmax is the host's";
+  if (test_device().kind() != DeviceKind::kCpu) GTEST_SKIP() << "log_softmax is the host's";
   const Sizes sizes;
   const std::int64_t rows = 40;
   std::vector<std::int32_t> targets(rows);
@@ -255,8 +255,8 @@ TEST(LinearLogprobs, EqualsTheLogSoftmaxOfTheLogits) {
   const LogprobResult fused = run(0, rows, targets, 0.7);
 
   Program program;
-  const Tensor x = program.input("x", {DType::bf16, {rows, sizes.hidden}});
-  const Tensor weight = program.input("weight", {DType::bf16, {sizes.vocab, sizes.hidden}});
+  const Tensor x = program.input("x", {DType::kBf16, {rows, sizes.hidden}});
+  const Tensor weight = program.input("weight", {DType::kBf16, {sizes.vocab, sizes.hidden}});
   program.output("logits", linear(x, weight, {}, {.f32_output = true}));
   Executable executable(std::move(program), std::make_shared<Arena>(test_device()), {});
   executable.set<BFloat16>("x", values_named<BFloat16>(static_cast<std::size_t>(rows * sizes.hidden), "x"));
@@ -280,22 +280,22 @@ TEST(LinearLogprobs, LogitsAreNeverWhole) {
   Program program;
   const std::int64_t rows = 4096;
   const std::int64_t vocab = 1 << 13;
-  const Tensor x = program.input("x", {DType::f32, {{rows, Count::tokens}, 64}});
-  const Tensor targets = program.input("targets", {DType::i32, {{rows, Count::tokens}}});
-  const Tensor logp = linear_logprobs(x, program.weight("w", {DType::f32, {vocab, 64}}), targets).logp;
+  const Tensor x = program.input("x", {DType::kF32, {{rows, Count::tokens}, 64}});
+  const Tensor targets = program.input("targets", {DType::kI32, {{rows, Count::tokens}}});
+  const Tensor logp = linear_logprobs(x, program.weight("w", {DType::kF32, {vocab, 64}}), targets).logp;
   const GradientSeed seeds[] = {{logp, program.input("dlogp", logp.type())}};
   append_gradients(program, seeds);
-  EXPECT_LT(plan_memory(program, DeviceKind::cpu).peak_workspace, std::size_t{16} << 20);
+  EXPECT_LT(plan_memory(program, DeviceKind::kCpu).peak_workspace, std::size_t{16} << 20);
 }
 
 TEST(LinearLogprobs, NamesWhatDoesNotFit) {
   register_operations();
   Program program;
-  const Tensor x = program.input("x", {DType::f32, {4, 8}});
-  const Tensor weight = program.weight("w", {DType::f32, {10, 8}});
-  const Tensor targets = program.input("targets", {DType::i32, {4}});
-  EXPECT_THROW((void)linear_logprobs(x, weight, program.input("short", {DType::i32, {3}})), Error);
-  EXPECT_THROW((void)linear_logprobs(x, program.weight("narrow", {DType::f32, {10, 7}}), targets), Error);
+  const Tensor x = program.input("x", {DType::kF32, {4, 8}});
+  const Tensor weight = program.weight("w", {DType::kF32, {10, 8}});
+  const Tensor targets = program.input("targets", {DType::kI32, {4}});
+  EXPECT_THROW((void)linear_logprobs(x, weight, program.input("short", {DType::kI32, {3}})), Error);
+  EXPECT_THROW((void)linear_logprobs(x, program.weight("narrow", {DType::kF32, {10, 7}}), targets), Error);
   EXPECT_THROW((void)linear_logprobs(x, weight, targets, {.temperature = 0.0}), Error);
 }
 

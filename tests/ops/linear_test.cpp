@@ -13,7 +13,7 @@ OpCase linear_case(std::int64_t rows, std::int64_t k, std::int64_t n, bool with_
   OpCase op_case{
       .name = "linear_" + std::to_string(rows) + "x" + std::to_string(k) + "x" + std::to_string(n) +
               (with_bias ? "_bias" : "") + (f32_output ? "_f32" : ""),
-      .inputs = {{"x", {DType::f32, {{rows, Count::tokens}, k}}}, {"weight", {DType::f32, {n, k}}, true}},
+      .inputs = {{"x", {DType::kF32, {{rows, Count::tokens}, k}}}, {"weight", {DType::kF32, {n, k}}, true}},
       .below = {{Count::tokens, rows / 2 + 1}},
       .build = [=](Program&, std::span<const Tensor> in) -> std::vector<Tensor> {
         return {linear(in[0], in[1], with_bias ? in[2] : Tensor(), {.f32_output = f32_output})};
@@ -31,7 +31,7 @@ OpCase linear_case(std::int64_t rows, std::int64_t k, std::int64_t n, bool with_
             return std::vector<Values>{y};
           },
   };
-  if (with_bias) op_case.inputs.push_back({"bias", {DType::f32, {n}}, true});
+  if (with_bias) op_case.inputs.push_back({"bias", {DType::kF32, {n}}, true});
   return op_case;
 }
 
@@ -81,11 +81,11 @@ TEST(Linear, RowsDoNotDependOnTheirNumber) {
 
 TEST(Linear, RefusesShapesThatDoNotFit) {
   Program program;
-  const Tensor x = program.input("x", {DType::f32, {4, 8}});
-  EXPECT_THROW((void)linear(x, program.weight("w", {DType::f32, {3, 9}})), Error);
-  EXPECT_THROW((void)linear(x, program.weight("b", {DType::bf16, {3, 8}})), Error);
-  const Tensor weight = program.weight("v", {DType::f32, {3, 8}});
-  EXPECT_THROW((void)linear(x, weight, program.weight("bias", {DType::f32, {4}})), Error);
+  const Tensor x = program.input("x", {DType::kF32, {4, 8}});
+  EXPECT_THROW((void)linear(x, program.weight("w", {DType::kF32, {3, 9}})), Error);
+  EXPECT_THROW((void)linear(x, program.weight("b", {DType::kBf16, {3, 8}})), Error);
+  const Tensor weight = program.weight("v", {DType::kF32, {3, 8}});
+  EXPECT_THROW((void)linear(x, weight, program.weight("bias", {DType::kF32, {4}})), Error);
 }
 
 }  // namespace

@@ -46,12 +46,12 @@ Values spread(const Values& b, double scale) {
 
 OpCase adapted_case(std::int64_t rows, bool with_bias) {
   OpCase test{.name = with_bias ? "lora_linear with bias" : "lora_linear",
-              .inputs = {{"x", {DType::f32, {Dim(rows, Count::tokens), kIn}}},
-                         {"weight", {DType::f32, {kOutputs, kIn}}, false, {}, 0.3, false},
-                         {"h", {DType::f32, {Dim(rows, Count::tokens), 2 * kRank}}},
-                         {"b", {DType::f32, {kOutputs, kRank}}, true, {}, 0.3}},
+              .inputs = {{"x", {DType::kF32, {Dim(rows, Count::tokens), kIn}}},
+                         {"weight", {DType::kF32, {kOutputs, kIn}}, false, {}, 0.3, false},
+                         {"h", {DType::kF32, {Dim(rows, Count::tokens), 2 * kRank}}},
+                         {"b", {DType::kF32, {kOutputs, kRank}}, true, {}, 0.3}},
               .below = {}};
-  if (with_bias) test.inputs.push_back({"bias", {DType::f32, {kOutputs}}, true});
+  if (with_bias) test.inputs.push_back({"bias", {DType::kF32, {kOutputs}}, true});
   test.below[Count::tokens] = rows - 2;
   test.build = [with_bias](Program&, std::span<const Tensor> in) {
     const Tensor up = lora_spread(in[3], some_parts(), 1.5);
@@ -77,7 +77,7 @@ TEST(Lora, LinearAdapted) {
 }
 
 TEST(Lora, SpreadPutsEachPartIntoItsColumns) {
-  OpCase test{.name = "lora_spread", .inputs = {{"b", {DType::f32, {kOutputs, kRank}}, true}}, .below = {}};
+  OpCase test{.name = "lora_spread", .inputs = {{"b", {DType::kF32, {kOutputs, kRank}}, true}}, .below = {}};
   test.build = [](Program&, std::span<const Tensor> in) {
     return std::vector<Tensor>{lora_spread(in[0], some_parts(), 2.5)};
   };
@@ -90,11 +90,11 @@ TEST(Lora, DoraScale) {
     Values norms;
     for (std::int64_t i = 0; i < kOutputs; ++i) norms.push_back(0.5 + 0.25 * static_cast<double>(i));
     OpCase test{.name = "lora_dora_scale",
-                .inputs = {{"z", {DType::f32, {Dim(kLoraRows, Count::tokens), kOutputs}}},
-                           {"magnitude", {DType::f32, {kOutputs}}, true},
-                           {"norm", {DType::f32, {kOutputs}}, false, norms, 1.0, false, true}},
+                .inputs = {{"z", {DType::kF32, {Dim(kLoraRows, Count::tokens), kOutputs}}},
+                           {"magnitude", {DType::kF32, {kOutputs}}, true},
+                           {"norm", {DType::kF32, {kOutputs}}, false, norms, 1.0, false, true}},
                 .below = {}};
-    if (with_bias) test.inputs.push_back({"bias", {DType::f32, {kOutputs}}, true});
+    if (with_bias) test.inputs.push_back({"bias", {DType::kF32, {kOutputs}}, true});
     test.below[Count::tokens] = 5;
     test.build = [with_bias](Program&, std::span<const Tensor> in) {
       return std::vector<Tensor>{dora_scale(in[0], in[1], in[2], with_bias ? in[3] : Tensor(), some_parts())};
@@ -116,8 +116,8 @@ TEST(Lora, DoraScale) {
 
 TEST(Lora, DoraNorm) {
   OpCase test{.name = "lora_dora_norm",
-              .inputs = {{"weight", {DType::f32, {kOutputs, kIn}}, false, {}, 1.0, false},
-                         {"delta", {DType::f32, {kOutputs, kIn}}, false, {}, 0.5, false}},
+              .inputs = {{"weight", {DType::kF32, {kOutputs, kIn}}, false, {}, 1.0, false},
+                         {"delta", {DType::kF32, {kOutputs, kIn}}, false, {}, 0.5, false}},
               .below = {}};
   test.build = [](Program&, std::span<const Tensor> in) { return std::vector<Tensor>{dora_norm(in[0], in[1])}; };
   test.reference = [](std::span<const Values> in, const Counts&) {
@@ -134,8 +134,8 @@ TEST(Lora, DoraNorm) {
 
 TEST(Lora, BiasIsTrainedWhereAPartIs) {
   OpCase test{.name = "lora_bias",
-              .inputs = {{"trained", {DType::f32, {kOutputs}}, true},
-                         {"frozen", {DType::f32, {kOutputs}}, false, {}, 1.0, false}},
+              .inputs = {{"trained", {DType::kF32, {kOutputs}}, true},
+                         {"frozen", {DType::kF32, {kOutputs}}, false, {}, 1.0, false}},
               .below = {}};
   test.build = [](Program&, std::span<const Tensor> in) {
     return std::vector<Tensor>{lora_bias(in[0], in[1], some_parts())};
@@ -151,8 +151,8 @@ TEST(Lora, BiasIsTrainedWhereAPartIs) {
 TEST(Lora, JoinColumns) {
   constexpr std::int64_t kLeft = 5;
   OpCase test{.name = "lora_join",
-              .inputs = {{"a", {DType::f32, {Dim(kLoraRows, Count::tokens), kLeft}}},
-                         {"b", {DType::f32, {Dim(kLoraRows, Count::tokens), kRank}}}},
+              .inputs = {{"a", {DType::kF32, {Dim(kLoraRows, Count::tokens), kLeft}}},
+                         {"b", {DType::kF32, {Dim(kLoraRows, Count::tokens), kRank}}}},
               .below = {}};
   test.below[Count::tokens] = 6;
   test.build = [](Program&, std::span<const Tensor> in) { return std::vector<Tensor>{join_columns(in[0], in[1])}; };

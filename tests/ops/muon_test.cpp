@@ -23,7 +23,7 @@ MuonAttributes attributes_of(const Json& run) {
           .momentum = run.at("momentum_share").get<double>(),
           .nesterov = run.at("nesterov").get<bool>(),
           .steps = run.at("ns_steps").get<std::int64_t>(),
-          .apply = {.rate_scale = muon_scale(matched ? MuonScale::match_rms_adamw : MuonScale::original, rows, columns),
+          .apply = {.rate_scale = muon_scale(matched ? MuonScale::kMatchRmsAdamw : MuonScale::kOriginal, rows, columns),
                     .weight_decay = run.at("weight_decay").get<double>()}};
 }
 
@@ -51,8 +51,9 @@ TEST(Muon, FollowsTorch) {
   for (const Json& run : all.at("cases")) {
     const bool narrow = run.at("precision") == "bf16";
     const Shape shape{run.at("shape").at(0).get<std::int64_t>(), run.at("shape").at(1).get<std::int64_t>()};
-    UpdateRun update = optimizer(
-        {.weight = {narrow ? DType::bf16 : DType::f32, shape}, .momentum = true, .master = narrow}, attributes_of(run));
+    UpdateRun update =
+        optimizer({.weight = {narrow ? DType::kBf16 : DType::kF32, shape}, .momentum = true, .master = narrow},
+                  attributes_of(run));
     const auto start = run.at("start").get<std::vector<float>>();
     update.set_weight(start);
     std::int64_t number = 0;
@@ -80,8 +81,8 @@ std::vector<float> normal_numbers(std::size_t count, std::string_view use) {
 TEST(Muon, MovesSomeRowsAlone) {
   const std::vector<float> weight = normal_numbers(7 * 9, "weight");
   const std::vector<float> gradient = normal_numbers(7 * 9, "gradient");
-  UpdateRun block = optimizer({.weight = {DType::f32, {7, 9}}, .momentum = true}, {.rows = {2, 3}});
-  UpdateRun alone = optimizer({.weight = {DType::f32, {3, 9}}, .momentum = true}, {.rows = {0, 3}});
+  UpdateRun block = optimizer({.weight = {DType::kF32, {7, 9}}, .momentum = true}, {.rows = {2, 3}});
+  UpdateRun alone = optimizer({.weight = {DType::kF32, {3, 9}}, .momentum = true}, {.rows = {0, 3}});
   const auto rows = [](const std::vector<float>& values) {
     return std::vector<float>(values.begin() + 18, values.begin() + 45);
   };
@@ -104,7 +105,7 @@ TEST(Muon, MakesOrthogonal) {
   for (std::size_t i = 0; i < gradient.size(); ++i) {
     gradient[i] = static_cast<float>((1.0 + static_cast<double>(i / 8)) * (static_cast<double>(i % 8) - 3.5));
   }
-  UpdateRun run = optimizer({.weight = {DType::f32, {5, 8}}, .momentum = true}, {.rows = {0, 5}});
+  UpdateRun run = optimizer({.weight = {DType::kF32, {5, 8}}, .momentum = true}, {.rows = {0, 5}});
   run.set_weight(std::vector<float>(40, 0.0f));
   run.run(gradient, 1.0, 0, 1);
   const std::vector<float> weight = run.weight();
@@ -123,7 +124,7 @@ TEST(Muon, MakesOrthogonal) {
 
 TEST(Muon, AStepThatIsNotFiniteChangesNothing) {
   UpdateRun run = optimizer(
-      {.weight = {DType::bf16, {4, 6}}, .gradient = DType::bf16, .momentum = true, .master = true}, {.rows = {0, 4}});
+      {.weight = {DType::kBf16, {4, 6}}, .gradient = DType::kBf16, .momentum = true, .master = true}, {.rows = {0, 4}});
   run.set_weight(normal_numbers(24, "weight"));
   run.run(normal_numbers(24, "gradient"), 0.1, 1, 1);
   const std::vector<float> master = run.master();
@@ -139,8 +140,9 @@ TEST(Muon, AStepThatIsNotFiniteChangesNothing) {
 // A bf16 weight without a master is rounded so that its expectation is the unrounded number.
 TEST(Muon, RoundsStochasticallyWithoutAMaster) {
   const std::size_t elements = 64 * 128;
-  UpdateRun narrow = optimizer({.weight = {DType::bf16, {64, 128}}, .momentum = true}, {.rows = {0, 64}});
-  UpdateRun full = optimizer({.weight = {DType::bf16, {64, 128}}, .momentum = true, .master = true}, {.rows = {0, 64}});
+  UpdateRun narrow = optimizer({.weight = {DType::kBf16, {64, 128}}, .momentum = true}, {.rows = {0, 64}});
+  UpdateRun full =
+      optimizer({.weight = {DType::kBf16, {64, 128}}, .momentum = true, .master = true}, {.rows = {0, 64}});
   const std::vector<float> gradient = normal_numbers(elements, "gradient");
   for (UpdateRun* each : {&narrow, &full}) {
     each->set_weight(std::vector<float>(elements, 1.0f));

@@ -13,7 +13,7 @@ TEST(NormalFill, DrawsTheStreamInPlace) {
   const RandomStream first(5, "first");
   const RandomStream second(5, "second");
   Program program;
-  Tensor weight = program.weight("w", {DType::f32, {13, 7}});
+  Tensor weight = program.weight("w", {DType::kF32, {13, 7}});
   const auto key = [](const RandomStream& stream) { return static_cast<std::int64_t>(stream.key()); };
   weight = normal_fill(weight, {.key = key(first), .deviation = 0.5, .first = 0, .count = 33});
   weight = normal_fill(weight, {.key = key(second), .deviation = 2.0, .first = 42, .count = 49});
@@ -29,7 +29,7 @@ TEST(NormalFill, DrawsTheStreamInPlace) {
 
 TEST(NormalFill, RefusesElementsThatAreNotThere) {
   Program program;
-  const Tensor weight = program.weight("w", {DType::f32, {4, 4}});
+  const Tensor weight = program.weight("w", {DType::kF32, {4, 4}});
   EXPECT_THROW(normal_fill(weight, {.first = 8, .count = 9}), Error);
 }
 

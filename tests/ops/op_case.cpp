@@ -18,7 +18,7 @@
 namespace hone::test {
 namespace {
 
-double relative_tolerance(DType dtype) { return dtype == DType::f64 ? 1e-10 : dtype == DType::f32 ? 2e-5 : 2e-2; }
+double relative_tolerance(DType dtype) { return dtype == DType::kF64 ? 1e-10 : dtype == DType::kF32 ? 2e-5 : 2e-2; }
 
 std::vector<std::byte> to_bytes(DType dtype, const Values& values) {
   std::vector<std::byte> bytes(values.size() * size_of(dtype));
@@ -29,22 +29,22 @@ std::vector<std::byte> to_bytes(DType dtype, const Values& values) {
     }
   };
   switch (dtype) {
-    case DType::f32:
+    case DType::kF32:
       store([](double v) { return static_cast<float>(v); });
       break;
-    case DType::f64:
+    case DType::kF64:
       store([](double v) { return v; });
       break;
-    case DType::bf16:
+    case DType::kBf16:
       store([](double v) { return BFloat16(static_cast<float>(v)); });
       break;
-    case DType::i32:
+    case DType::kI32:
       store([](double v) { return static_cast<std::int32_t>(v); });
       break;
-    case DType::i64:
+    case DType::kI64:
       store([](double v) { return static_cast<std::int64_t>(v); });
       break;
-    case DType::u8:
+    case DType::kU8:
       store([](double v) { return static_cast<std::uint8_t>(v); });
       break;
   }
@@ -61,22 +61,22 @@ Values from_bytes(DType dtype, std::span<const std::byte> bytes) {
   };
   const auto plain = [](auto v) { return static_cast<double>(v); };
   switch (dtype) {
-    case DType::f32:
+    case DType::kF32:
       load(float{}, plain);
       break;
-    case DType::f64:
+    case DType::kF64:
       load(double{}, plain);
       break;
-    case DType::bf16:
+    case DType::kBf16:
       load(BFloat16{}, [](BFloat16 v) { return static_cast<double>(static_cast<float>(v)); });
       break;
-    case DType::i32:
+    case DType::kI32:
       load(std::int32_t{}, plain);
       break;
-    case DType::i64:
+    case DType::kI64:
       load(std::int64_t{}, plain);
       break;
-    case DType::u8:
+    case DType::kU8:
       load(std::uint8_t{}, plain);
       break;
   }
@@ -91,7 +91,7 @@ std::int64_t used_elements(const Type& type, const Counts& counts) {
 
 Type run_type(const CaseInput& input, DType dtype) {
   Type type = input.type;
-  if (type.dtype == DType::f32) type.dtype = input.keeps_dtype ? accumulator_of(dtype) : dtype;
+  if (type.dtype == DType::kF32) type.dtype = input.keeps_dtype ? accumulator_of(dtype) : dtype;
   return type;
 }
 
@@ -182,7 +182,7 @@ class CaseRunner {
     if (case_.fused) program = fuse(program);
     std::vector<NamedType> gradient_types;
     for (const Value& value : program.values()) {
-      if (value.role == Role::gradient) gradient_types.push_back({value.name, value.type});
+      if (value.role == Role::kGradient) gradient_types.push_back({value.name, value.type});
     }
 
     TensorStore weight_store(test_device(), weights);
@@ -211,7 +211,7 @@ class CaseRunner {
     Run first = run_once();
     first.output_types = result.output_types;
     // A device that records launches node by node, then records, then repeats what it has recorded.
-    const int repeats = test_device().kind() == DeviceKind::cpu ? 0 : 2;
+    const int repeats = test_device().kind() == DeviceKind::kCpu ? 0 : 2;
     for (int repeat = 0; repeat < repeats; ++repeat) expect_same(first, run_once());
     return first;
   }
@@ -258,13 +258,13 @@ class CaseRunner {
   template <class As>
   static void with_element(DType dtype, const As& as) {
     switch (dtype) {
-      case DType::i32:
+      case DType::kI32:
         as.template operator()<std::int32_t>();
         break;
-      case DType::i64:
+      case DType::kI64:
         as.template operator()<std::int64_t>();
         break;
-      case DType::u8:
+      case DType::kU8:
         as.template operator()<std::uint8_t>();
         break;
       default:
@@ -367,12 +367,12 @@ void check_against_differences(const OpCase& op_case, const CaseRunner& runner, 
 
 void check_counts(const OpCase& op_case, const Counts& counts, const std::string& label) {
   const Run exact = [&] {
-    const CaseRunner runner(op_case, DType::f64, counts);
+    const CaseRunner runner(op_case, DType::kF64, counts);
     Run run = runner.run();
     if (!run.gradients.empty()) check_against_differences(op_case, runner, run, counts);
     return run;
   }();
-  for (const DType dtype : {DType::f64, DType::f32, DType::bf16}) {
+  for (const DType dtype : {DType::kF64, DType::kF32, DType::kBf16}) {
     const CaseRunner runner(op_case, dtype, counts);
     const Run run = runner.run();
     const std::string what = op_case.name + ", " + std::string(name_of(dtype)) + ", " + label;
@@ -387,7 +387,7 @@ void check_counts(const OpCase& op_case, const Counts& counts, const std::string
     }
     if (run.gradients.empty()) continue;
     // The float64 run on the same inputs is the reference of the gradients.
-    CaseRunner wide(op_case, DType::f64, counts);
+    CaseRunner wide(op_case, DType::kF64, counts);
     wide.set_inputs(runner.inputs());
     const Run reference = wide.run();
     for (std::size_t i = 0; i < run.gradients.size(); ++i) {

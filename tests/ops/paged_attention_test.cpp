@@ -20,13 +20,13 @@ namespace {
 // The caches are weights here, so that the outputs also show the slots that are not written.
 TEST(KvAppend, Cases) {
   constexpr std::int64_t kRows = 6, kBlocks = 3, kBlockSize = 4, kWidth = 2 * 8;
-  const Type cache{DType::f32, {kBlocks, kBlockSize, kWidth}};
+  const Type cache{DType::kF32, {kBlocks, kBlockSize, kWidth}};
   OpCase op_case{
       .name = "kv_append",
-      .inputs = {{"qkv", {DType::f32, {{kRows, Count::tokens}, 7 * 8}}},
+      .inputs = {{"qkv", {DType::kF32, {{kRows, Count::tokens}, 7 * 8}}},
                  {.name = "k_cache", .type = cache, .weight = true, .differentiable = false},
                  {.name = "v_cache", .type = cache, .weight = true, .differentiable = false},
-                 {"slots", {DType::i32, {{kRows, Count::tokens}}}}},
+                 {"slots", {DType::kI32, {{kRows, Count::tokens}}}}},
       .below = {{Count::tokens, 4}},
       .build = [](Program&, std::span<const Tensor> in) -> std::vector<Tensor> {
         const auto [keys, values] = kv_append(in[0], in[1], in[2], in[3], {.heads = 3, .kv_heads = 2, .head_dim = 8});
@@ -55,11 +55,11 @@ TEST(KvAppend, Cases) {
 TEST(KvAppend, SlotOutsideTheCacheIsADefect) {
   if (!test_device_throws()) GTEST_SKIP();
   Program program;
-  const Type cache{DType::f32, {2, 4, 8}};
-  const Tensor qkv = program.input("qkv", {DType::f32, {{2, Count::tokens}, 24}});
-  const auto [keys, values] =
-      kv_append(qkv, program.state("k", cache), program.state("v", cache),
-                program.input("slots", {DType::i32, {{2, Count::tokens}}}), {.heads = 1, .kv_heads = 1, .head_dim = 8});
+  const Type cache{DType::kF32, {2, 4, 8}};
+  const Tensor qkv = program.input("qkv", {DType::kF32, {{2, Count::tokens}, 24}});
+  const auto [keys, values] = kv_append(qkv, program.state("k", cache), program.state("v", cache),
+                                        program.input("slots", {DType::kI32, {{2, Count::tokens}}}),
+                                        {.heads = 1, .kv_heads = 1, .head_dim = 8});
   program.output("k", keys);
   program.output("v", values);
   TestRun run(std::move(program));
@@ -97,7 +97,7 @@ std::vector<T> whole(const std::vector<T>& qkv, const Sizes& sizes) {
   Program program;
   const Tensor x = program.input("qkv", {DTypeOf<T>::value, {total_length(), sizes.width()}});
   const auto entries = static_cast<std::int64_t>(kLengths.size()) + 1;
-  program.output("o", attention(x, program.input("cu_seqlens", {DType::i32, {entries}}),
+  program.output("o", attention(x, program.input("cu_seqlens", {DType::kI32, {entries}}),
                                 {.heads = kHeads, .kv_heads = kKvHeads, .head_dim = sizes.head_dim, .scale = 0.25}));
   TestRun run(std::move(program));
   run.set("qkv", qkv);
@@ -158,13 +158,13 @@ class Paged {
     const Type cache{DTypeOf<T>::value, {sizes_.blocks(), sizes_.block_size, kKvHeads * sizes_.head_dim}};
     const Tensor qkv = program.input("qkv", {DTypeOf<T>::value, {rows, sizes_.width()}});
     const auto [keys, values] = kv_append(qkv, program.state("k", cache), program.state("v", cache),
-                                          program.input("slots", {DType::i32, {rows}}),
+                                          program.input("slots", {DType::kI32, {rows}}),
                                           {.heads = kHeads, .kv_heads = kKvHeads, .head_dim = sizes_.head_dim});
     const Dim requests(sequences, Count::sequences);
     program.output("o", paged_attention(qkv, keys, values,
-                                        program.input("block_table", {DType::i32, {requests, sizes_.max_blocks()}}),
-                                        program.input("cu_seqlens", {DType::i32, {sequences + 1}}),
-                                        program.input("starts", {DType::i32, {requests}}),
+                                        program.input("block_table", {DType::kI32, {requests, sizes_.max_blocks()}}),
+                                        program.input("cu_seqlens", {DType::kI32, {sequences + 1}}),
+                                        program.input("starts", {DType::kI32, {requests}}),
                                         {.heads = kHeads,
                                          .kv_heads = kKvHeads,
                                          .head_dim = sizes_.head_dim,
@@ -256,7 +256,7 @@ class LongSequence {
   [[nodiscard]] std::vector<T> whole() const {
     Program program;
     const Tensor qkv = program.input("qkv", {DTypeOf<T>::value, {kLength, kRow}});
-    program.output("o", attention(qkv, program.input("cu_seqlens", {DType::i32, {2}}),
+    program.output("o", attention(qkv, program.input("cu_seqlens", {DType::kI32, {2}}),
                                   {.heads = 2, .kv_heads = 1, .head_dim = kDim, .scale = 0.35}));
     TestRun run(std::move(program));
     run.set("qkv", qkv_);
@@ -272,9 +272,10 @@ class LongSequence {
     const Tensor keys = program.input("keys", cache);
     const Tensor values = program.input("values", cache);
     program.output(
-        "o", paged_attention(qkv, keys, values, program.input("table", {DType::i32, {1, kPages}}),
-                             program.input("cu_seqlens", {DType::i32, {2}}), program.input("starts", {DType::i32, {1}}),
-                             {.heads = 2, .kv_heads = 1, .head_dim = kDim, .scale = 0.35, .block_size = kBlockSize}));
+        "o",
+        paged_attention(qkv, keys, values, program.input("table", {DType::kI32, {1, kPages}}),
+                        program.input("cu_seqlens", {DType::kI32, {2}}), program.input("starts", {DType::kI32, {1}}),
+                        {.heads = 2, .kv_heads = 1, .head_dim = kDim, .scale = 0.35, .block_size = kBlockSize}));
     TestRun run(std::move(program));
     run.set("qkv", std::vector<T>(qkv_.begin() + first * kRow, qkv_.begin() + (first + count) * kRow));
     run.set("keys", keys_);
@@ -320,8 +321,8 @@ TEST(PagedAttention, NumbersOverManyKeys) {
   const Sequence sequence;
   const std::vector<BFloat16> whole = sequence.whole();
   Program program;
-  const Tensor qkv = program.input("qkv", {DType::f32, {Sequence::kLength, Sequence::kRow}});
-  program.output("o", attention(qkv, program.input("cu_seqlens", {DType::i32, {2}}),
+  const Tensor qkv = program.input("qkv", {DType::kF32, {Sequence::kLength, Sequence::kRow}});
+  program.output("o", attention(qkv, program.input("cu_seqlens", {DType::kI32, {2}}),
                                 {.heads = 2, .kv_heads = 1, .head_dim = 8, .scale = 0.35}));
   TestRun run(std::move(program));
   run.set("qkv", std::vector<float>(sequence.qkv().begin(), sequence.qkv().end()));
@@ -337,11 +338,11 @@ TEST(PagedAttention, PageOutsideTheCacheIsADefect) {
   if (!test_device_throws()) GTEST_SKIP();
   Program program;
   const Dim requests(2, Count::sequences);
-  const Tensor keys = program.state("k", {DType::f32, {4, 16, 8}});
-  program.output("o", paged_attention(program.input("qkv", {DType::f32, {{2, Count::tokens}, 24}}), keys, keys,
-                                      program.input("block_table", {DType::i32, {requests, 3}}),
-                                      program.input("cu_seqlens", {DType::i32, {3}}),
-                                      program.input("starts", {DType::i32, {requests}}),
+  const Tensor keys = program.state("k", {DType::kF32, {4, 16, 8}});
+  program.output("o", paged_attention(program.input("qkv", {DType::kF32, {{2, Count::tokens}, 24}}), keys, keys,
+                                      program.input("block_table", {DType::kI32, {requests, 3}}),
+                                      program.input("cu_seqlens", {DType::kI32, {3}}),
+                                      program.input("starts", {DType::kI32, {requests}}),
                                       {.heads = 1, .kv_heads = 1, .head_dim = 8, .block_size = 16}));
   TestRun run(std::move(program));
   run.set<std::int32_t>("cu_seqlens", {0, 1, 2});
@@ -354,11 +355,11 @@ TEST(PagedAttention, PageOutsideTheCacheIsADefect) {
 
 TEST(PagedAttention, RefusesPagesThatDoNotFit) {
   Program program;
-  const Tensor qkv = program.input("qkv", {DType::f32, {8, kWidth}});
-  const Tensor keys = program.state("k", {DType::f32, {4, 16, kKvHeads * kHeadDim}});
-  const Tensor table = program.input("block_table", {DType::i32, {{2, Count::sequences}, 3}});
-  const Tensor cu_seqlens = program.input("cu_seqlens", {DType::i32, {3}});
-  const Tensor starts = program.input("starts", {DType::i32, {{2, Count::sequences}}});
+  const Tensor qkv = program.input("qkv", {DType::kF32, {8, kWidth}});
+  const Tensor keys = program.state("k", {DType::kF32, {4, 16, kKvHeads * kHeadDim}});
+  const Tensor table = program.input("block_table", {DType::kI32, {{2, Count::sequences}, 3}});
+  const Tensor cu_seqlens = program.input("cu_seqlens", {DType::kI32, {3}});
+  const Tensor starts = program.input("starts", {DType::kI32, {{2, Count::sequences}}});
   const auto attend = [&](Tensor cu, std::int64_t block_size) {
     return paged_attention(qkv, keys, keys, table, cu, starts,
                            {.heads = kHeads, .kv_heads = kKvHeads, .head_dim = kHeadDim, .block_size = block_size});

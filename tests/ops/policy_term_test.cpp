@@ -76,7 +76,7 @@ TEST(PolicyTerm, FollowsTorch) {
 
 TEST(PolicyTerm, Cases) {
   const std::int64_t rows = 60;
-  const Type type{DType::f32, {{rows, Count::tokens}}};
+  const Type type{DType::kF32, {{rows, Count::tokens}}};
   const auto fixed = [&](const char* name) {
     return CaseInput{.name = name, .type = type, .scale = 0.3, .differentiable = false, .keeps_dtype = true};
   };
@@ -130,12 +130,12 @@ TEST(PolicyTerm, NaNIsNotHidden) {
 TEST(PolicyTerm, NamesWhatDoesNotFit) {
   register_operations();
   Program program;
-  const Tensor logp = program.input("logp", {DType::f32, {4}});
-  const Tensor advantages = program.input("advantages", {DType::f32, {4}});
+  const Tensor logp = program.input("logp", {DType::kF32, {4}});
+  const Tensor advantages = program.input("advantages", {DType::kF32, {4}});
   EXPECT_THROW((void)policy_term(logp, {}, {}, advantages, {.kind = "gspo"}), Error);
   EXPECT_THROW((void)policy_term(logp, {}, {}, advantages, {.beta = 0.1}), Error);
   EXPECT_THROW((void)policy_term(logp, {}, {}, advantages, {.kind = "cispo", .delta = 2.0}), Error);
-  EXPECT_THROW((void)policy_term(logp, {}, {}, program.input("short", {DType::f32, {3}}), {}), Error);
+  EXPECT_THROW((void)policy_term(logp, {}, {}, program.input("short", {DType::kF32, {3}}), {}), Error);
 }
 
 }  // namespace

@@ -14,9 +14,9 @@ OpCase qk_norm_case(std::int64_t rows, const QkNormAttributes& a) {
   const std::int64_t n = (a.heads + 2 * a.kv_heads) * a.head_dim;
   return {
       .name = text_of("qk_norm_", rows, "x", a.heads, "/", a.kv_heads, "x", a.head_dim),
-      .inputs = {{"qkv", {DType::f32, {{rows, Count::tokens}, n}}},
-                 {"q_weight", {DType::f32, {a.head_dim}}, true},
-                 {"k_weight", {DType::f32, {a.head_dim}}, true}},
+      .inputs = {{"qkv", {DType::kF32, {{rows, Count::tokens}, n}}},
+                 {"q_weight", {DType::kF32, {a.head_dim}}, true},
+                 {"k_weight", {DType::kF32, {a.head_dim}}, true}},
       .below = {{Count::tokens, rows / 2 + 1}},
       .build = [=](Program&, std::span<const Tensor> in) -> std::vector<Tensor> {
         return {qk_norm(in[0], in[1], in[2], a)};
@@ -47,10 +47,10 @@ TEST(QkNorm, Cases) {
 
 TEST(QkNorm, RefusesShapesThatDoNotFit) {
   Program program;
-  const Tensor qkv = program.input("qkv", {DType::f32, {4, 32}});
-  const Tensor weight = program.weight("weight", {DType::f32, {8}});
+  const Tensor qkv = program.input("qkv", {DType::kF32, {4, 32}});
+  const Tensor weight = program.weight("weight", {DType::kF32, {8}});
   EXPECT_THROW((void)qk_norm(qkv, weight, weight, {.heads = 3, .kv_heads = 1, .head_dim = 8}), Error);
-  const Tensor other = program.weight("other", {DType::f32, {4}});
+  const Tensor other = program.weight("other", {DType::kF32, {4}});
   EXPECT_THROW((void)qk_norm(qkv, weight, other, {.heads = 2, .kv_heads = 1, .head_dim = 8}), Error);
 }
 

@@ -21,15 +21,15 @@ OpCase penalty_case(std::int64_t vocab) {
   return {
       .name = "repetition_penalty_" + std::to_string(vocab),
       .inputs =
-          {{.name = "logits", .type = {DType::f32, {{5, Count::samples}, vocab}}, .scale = 4.0, .keeps_dtype = true},
+          {{.name = "logits", .type = {DType::kF32, {{5, Count::samples}, vocab}}, .scale = 4.0, .keeps_dtype = true},
            {.name = "penalties",
-            .type = {DType::f32, {{5, Count::samples}}},
+            .type = {DType::kF32, {{5, Count::samples}}},
             .values = {1.3, 2.0, 0.7, 1.0, 1.1},
             .differentiable = false,
             .keeps_dtype = true},
-           {.name = "offsets", .type = {DType::i32, {6}}, .values = {0, 3, 3, 5, 6, 9}},
+           {.name = "offsets", .type = {DType::kI32, {6}}, .values = {0, 3, 3, 5, 6, 9}},
            {.name = "ids",
-            .type = {DType::i32, {11}},
+            .type = {DType::kI32, {11}},
             .values = {2, static_cast<double>(vocab - 1), 0, 1, 5, 3, 4, 7, 6, kGarbage, kGarbage}}},
       .below = {{Count::samples, 3}},
       .build = [](Program&, std::span<const Tensor> in) -> std::vector<Tensor> {
@@ -61,10 +61,10 @@ TEST(RepetitionPenalty, LeavesInfinitiesAndWhatIsNotInUse) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   Program program;
   const Dim samples{3, Count::samples};
-  program.output("result", repetition_penalty(program.input("logits", {DType::f32, {samples, 6}}),
-                                              program.input("penalties", {DType::f32, {samples}}),
-                                              program.input("offsets", {DType::i32, {4}}),
-                                              program.input("ids", {DType::i32, {8}})));
+  program.output("result", repetition_penalty(program.input("logits", {DType::kF32, {samples, 6}}),
+                                              program.input("penalties", {DType::kF32, {samples}}),
+                                              program.input("offsets", {DType::kI32, {4}}),
+                                              program.input("ids", {DType::kI32, {8}})));
   Executable executable(std::move(program), std::make_shared<Arena>(test_device()), {});
   std::vector<float> logits{kInfinity, -kInfinity, std::nanf(""), 0.0f, 1.0f, -1.0f};
   logits.resize(18, 3.0f);

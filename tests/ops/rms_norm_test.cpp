@@ -11,7 +11,7 @@ namespace {
 OpCase rms_norm_case(std::int64_t rows, std::int64_t n, double epsilon) {
   return {
       .name = "rms_norm_" + std::to_string(rows) + "x" + std::to_string(n),
-      .inputs = {{"x", {DType::f32, {{rows, Count::tokens}, n}}}, {"weight", {DType::f32, {n}}, true}},
+      .inputs = {{"x", {DType::kF32, {{rows, Count::tokens}, n}}}, {"weight", {DType::kF32, {n}}, true}},
       .below = {{Count::tokens, rows / 2 + 1}},
       .build = [=](Program&, std::span<const Tensor> in) -> std::vector<Tensor> {
         return {rms_norm(in[0], in[1], {.epsilon = epsilon})};

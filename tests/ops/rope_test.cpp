@@ -21,7 +21,8 @@ OpCase rope_case(std::int64_t rows, std::int64_t all_heads, const RopeAttributes
   const RopeTableAttributes table{.head_dim = a.head_dim, .theta = 100.0};
   OpCase op_case{
       .name = text_of("rope_", rows, "x", all_heads, "x", a.head_dim, a.inverse ? "_inverse" : ""),
-      .inputs = {{"x", {DType::f32, {{rows, Count::tokens}, n}}}, {"positions", {DType::i32, {{rows, Count::tokens}}}}},
+      .inputs = {{"x", {DType::kF32, {{rows, Count::tokens}, n}}},
+                 {"positions", {DType::kI32, {{rows, Count::tokens}}}}},
       .below = {{Count::tokens, rows / 2 + 1}},
       .build = [=](Program&, std::span<const Tensor> in) -> std::vector<Tensor> {
         return {rope(in[0], rope_table(in[1], table), a)};
@@ -81,9 +82,9 @@ TEST(Rope, AgreesWithTransformers) {
     const auto x = entry["x"].get<std::vector<float>>();
     const auto rows = static_cast<std::int64_t>(positions.size());
     Program program;
-    const Tensor table = rope_table(program.input("positions", {DType::i32, {rows}}), a);
+    const Tensor table = rope_table(program.input("positions", {DType::kI32, {rows}}), a);
     program.output("table", table);
-    program.output("y", rope(program.input("x", {DType::f32, {rows, 2 * a.head_dim}}), table,
+    program.output("y", rope(program.input("x", {DType::kF32, {rows, 2 * a.head_dim}}), table,
                              {.heads = 2, .head_dim = a.head_dim}));
     TestRun run(std::move(program));
     run.set("positions", positions);
@@ -100,12 +101,12 @@ TEST(Rope, AgreesWithTransformers) {
 
 TEST(Rope, RefusesWhatDoesNotFit) {
   Program program;
-  const Tensor positions = program.input("positions", {DType::i32, {4}});
+  const Tensor positions = program.input("positions", {DType::kI32, {4}});
   EXPECT_THROW((void)rope_table(positions, {.head_dim = 7}), Error);
   EXPECT_THROW((void)rope_table(positions, {.head_dim = 8, .scaling = "yarn"}), Error);
   EXPECT_THROW((void)rope_table(positions, {.head_dim = 8, .low_freq_factor = 4.0}), Error);
   const Tensor table = rope_table(positions, {.head_dim = 8});
-  const Tensor x = program.input("x", {DType::f32, {4, 16}});
+  const Tensor x = program.input("x", {DType::kF32, {4, 16}});
   EXPECT_THROW((void)rope(x, table, {.heads = 3, .head_dim = 8}), Error);
   EXPECT_THROW((void)rope(x, table, {.heads = 2, .head_dim = 4}), Error);
 }

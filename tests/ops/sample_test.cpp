@@ -45,10 +45,10 @@ Drawn draw(const std::vector<std::vector<float>>& logits, const std::vector<Requ
   Program program;
   const Dim rows{samples, Count::samples};
   const Sampled sampled =
-      sample(program.input("logits", {DType::f32, {rows, vocab}}),
-             program.input("parameters", {DType::f32, {rows, kSampleParameters}}),
-             program.input("keys", {DType::i64, {rows, 2}}),
-             penalized.empty() ? Tensor() : program.input("penalized", {DType::f32, {rows, vocab}}));
+      sample(program.input("logits", {DType::kF32, {rows, vocab}}),
+             program.input("parameters", {DType::kF32, {rows, kSampleParameters}}),
+             program.input("keys", {DType::kI64, {rows, 2}}),
+             penalized.empty() ? Tensor() : program.input("penalized", {DType::kF32, {rows, vocab}}));
   program.output("token", sampled.token);
   program.output("logp", sampled.logp);
   Executable executable(std::move(program), std::make_shared<Arena>(test_device()), {});
@@ -174,7 +174,7 @@ TEST(Sample, DependsOnItsOwnRequestAlone) {
     EXPECT_EQ(std::bit_cast<std::uint32_t>(one.logps[0]), std::bit_cast<std::uint32_t>(all.logps[i]));
     const auto softmax = log_softmax(logits[i].data(), static_cast<std::int64_t>(vocab), 0.8f);
     const float expected = log_probability(logits[i][static_cast<std::size_t>(all.tokens[i])], 0.8f, softmax.lse());
-    if (test_device().kind() == DeviceKind::cpu) {
+    if (test_device().kind() == DeviceKind::kCpu) {
       EXPECT_EQ(std::bit_cast<std::uint32_t>(expected), std::bit_cast<std::uint32_t>(all.logps[i]));
     } else {
       EXPECT_NEAR(expected, all.logps[i], 1e-5f);
@@ -212,7 +212,7 @@ TEST(Sample, DrawsFromPenalizedLogits) {
     const auto softmax = log_softmax(logits[i].data(), static_cast<std::int64_t>(vocab), temperature);
     const float expected =
         log_probability(logits[i][static_cast<std::size_t>(drawn.tokens[i])], temperature, softmax.lse());
-    EXPECT_NEAR(expected, drawn.logps[i], test_device().kind() == DeviceKind::cpu ? 0.0 : 1e-5) << i;
+    EXPECT_NEAR(expected, drawn.logps[i], test_device().kind() == DeviceKind::kCpu ? 0.0 : 1e-5) << i;
   }
   // With penalised logits equal to the logits, the bits are those of a run without.
   const Drawn same = draw(logits, requests, logits);
@@ -284,13 +284,13 @@ TEST(Sample, CountsBelowCapacity) {
   check({
       .name = "sample",
       .inputs =
-          {{.name = "logits", .type = {DType::f32, {{6, Count::samples}, vocab}}, .scale = 4.0, .keeps_dtype = true},
+          {{.name = "logits", .type = {DType::kF32, {{6, Count::samples}, vocab}}, .scale = 4.0, .keeps_dtype = true},
            {.name = "parameters",
-            .type = {DType::f32, {{6, Count::samples}, kSampleParameters}},
+            .type = {DType::kF32, {{6, Count::samples}, kSampleParameters}},
             .values = {0, 1, 0, 0, 0, 1, 0, 0, 0.5, 1, 0, 1, 1, 0.001, 0, 0, 2, 1, 1, 0, 0, 1, 0, 0},
             .differentiable = false,
             .keeps_dtype = true},
-           {.name = "keys", .type = {DType::i64, {{6, Count::samples}, 2}}}},
+           {.name = "keys", .type = {DType::kI64, {{6, Count::samples}, 2}}}},
       .below = {{Count::samples, 4}},
       .build = [](Program&, std::span<const Tensor> in) -> std::vector<Tensor> {
         const Sampled sampled = sample(in[0], in[1], in[2]);

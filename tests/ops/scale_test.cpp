@@ -10,7 +10,7 @@ namespace {
 TEST(Scale, Cases) {
   check({
       .name = "scale",
-      .inputs = {{.name = "x", .type = {DType::f32, {{37, Count::tokens}, 5}}}},
+      .inputs = {{.name = "x", .type = {DType::kF32, {{37, Count::tokens}, 5}}}},
       .below = {{Count::tokens, 20}},
       .build = [](Program&, std::span<const Tensor> in) -> std::vector<Tensor> { return {scale(in[0], -0.3)}; },
       .reference =

@@ -43,9 +43,9 @@ TEST(Sgd, FollowsTorch) {
   for (const Json& run : fixture_json.at("cases")) {
     const SgdAttributes attributes = attributes_of(run);
     const bool momentum = attributes.momentum != 0;
-    UpdateRun full = optimizer({.weight = {DType::f32, shape_of(run)}, .momentum = momentum}, attributes);
+    UpdateRun full = optimizer({.weight = {DType::kF32, shape_of(run)}, .momentum = momentum}, attributes);
     UpdateRun mixed =
-        optimizer({.weight = {DType::bf16, shape_of(run)}, .momentum = momentum, .master = true}, attributes);
+        optimizer({.weight = {DType::kBf16, shape_of(run)}, .momentum = momentum, .master = true}, attributes);
     const auto start = run.at("start").get<std::vector<float>>();
     full.set_weight(start);
     mixed.set_weight(start);
@@ -69,7 +69,7 @@ TEST(Sgd, FollowsTorch) {
 // Steps of a quarter of the distance to the next bf16 number add up, and a step that is not finite is skipped.
 TEST(Sgd, RoundsStochasticallyWithoutAMaster) {
   const std::size_t elements = 20000;
-  UpdateRun run = optimizer({.weight = {DType::bf16, {200, 100}}, .gradient = DType::bf16}, {.seed = 9, .stream = 3});
+  UpdateRun run = optimizer({.weight = {DType::kBf16, {200, 100}}, .gradient = DType::kBf16}, {.seed = 9, .stream = 3});
   run.set_weight(std::vector<float>(elements, 1.0f));
   run.run(std::vector<float>(elements, 1.0f), 1.0f / 1024.0f, 0, 1);  // bf16 numbers below 1 are 1/256 apart
   const std::vector<float> weights = run.weight();

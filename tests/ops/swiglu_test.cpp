@@ -14,7 +14,7 @@ namespace {
 OpCase swiglu_case(std::int64_t rows, std::int64_t n, double scale) {
   return {
       .name = "swiglu_" + std::to_string(rows) + "x" + std::to_string(n),
-      .inputs = {{.name = "gate_up", .type = {DType::f32, {{rows, Count::tokens}, 2 * n}}, .scale = scale}},
+      .inputs = {{.name = "gate_up", .type = {DType::kF32, {{rows, Count::tokens}, 2 * n}}, .scale = scale}},
       .below = {{Count::tokens, rows / 2 + 1}},
       .build = [](Program&, std::span<const Tensor> in) -> std::vector<Tensor> { return {swiglu(in[0])}; },
       .reference =
@@ -39,7 +39,7 @@ TEST(Swiglu, Cases) {
 
 TEST(Swiglu, LargeGatesSaturate) {
   Program program;
-  program.output("y", swiglu(program.input("gate_up", {DType::f32, {1, 8}})));
+  program.output("y", swiglu(program.input("gate_up", {DType::kF32, {1, 8}})));
   TestRun run(std::move(program));
   run.set<float>("gate_up", {-1000.0f, 1000.0f, 0.0f, -89.0f, 2.0f, 2.0f, 2.0f, 2.0f});
   run.executable().run();
@@ -52,7 +52,7 @@ TEST(Swiglu, LargeGatesSaturate) {
 
 TEST(Swiglu, RefusesAnOddRow) {
   Program program;
-  EXPECT_THROW((void)swiglu(program.input("gate_up", {DType::f32, {2, 5}})), Error);
+  EXPECT_THROW((void)swiglu(program.input("gate_up", {DType::kF32, {2, 5}})), Error);
 }
 
 }  // namespace

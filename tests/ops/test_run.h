@@ -17,9 +17,9 @@ namespace hone::test {
 class TestRun {
  public:
   explicit TestRun(Program program)
-      : weights_(test_device(), bound(program, Role::weight)),
-        gradients_(test_device(), bound(program, Role::gradient)),
-        states_(test_device(), bound(program, Role::state)),
+      : weights_(test_device(), bound(program, Role::kWeight)),
+        gradients_(test_device(), bound(program, Role::kGradient)),
+        states_(test_device(), bound(program, Role::kState)),
         arena_(std::make_shared<Arena>(test_device())),
         executable_(registered(std::move(program)), arena_,
                     {.weights = &weights_, .gradients = &gradients_, .states = &states_}) {

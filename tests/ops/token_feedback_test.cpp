@@ -12,8 +12,8 @@ namespace {
 TEST(TokenFeedback, Cases) {
   check({
       .name = "token_feedback",
-      .inputs = {{.name = "tokens", .type = {DType::i32, {{5, Count::tokens}}}, .values = {7, -1, 0, -3, -4}},
-                 {.name = "sampled", .type = {DType::i32, {4}}, .values = {10, 20, 30, 40}}},
+      .inputs = {{.name = "tokens", .type = {DType::kI32, {{5, Count::tokens}}}, .values = {7, -1, 0, -3, -4}},
+                 {.name = "sampled", .type = {DType::kI32, {4}}, .values = {10, 20, 30, 40}}},
       .below = {{Count::tokens, 4}},
       .build = [](Program&, std::span<const Tensor> in) -> std::vector<Tensor> {
         return {token_feedback(in[0], in[1])};

@@ -18,7 +18,7 @@ namespace hone::test {
 
 struct UpdateTypes {
   Type weight;
-  DType gradient = DType::f32;
+  DType gradient = DType::kF32;
   bool momentum = false;
   bool master = false;
 };
@@ -33,10 +33,10 @@ class UpdateRun {
   template <class Build>
   UpdateRun(const UpdateTypes& types, const Build& build) : types_(types) {
     register_operations();
-    const Type wide{DType::f32, types.weight.shape};
+    const Type wide{DType::kF32, types.weight.shape};
     const NamedType weight{"w", types.weight};
     const NamedType gradient{"w", {types.gradient, types.weight.shape}};
-    const std::vector<NamedType> states{{"bad", {DType::i32, {1}}}, {"momentum", wide}, {"master", wide}};
+    const std::vector<NamedType> states{{"bad", {DType::kI32, {1}}}, {"momentum", wide}, {"master", wide}};
     weights_ = TensorStore(test_device(), {&weight, 1});
     gradients_ = TensorStore(test_device(), {&gradient, 1});
     states_ = TensorStore(test_device(), states);
@@ -44,8 +44,8 @@ class UpdateRun {
     const Tensor all = program.gradient("w", gradient.type);
     const Tensor norm = gradient_norm({&all, 1});
     const AdamwStep step{.norm = norm,
-                         .hyper = program.input("hyper", {DType::f32, {kAdamwHypers}}),
-                         .bad = guard(norm, program.state("bad", {DType::i32, {1}}))};
+                         .hyper = program.input("hyper", {DType::kF32, {kAdamwHypers}}),
+                         .bad = guard(norm, program.state("bad", {DType::kI32, {1}}))};
     build(Tensors{.weight = program.weight("w", types.weight),
                   .gradient = all,
                   .momentum = types.momentum ? program.state("momentum", wide) : Tensor(),
@@ -63,9 +63,9 @@ class UpdateRun {
   void run(const std::vector<float>& gradient, double learning_rate, double max_grad_norm, std::int64_t step) {
     upload(gradients_, "w", gradient);
     std::vector<float> hyper(kAdamwHypers, 0.0f);
-    hyper[static_cast<std::size_t>(AdamwHyper::learning_rate)] = static_cast<float>(learning_rate);
-    hyper[static_cast<std::size_t>(AdamwHyper::max_grad_norm)] = static_cast<float>(max_grad_norm);
-    hyper[static_cast<std::size_t>(AdamwHyper::step)] = static_cast<float>(step);
+    hyper[static_cast<std::size_t>(AdamwHyper::kLearningRate)] = static_cast<float>(learning_rate);
+    hyper[static_cast<std::size_t>(AdamwHyper::kMaxGradNorm)] = static_cast<float>(max_grad_norm);
+    hyper[static_cast<std::size_t>(AdamwHyper::kStep)] = static_cast<float>(step);
     executable_->set<float>("hyper", hyper);
     executable_->run();
   }
@@ -76,14 +76,14 @@ class UpdateRun {
 
  private:
   static void upload(TensorStore& store, const char* name, const std::vector<float>& values) {
-    if (store.type(name).dtype == DType::f32) return store.upload(name, std::as_bytes(std::span(values)));
+    if (store.type(name).dtype == DType::kF32) return store.upload(name, std::as_bytes(std::span(values)));
     const std::vector<BFloat16> narrow(values.begin(), values.end());
     store.upload(name, std::as_bytes(std::span(narrow)));
   }
   static std::vector<float> floats(const TensorStore& store, const char* name) {
     const std::vector<std::byte> bytes = store.download(name);
     std::vector<float> values(static_cast<std::size_t>(store.type(name).elements()));
-    if (store.type(name).dtype == DType::f32) {
+    if (store.type(name).dtype == DType::kF32) {
       std::memcpy(values.data(), bytes.data(), bytes.size());
     } else {
       const auto* narrow = reinterpret_cast<const BFloat16*>(bytes.data());

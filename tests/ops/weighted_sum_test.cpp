@@ -18,9 +18,9 @@ namespace {
 OpCase weighted_sum_case(std::int64_t rows) {
   return {
       .name = "weighted_sum_" + std::to_string(rows),
-      .inputs = {{.name = "values", .type = {DType::f32, {{rows, Count::tokens}}}, .keeps_dtype = true},
+      .inputs = {{.name = "values", .type = {DType::kF32, {{rows, Count::tokens}}}, .keeps_dtype = true},
                  {.name = "weights",
-                  .type = {DType::f32, {{rows, Count::tokens}}},
+                  .type = {DType::kF32, {{rows, Count::tokens}}},
                   .differentiable = false,
                   .keeps_dtype = true}},
       .below = {{Count::tokens, rows / 2 + 1}},
@@ -45,7 +45,7 @@ TEST(WeightedSum, Cases) {
 TEST(WeightedSum, LeavesOutWhatWeighsNothing) {
   register_operations();
   Program program;
-  const Type type{DType::f32, {3}};
+  const Type type{DType::kF32, {3}};
   const Tensor values = program.input("values", type);
   const Tensor loss = weighted_sum(scale(values, -2.0), program.input("weights", type));
   const Tensor wanted[] = {values};
@@ -69,7 +69,7 @@ TEST(WeightedSum, LeavesOutWhatWeighsNothing) {
 TEST(WeightedSum, AddsInDouble) {
   register_operations();
   Program program;
-  const Type type{DType::f32, {48}};
+  const Type type{DType::kF32, {48}};
   program.output("sum", weighted_sum(program.input("values", type), program.input("weights", type)));
   Executable executable(std::move(program), std::make_shared<Arena>(test_device()), {});
   std::vector<float> values(48, 0.0f);

@@ -26,7 +26,7 @@
 namespace hone::test {
 namespace {
 
-std::size_t arena_of(const Program& program) { return plan_memory(program, DeviceKind::cpu).arena; }
+std::size_t arena_of(const Program& program) { return plan_memory(program, DeviceKind::kCpu).arena; }
 
 std::int64_t count_nodes(const Program& program, std::string_view op) {
   return std::count_if(program.nodes().begin(), program.nodes().end(),
@@ -34,27 +34,27 @@ std::int64_t count_nodes(const Program& program, std::string_view op) {
 }
 
 TEST(Precision, Golden) {
-  expect_golden("passes/precision.txt", to_text(with_precision(small_program(), DType::bf16)));
+  expect_golden("passes/precision.txt", to_text(with_precision(small_program(), DType::kBf16)));
 }
 
 TEST(Precision, ChangesWeightsAndStatesOfF32Alone) {
   register_operations();
   Program program;
-  const Tensor x = program.input("x", {DType::f32, {2, 8}});
-  (void)program.weight("w", {DType::f32, {8}}, false);
-  (void)program.weight("wide", {DType::f64, {8}});
-  (void)program.weight("ids", {DType::i32, {8}});
-  (void)program.state("pages", {DType::f32, {3}});
+  const Tensor x = program.input("x", {DType::kF32, {2, 8}});
+  (void)program.weight("w", {DType::kF32, {8}}, false);
+  (void)program.weight("wide", {DType::kF64, {8}});
+  (void)program.weight("ids", {DType::kI32, {8}});
+  (void)program.state("pages", {DType::kF32, {3}});
   program.output("y", scale(x, 1.0));
-  const Program narrow = with_precision(program, DType::bf16);
+  const Program narrow = with_precision(program, DType::kBf16);
   const auto dtype = [&](Role role, std::string_view name) { return narrow.value(narrow.find(role, name)).type.dtype; };
-  EXPECT_EQ(dtype(Role::input, "x"), DType::f32);
-  EXPECT_EQ(dtype(Role::weight, "w"), DType::bf16);
-  EXPECT_EQ(dtype(Role::weight, "wide"), DType::f64);
-  EXPECT_EQ(dtype(Role::weight, "ids"), DType::i32);
-  EXPECT_EQ(dtype(Role::state, "pages"), DType::bf16);
-  EXPECT_FALSE(narrow.value(narrow.find(Role::weight, "w")).trainable);
-  EXPECT_EQ(to_text(with_precision(program, DType::f32)), to_text(program));
+  EXPECT_EQ(dtype(Role::kInput, "x"), DType::kF32);
+  EXPECT_EQ(dtype(Role::kWeight, "w"), DType::kBf16);
+  EXPECT_EQ(dtype(Role::kWeight, "wide"), DType::kF64);
+  EXPECT_EQ(dtype(Role::kWeight, "ids"), DType::kI32);
+  EXPECT_EQ(dtype(Role::kState, "pages"), DType::kBf16);
+  EXPECT_FALSE(narrow.value(narrow.find(Role::kWeight, "w")).trainable);
+  EXPECT_EQ(to_text(with_precision(program, DType::kF32)), to_text(program));
 }
 
 TEST(Fusion, Golden) { expect_golden("passes/fuse.txt", to_text(fuse(small_program()))); }
@@ -134,7 +134,7 @@ class FusedScales final : public FusedOp {
  public:
   FusedScales(std::string name, int place, std::size_t count) : name_(std::move(name)), place_(place), count_(count) {}
   std::string_view name() const override { return name_; }
-  OpCategory category() const override { return OpCategory::other; }
+  OpCategory category() const override { return OpCategory::kOther; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override { return {required(inputs, 0, name())}; }
   int fusion_priority() const override { return place_; }
   std::optional<Fusion> fuse(const Program& program, std::size_t first) const override {
@@ -156,7 +156,7 @@ class FusedScales final : public FusedOp {
 TEST(Fusion, OrderIsThatOfPlacesWhateverTheNames) {
   register_operations();
   Program program;
-  Tensor x = program.input("x", {DType::f32, {4}});
+  Tensor x = program.input("x", {DType::kF32, {4}});
   for (int i = 0; i < 5; ++i) x = scale(x, 2.0);
   program.output("y", x);
   // The triple is tried first and fuses three of the five nodes; the pair fuses the other two. The opposite order would
@@ -168,7 +168,7 @@ TEST(Fusion, OrderIsThatOfPlacesWhateverTheNames) {
     registry.add(pair_first ? pair : triple);
     registry.add(pair_first ? triple : pair);
     std::vector<bool> triples;
-    const Program fused = fuse(program, FusionScope::program, registry);
+    const Program fused = fuse(program, FusionScope::kProgram, registry);
     for (const Node& node : fused.nodes()) triples.push_back(node.op == &triple);
     return triples;
   };
@@ -194,7 +194,7 @@ TEST(Fusion, PlacesAreDeclaredAndDiffer) {
 TEST(Gradients, Golden) { expect_golden("passes/append_gradients.txt", to_text(with_gradients(small_program()))); }
 TEST(Gradients, GoldenInBf16) {
   expect_golden("passes/append_gradients_bf16.txt",
-                to_text(with_gradients(fuse(with_precision(small_program(), DType::bf16)))));
+                to_text(with_gradients(fuse(with_precision(small_program(), DType::kBf16)))));
 }
 
 TEST(Gradients, BehindFrozenWeightsThereAreNone) {
@@ -211,10 +211,10 @@ TEST(Gradients, BehindFrozenWeightsThereAreNone) {
   const Program program = with_gradients(program_from_text(text));
   expect_golden("passes/append_gradients_frozen.txt", to_text(program));
   std::int64_t gradients = 0;
-  for (const Value& value : program.values()) gradients += value.role == Role::gradient ? 1 : 0;
+  for (const Value& value : program.values()) gradients += value.role == Role::kGradient ? 1 : 0;
   EXPECT_EQ(gradients, 1);
   for (const Node& node : program.nodes()) {
-    if (node.phase == Phase::backward) {
+    if (node.phase == Phase::kBackward) {
       EXPECT_FALSE(node.scope.starts_with("layers.0")) << node.scope;
     }
   }
@@ -223,8 +223,8 @@ TEST(Gradients, BehindFrozenWeightsThereAreNone) {
 TEST(Gradients, OfWantedInputsAndNothingWhereNoneArrives) {
   register_operations();
   Program program;
-  const Tensor a = program.input("a", {DType::f32, {2}});
-  const Tensor b = program.input("b", {DType::f32, {2}});
+  const Tensor a = program.input("a", {DType::kF32, {2}});
+  const Tensor b = program.input("b", {DType::kF32, {2}});
   const Tensor y = scale(a + a, 3.0);
   const GradientSeed seed{y, fill(program, y.type(), 1.0)};
   const Tensor wanted[] = {a, b};
@@ -232,14 +232,14 @@ TEST(Gradients, OfWantedInputsAndNothingWhereNoneArrives) {
   ASSERT_EQ(gradients.size(), 2u);
   EXPECT_TRUE(gradients[0].valid());
   EXPECT_FALSE(gradients[1].valid());
-  EXPECT_EQ(program.phase(), Phase::forward);
-  EXPECT_THROW((void)append_gradients(program, std::vector<GradientSeed>{{y, fill(program, {DType::f32, {3}}, 1.0)}}),
+  EXPECT_EQ(program.phase(), Phase::kForward);
+  EXPECT_THROW((void)append_gradients(program, std::vector<GradientSeed>{{y, fill(program, {DType::kF32, {3}}, 1.0)}}),
                Defect);
 }
 
 TEST(Recompute, GoldenByLayers) {
   const Program program = with_gradients(fuse(small_program()));
-  const Program again = recompute(program, Recompute::layers, 0, DeviceKind::cpu);
+  const Program again = recompute(program, Recompute::kLayers, 0, DeviceKind::kCpu);
   expect_golden("passes/recompute_layers.txt", to_text(again));
   EXPECT_LT(arena_of(again), arena_of(program));
 }
@@ -252,7 +252,7 @@ TEST(Offload, Golden) {
   for (const char* op : {"offload_wait", "offload_fetch", "offload_fetch_wait"}) {
     EXPECT_EQ(count_nodes(offloaded, op), count_nodes(offloaded, "offload")) << op;
   }
-  const auto in_host = std::ranges::count(offloaded.values(), Placement::host, &Value::placement);
+  const auto in_host = std::ranges::count(offloaded.values(), Placement::kHost, &Value::placement);
   EXPECT_EQ(in_host, count_nodes(offloaded, "offload"));
 }
 
@@ -264,25 +264,25 @@ TEST(Offload, LeavesAForwardPassAsItIs) {
 TEST(Recompute, GoldenWithABudget) {
   const Program program = with_gradients(fuse(small_program()));
   const std::size_t most = arena_of(program);
-  const std::size_t least = arena_of(recompute(program, Recompute::layers, 0, DeviceKind::cpu));
+  const std::size_t least = arena_of(recompute(program, Recompute::kLayers, 0, DeviceKind::kCpu));
   const std::size_t budget = (most + least) / 2;
-  const Program again = recompute(program, Recompute::automatic, budget, DeviceKind::cpu);
+  const Program again = recompute(program, Recompute::kAutomatic, budget, DeviceKind::kCpu);
   expect_golden("passes/recompute_automatic.txt", to_text(again));
   EXPECT_LE(arena_of(again), budget);
-  EXPECT_LT(again.cost().flops, recompute(program, Recompute::layers, 0, DeviceKind::cpu).cost().flops);
+  EXPECT_LT(again.cost().flops, recompute(program, Recompute::kLayers, 0, DeviceKind::kCpu).cost().flops);
 }
 
 // Measured rates must not affect the choice of values: the test sets the copy rate to very slow, then to very fast.
 TEST(Recompute, NoMeasurementChangesTheProgram) {
   const Program program = with_gradients(fuse(small_program()));
   const std::size_t budget =
-      (arena_of(program) + arena_of(recompute(program, Recompute::layers, 0, DeviceKind::cpu))) / 2;
-  const auto automatic = [&] { return to_text(recompute(program, Recompute::automatic, budget, DeviceKind::cpu)); };
+      (arena_of(program) + arena_of(recompute(program, Recompute::kLayers, 0, DeviceKind::kCpu))) / 2;
+  const auto automatic = [&] { return to_text(recompute(program, Recompute::kAutomatic, budget, DeviceKind::kCpu)); };
   const std::string before = automatic();
   for (const double copy : {1.0, 1e17}) {
     DeviceModel measured;
-    measured.f32_flops = measured.bf16_flops = {1e9, RateSource::measured};
-    measured.copy_bytes = {copy, RateSource::measured};
+    measured.f32_flops = measured.bf16_flops = {1e9, RateSource::kMeasured};
+    measured.copy_bytes = {copy, RateSource::kMeasured};
     store_measured(cpu_device(), measured);
     ASSERT_EQ(measured_model(cpu_device()).copy_bytes.per_second, copy);
     EXPECT_EQ(automatic(), before);
@@ -293,11 +293,11 @@ TEST(Recompute, AutomaticDoesNoMoreThanItMust) {
   const Program program = with_gradients(small_program());
   const std::size_t most = arena_of(program);
   const auto automatic = [&](std::size_t budget) {
-    return recompute(program, Recompute::automatic, budget, DeviceKind::cpu);
+    return recompute(program, Recompute::kAutomatic, budget, DeviceKind::kCpu);
   };
-  EXPECT_EQ(to_text(recompute(program, Recompute::none, 0, DeviceKind::cpu)), to_text(program));
+  EXPECT_EQ(to_text(recompute(program, Recompute::kNone, 0, DeviceKind::kCpu)), to_text(program));
   EXPECT_EQ(to_text(automatic(most)), to_text(program));
-  EXPECT_EQ(to_text(automatic(0)), to_text(recompute(program, Recompute::layers, 0, DeviceKind::cpu)));
+  EXPECT_EQ(to_text(automatic(0)), to_text(recompute(program, Recompute::kLayers, 0, DeviceKind::kCpu)));
   const std::size_t least = arena_of(automatic(0));
   double flops = program.cost().flops;
   for (std::size_t budget = most; budget >= least; budget -= kAlignment) {
@@ -313,17 +313,17 @@ TEST(Recompute, RepeatsNoUpdate) {
   register_operations();
   Program program;
   program.set_scope("layers.0");
-  const Tensor x = program.input("x", {DType::f32, {{4, Count::tokens}, 8}});
-  const Tensor slots = program.input("slots", {DType::i32, {{4, Count::tokens}}});
-  const Tensor qkv = linear(x, program.weight("w", {DType::f32, {8 * 3, 8}}));
-  const Type page{DType::f32, {2, 4, 8}};
+  const Tensor x = program.input("x", {DType::kF32, {{4, Count::tokens}, 8}});
+  const Tensor slots = program.input("slots", {DType::kI32, {{4, Count::tokens}}});
+  const Tensor qkv = linear(x, program.weight("w", {DType::kF32, {8 * 3, 8}}));
+  const Type page{DType::kF32, {2, 4, 8}};
   const Tensor keys = kv_append(qkv, program.state("k", page), program.state("v", page), slots,
                                 {.heads = 1, .kv_heads = 1, .head_dim = 8})
                           .first;
-  const Tensor inner = linear(qkv, program.weight("gate", {DType::f32, {16, 24}}));
+  const Tensor inner = linear(qkv, program.weight("gate", {DType::kF32, {16, 24}}));
   program.output("y", swiglu(inner));
   program.output("keys", keys);
-  const Program again = recompute(with_gradients(program), Recompute::layers, 0, DeviceKind::cpu);
+  const Program again = recompute(with_gradients(program), Recompute::kLayers, 0, DeviceKind::kCpu);
   EXPECT_EQ(count_nodes(again, "kv_append"), 1);
   EXPECT_EQ(count_nodes(again, "linear"), 4);  // both are recomputed
 }

@@ -17,8 +17,8 @@ constexpr std::int64_t kWidth = 4;
 Tensor block(Program& program, const char* name, Tensor x) {
   const Scope scope(program, name);
   const std::string prefix = program.scope();
-  const Tensor h = rms_norm(x, program.weight(prefix + ".norm", {DType::f32, {kWidth}}), {});
-  return x + linear(h, program.weight(prefix + ".matrix", {DType::f32, {kWidth, kWidth}}));
+  const Tensor h = rms_norm(x, program.weight(prefix + ".norm", {DType::kF32, {kWidth}}), {});
+  return x + linear(h, program.weight(prefix + ".matrix", {DType::kF32, {kWidth, kWidth}}));
 }
 
 }  // namespace
@@ -26,14 +26,14 @@ Tensor block(Program& program, const char* name, Tensor x) {
 Program small_program() {
   register_operations();
   Program program;
-  const Tensor tokens = program.input("tokens", {DType::i32, {{8, Count::tokens}}});
-  Tensor x = embedding(tokens, program.weight("embedding", {DType::f32, {16, kWidth}}));
+  const Tensor tokens = program.input("tokens", {DType::kI32, {{8, Count::tokens}}});
+  Tensor x = embedding(tokens, program.weight("embedding", {DType::kF32, {16, kWidth}}));
   for (int layer = 0; layer < 2; ++layer) {
     const Scope scope(program, text_of("layers.", layer));
     x = block(program, "attention", x);
     x = block(program, "mlp", x);
   }
-  program.output("y", rms_norm(x, program.weight("norm", {DType::f32, {kWidth}}), {}));
+  program.output("y", rms_norm(x, program.weight("norm", {DType::kF32, {kWidth}}), {}));
   return program;
 }
 

@@ -25,7 +25,7 @@ class Plan : public testing::Test {
 
   void common(TrainingOptions& options) {
     options.max_steps = 2;
-    options.save_strategy = SaveStrategy::no;
+    options.save_strategy = SaveStrategy::kNo;
     options.overwrite_output_dir = true;
     options.output_dir = path("out");
   }
@@ -49,7 +49,7 @@ class Plan : public testing::Test {
     (void)train(run);
     // Only on the CPU: GPU memory is not part of the resident set, and the driver allocates additional host memory.
     constexpr std::uint64_t kLibraries = 100u << 20;
-    if (test_device().kind() == DeviceKind::cpu) {
+    if (test_device().kind() == DeviceKind::kCpu) {
       EXPECT_LE(peak_resident_bytes(), before + plan.memory.total() + kLibraries);
     }
     EXPECT_EQ(test_device().allocated_bytes(), 0u);
@@ -60,7 +60,7 @@ class Plan : public testing::Test {
 
 TEST_F(Plan, EqualsTenRuns) {
   check(prepare_pretrain(pretrain()));
-  for (const Recomputation choice : {Recomputation::on, Recomputation::off}) {
+  for (const Recomputation choice : {Recomputation::kOn, Recomputation::kOff}) {
     PretrainOptions options = pretrain();
     options.gradient_checkpointing = choice;
     options.per_device_train_batch_size = 3;
@@ -74,17 +74,17 @@ TEST_F(Plan, EqualsTenRuns) {
   }
   {
     PretrainOptions options = pretrain();
-    options.torch_dtype = TorchDtype::bfloat16;
-    options.sampling = WindowSampling::windows;
+    options.torch_dtype = TorchDtype::kBfloat16;
+    options.sampling = WindowSampling::kWindows;
     options.test_split_size = 0.1;
-    options.eval_strategy = Interval::steps;
+    options.eval_strategy = Interval::kSteps;
     options.eval_steps = 1;
     check(prepare_pretrain(options));
   }
   {
     PretrainOptions options = pretrain();
-    options.torch_dtype = TorchDtype::bfloat16;
-    options.gradient_checkpointing = Recomputation::on;
+    options.torch_dtype = TorchDtype::kBfloat16;
+    options.gradient_checkpointing = Recomputation::kOn;
     options.block_size = 96;
     check(prepare_pretrain(options));
   }

@@ -25,15 +25,15 @@ constexpr std::int64_t kRows = 6, kWidth = 4;
 Program small_program() {
   register_operations();
   Program program;
-  const Tensor x = program.input("x", {DType::f32, {{kRows, Count::tokens}, kWidth}});
-  const Tensor h = rms_norm(x, program.weight("norm", {DType::f32, {kWidth}}), {.epsilon = 0});
-  const Tensor y = linear(h, program.weight("matrix", {DType::f32, {3, kWidth}}));
+  const Tensor x = program.input("x", {DType::kF32, {{kRows, Count::tokens}, kWidth}});
+  const Tensor h = rms_norm(x, program.weight("norm", {DType::kF32, {kWidth}}), {.epsilon = 0});
+  const Tensor y = linear(h, program.weight("matrix", {DType::kF32, {3, kWidth}}));
   program.output("y", y);
   program.output("z", scale(y, 2.0));
   return program;
 }
 
-const std::vector<NamedType> kWeights{{"norm", {DType::f32, {kWidth}}}, {"matrix", {DType::f32, {3, kWidth}}}};
+const std::vector<NamedType> kWeights{{"norm", {DType::kF32, {kWidth}}}, {"matrix", {DType::kF32, {3, kWidth}}}};
 
 TensorStore make_weights(float matrix) {
   register_operations();
@@ -135,7 +135,7 @@ TEST(Executable, AllocatesWhatThePlanSays) {
     auto arena = std::make_shared<Arena>(cpu_device());
     Executable small(small_program(), arena, {.weights = &weights});
     Program program;
-    const Tensor in = program.input("in", {DType::u8, {100}});
+    const Tensor in = program.input("in", {DType::kU8, {100}});
     program.output("out", mix(program, {&in, 1}, 5000, 3000));
     Executable large(std::move(program), arena, {});
     EXPECT_EQ(small.plan().inputs, align_up(kRows * kWidth * 4) + align_up(sizeof(std::int64_t)));

@@ -16,7 +16,7 @@ namespace {
 // Runs a kernel that reads weights whose memory has been freed.
 [[noreturn]] void read_what_is_gone() {
   register_operations();
-  const Type type{DType::f32, {1 << 22, 8}};
+  const Type type{DType::kF32, {1 << 22, 8}};
   Program program;
   const Scope scope(program, "layers.3.mlp");
   program.output("y", scale(program.weight("w", type), 2.0));
@@ -36,7 +36,7 @@ namespace {
 }
 
 TEST(FaultDeathTest, NamesItsNode) {
-  if (test_device().kind() == DeviceKind::cpu) GTEST_SKIP() << "reading freed host memory does not fail reliably";
+  if (test_device().kind() == DeviceKind::kCpu) GTEST_SKIP() << "reading freed host memory does not fail reliably";
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(read_what_is_gone(), testing::ExitedWithCode(1), "scale in layers\\.3\\.mlp: cuda: work on the GPU");
 }

@@ -9,7 +9,7 @@
 namespace hone::test {
 namespace {
 
-const Type kBytes{DType::u8, {8}};
+const Type kBytes{DType::kU8, {8}};
 
 TEST(IndependentNodes, EndWhereANodeReadsOrWritesWhatAnotherOneWrites) {
   Program program;

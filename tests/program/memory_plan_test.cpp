@@ -25,7 +25,7 @@ Program random_program(std::uint64_t seed) {
   std::uint64_t at = 0;
   const auto below = [&](std::size_t bound) { return static_cast<std::size_t>(random.below(at++, bound)); };
   Program program;
-  std::vector<Tensor> usable{program.input("in", {DType::u8, {kInputSize}})};
+  std::vector<Tensor> usable{program.input("in", {DType::kU8, {kInputSize}})};
   std::vector<Tensor> own;  // the usable values that are activations and may be updated in place
   const std::size_t nodes = 5 + below(60);
   for (std::size_t n = 0; n < nodes; ++n) {
@@ -102,7 +102,7 @@ constexpr std::uint64_t kPrograms = 200;
 TEST(MemoryPlan, NothingAliveTogetherOverlaps) {
   for (std::uint64_t seed = 0; seed < kPrograms; ++seed) {
     const Program program = random_program(seed);
-    const MemoryPlan plan = plan_memory(program, DeviceKind::cpu);
+    const MemoryPlan plan = plan_memory(program, DeviceKind::kCpu);
     const std::vector<Piece> pieces = pieces_of(program, plan);
     for (const Piece& a : pieces) {
       ASSERT_NE(a.offset, kNoOffset) << seed;
@@ -123,7 +123,7 @@ TEST(MemoryPlan, ArenaIsCloseToWhatIsAlive) {
   double sum = 0;
   for (std::uint64_t seed = 0; seed < kPrograms; ++seed) {
     const Program program = random_program(seed);
-    const MemoryPlan plan = plan_memory(program, DeviceKind::cpu);
+    const MemoryPlan plan = plan_memory(program, DeviceKind::kCpu);
     const std::size_t alive = most_alive(pieces_of(program, plan), program.nodes().size());
     ASSERT_GE(plan.arena, alive) << seed;
     ASSERT_LE(plan.peak_activations, alive) << seed;
@@ -138,7 +138,7 @@ TEST(MemoryPlan, ArenaIsCloseToWhatIsAlive) {
 TEST(MemoryPlan, AliasesOwnNothing) {
   for (std::uint64_t seed = 0; seed < kPrograms; ++seed) {
     const Program program = random_program(seed);
-    const MemoryPlan plan = plan_memory(program, DeviceKind::cpu);
+    const MemoryPlan plan = plan_memory(program, DeviceKind::kCpu);
     for (std::size_t id = 0; id < program.values().size(); ++id) {
       const Value& value = program.values()[id];
       EXPECT_EQ(plan.value_offset[id] != kNoOffset, value.producer >= 0 && value.alias_of == kNoValue) << seed;
@@ -148,7 +148,7 @@ TEST(MemoryPlan, AliasesOwnNothing) {
 
 TEST(MemoryPlan, AChainInPlaceHasOneBlockToItsEnd) {
   Program program;
-  const Tensor in = program.input("in", {DType::u8, {kInputSize}});
+  const Tensor in = program.input("in", {DType::kU8, {kInputSize}});
   const Tensor a = mix(program, {&in, 1}, 1000, 0);         // node 0
   const Tensor other = mix(program, {&in, 1}, 500, 0);      // node 1, read until node 3
   const Tensor b = mix_in_place(a, other);                  // node 2
@@ -156,7 +156,7 @@ TEST(MemoryPlan, AChainInPlaceHasOneBlockToItsEnd) {
   const Tensor late = mix(program, {&c, 1}, 1000, 0);       // node 5: last use of the chain's storage
   const Tensor last = mix(program, {&late, 1}, 1000, 0);    // node 6: the storage is free
   program.output("last", last);
-  const MemoryPlan plan = plan_memory(program, DeviceKind::cpu);
+  const MemoryPlan plan = plan_memory(program, DeviceKind::kCpu);
   EXPECT_EQ(program.storage_of(c.id()), a.id());
   const auto offset = [&](const Tensor& t) { return plan.value_offset[static_cast<std::size_t>(t.id())]; };
   EXPECT_EQ(offset(b), kNoOffset);

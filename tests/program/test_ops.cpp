@@ -21,17 +21,17 @@ struct MixAttributes {
 class Mix final : public Op {
  public:
   std::string_view name() const override { return "test_mix"; }
-  OpCategory category() const override { return OpCategory::other; }
+  OpCategory category() const override { return OpCategory::kOther; }
   Attributes default_attributes() const override { return MixAttributes{}; }
   std::vector<Type> infer(InputTypes, const Attributes& attributes) const override {
-    return {Type{DType::u8, {attributes.as<MixAttributes>().size}}};
+    return {Type{DType::kU8, {attributes.as<MixAttributes>().size}}};
   }
 };
 
 class MixInPlace final : public Op {
  public:
   std::string_view name() const override { return "test_mix_in_place"; }
-  OpCategory category() const override { return OpCategory::other; }
+  OpCategory category() const override { return OpCategory::kOther; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override { return {required(inputs, 0, name())}; }
   std::optional<std::size_t> alias(std::size_t) const override { return 0; }
 };
@@ -39,7 +39,7 @@ class MixInPlace final : public Op {
 class ViewAsColumn final : public Op {
  public:
   std::string_view name() const override { return "test_view_as_column"; }
-  OpCategory category() const override { return OpCategory::other; }
+  OpCategory category() const override { return OpCategory::kOther; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& x = required(inputs, 0, name());
     return {Type{x.dtype, {x.elements(), 1}}};
@@ -82,11 +82,11 @@ void run_mix_in_place(const KernelCall& call) {
 
 void register_kernels() {
   static const bool once = [] {
-    kernel_registry().add("test_mix", DeviceKind::cpu,
+    kernel_registry().add("test_mix", DeviceKind::kCpu,
                           {run_mix, [](InputTypes, std::span<const Type>, const Attributes& attributes) {
                              return static_cast<std::size_t>(attributes.as<MixAttributes>().workspace);
                            }});
-    kernel_registry().add("test_mix_in_place", DeviceKind::cpu, {run_mix_in_place, {}});
+    kernel_registry().add("test_mix_in_place", DeviceKind::kCpu, {run_mix_in_place, {}});
     return true;
   }();
   (void)once;

@@ -43,15 +43,15 @@ constexpr std::string_view kText =
 Program sample_program() {
   register_operations();
   Program program;
-  const Tensor x = program.input("x", {DType::f32, {{8, Count::tokens}, 16}});
-  const Tensor positions = program.input("positions", {DType::i32, {{8, Count::tokens}}});
+  const Tensor x = program.input("x", {DType::kF32, {{8, Count::tokens}, 16}});
+  const Tensor positions = program.input("positions", {DType::kI32, {{8, Count::tokens}}});
   Tensor h;
   Tensor qkv;
   {
     const Scope layer(program, "layers.0");
     const Scope scope(program, "attention");
-    h = rms_norm(x, program.weight("norm", {DType::f32, {16}}), {.epsilon = 1e-5});
-    qkv = linear(h, program.weight("qkv", {DType::f32, {32, 16}}, false));
+    h = rms_norm(x, program.weight("norm", {DType::kF32, {16}}), {.epsilon = 1e-5});
+    qkv = linear(h, program.weight("qkv", {DType::kF32, {32, 16}}, false));
   }
   const Tensor table = rope_table(positions, {.head_dim = 8,
                                               .theta = 1e6,
@@ -61,7 +61,7 @@ Program sample_program() {
                                               .high_freq_factor = 4,
                                               .original_max_position_embeddings = 8192});
   qkv = rope(qkv, table, {.heads = 3, .head_dim = 8});
-  program.set_phase(Phase::update);
+  program.set_phase(Phase::kUpdate);
   program.output("y", scale(qkv, -0.1));
   program.output("norm", h);
   return program;
@@ -95,7 +95,7 @@ TEST(ProgramText, NumbersOfAttributesAreExact) {
   register_operations();
   for (const double factor : {0.1, 1.0 / 3.0, 5e-324, 1.7976931348623157e308, -0.0, 123456789.123456789}) {
     Program program;
-    program.output("y", scale(program.input("x", {DType::f64, {1}}), factor));
+    program.output("y", scale(program.input("x", {DType::kF64, {1}}), factor));
     const Program parsed = program_from_text(to_text(program));
     const double read = parsed.nodes()[0].attributes.as<ScaleAttributes>().factor;
     EXPECT_EQ(std::signbit(read), std::signbit(factor));
@@ -124,7 +124,7 @@ struct KindsAttributes {
 class KindsOp final : public Op {
  public:
   std::string_view name() const override { return "kinds"; }
-  OpCategory category() const override { return OpCategory::other; }
+  OpCategory category() const override { return OpCategory::kOther; }
   Attributes default_attributes() const override { return KindsAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override { return {required(inputs, 0, name())}; }
 };
@@ -172,8 +172,8 @@ TEST(ProgramText, EveryKindOfAttributeAndNameIsExact) {
     const std::string name = awkward_text(random, at);
     const std::string scope = awkward_text(random, at);
     const std::string output = awkward_text(random, at);
-    const Tensor x = program.input(name, {DType::f32, {2}});
-    (void)program.weight(name, {DType::f32, {2}});
+    const Tensor x = program.input(name, {DType::kF32, {2}});
+    (void)program.weight(name, {DType::kF32, {2}});
     program.set_scope(scope);
     program.output(output, program.append1(kKinds, wanted, {x}));
     const std::string text = to_text(program);
@@ -197,7 +197,7 @@ TEST(ProgramText, EveryKindOfAttributeAndNameIsExact) {
 TEST(ProgramText, AProgramThatDrawsWeightsParsesBack) {
   register_operations();
   Program program;
-  const Tensor weight = program.weight("w", {DType::f32, {4}});
+  const Tensor weight = program.weight("w", {DType::kF32, {4}});
   program.output("w", normal_fill(weight, {.key = -6148914691236517206, .deviation = 0.02, .count = 4}));
   const std::string text = to_text(program);
   EXPECT_EQ(to_text(program_from_text(text)), text);

@@ -77,13 +77,13 @@ TEST(CodeRewards, hostile_programs_score_nothing) {
 
 TEST(CodeRewards, without_a_sandbox_they_run_when_told) {
   RewardOptions options;
-  options.sandbox = SandboxMode::none;
+  options.sandbox = SandboxMode::kNone;
   EXPECT_EQ(scores("code", {block("print(2 * int(input()))")}, doubling(), options), RewardScores{1.0});
 }
 
 TEST(CodeRewards, a_row_without_cases_is_no_verdict_and_a_wrong_row_an_error) {
   RewardOptions options;
-  options.sandbox = SandboxMode::none;
+  options.sandbox = SandboxMode::kNone;
   const std::vector<std::string> one = {block("print(1)")};
   EXPECT_EQ(scores("code", one, row_with(Json::array()), options), RewardScores{std::nullopt});
   EXPECT_EQ(scores("binary_code", one, row_with(Json::array()), options), RewardScores{std::nullopt});

@@ -189,7 +189,7 @@ TEST(Contest, rows_and_keys_that_make_no_sense_are_errors) {
 }
 
 TEST(CppCompiler, without_one_the_error_says_what_to_do) {
-  const Sandbox sandbox(SandboxMode::none);
+  const Sandbox sandbox(SandboxMode::kNone);
   try {
     const CppCompiler compiler(sandbox, "/no/such/g++");
     FAIL() << "accepted a compiler that does not exist";

@@ -12,7 +12,7 @@ namespace hone::test {
 [[nodiscard]] inline RewardOptions with_keys(const std::vector<std::string>& flags, bool think_prefilled = false) {
   return {.keys = with_flags(reward_keys(), flags),
           .think_prefilled = think_prefilled,
-          .sandbox = SandboxMode::namespaces,
+          .sandbox = SandboxMode::kNamespaces,
           .hidden = {},
           .rows = {}};
 }

@@ -34,7 +34,7 @@ TEST(GrpoEvaluation, HeldOutPromptsAreJudgedAndTrainingIsAsWithout) {
   options.per_device_train_batch_size = 8;
   const std::vector<MetricRow> wanted = train_rows(options, 4);
   options.output_dir = evaluated.path().string();
-  options.eval_strategy = Interval::steps;
+  options.eval_strategy = Interval::kSteps;
   options.eval_steps = 2;
   options.eval_on_start = true;
   GrpoRun run = with_evaluation(options, 4);
@@ -81,7 +81,7 @@ TEST(GrpoEvaluation, TheSameWeightsGiveTheSameFiguresInAnyMicroBatches) {
     options.learning_rate = 0;
     options.beta = 0.1;
     options.per_device_train_batch_size = micro_batch;
-    options.eval_strategy = Interval::steps;
+    options.eval_strategy = Interval::kSteps;
     options.eval_steps = 1;
     GrpoRun run = with_evaluation(options, 2);
     (void)train(run);
@@ -99,7 +99,7 @@ TEST(GrpoEvaluation, TheSameWeightsGiveTheSameFiguresInAnyMicroBatches) {
 TEST(GrpoEvaluation, ItsProgramsAreInThePlan) {
   const TemporaryDirectory directory;
   GrpoOptions options = small_options(directory.path());
-  options.eval_strategy = Interval::steps;
+  options.eval_strategy = Interval::kSteps;
   options.top_entropy_quantile = 0.5;
   GrpoRun run = with_evaluation(options, 1);
   const Workspace workspace = trace_run(run);
@@ -131,10 +131,10 @@ TEST(GrpoLosses, MicroBatchesAgreeAndEachOptionChangesTheStep) {
   };
   const auto plain = second_step(8, [](GrpoOptions&) {});
   const std::vector<std::pair<const char*, void (*)(GrpoOptions&)>> changes{
-      {"gspo", [](GrpoOptions& o) { o.importance_sampling_level = ImportanceLevel::sequence; }},
+      {"gspo", [](GrpoOptions& o) { o.importance_sampling_level = ImportanceLevel::kSequence; }},
       {"cispo",
        [](GrpoOptions& o) {
-         o.loss_type = GrpoLoss::cispo;
+         o.loss_type = GrpoLoss::kCispo;
          o.epsilon_high = 1.01;
        }},
       {"top_entropy_quantile", [](GrpoOptions& o) { o.top_entropy_quantile = 0.4; }}};

@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 constexpr const char* kDifference = "sampling/sampling_logp_difference/max";
 
 TEST(GrpoRun, RolloutAndTrainerComputeTheSameProbabilities) {
-  for (const DType dtype : {DType::f32, DType::bf16}) {
+  for (const DType dtype : {DType::kF32, DType::kBf16}) {
     for (const char* model : {"qwen3", "llama_tied"}) {
       const TemporaryDirectory directory;
       GrpoOptions options = small_options(directory.path());
@@ -116,7 +116,7 @@ TEST(GrpoRun, ResumesBitwise) {
   options.sync_ref_model = true;
   options.ref_model_sync_steps = 2;
   options.learning_rate = 1e-2;
-  options.save_strategy = SaveStrategy::steps;
+  options.save_strategy = SaveStrategy::kSteps;
   options.save_steps = 3;
   const std::vector<MetricRow> rows = train_rows(options, 7);
   const fs::path checkpoint = whole.path() / "checkpoint-3";
@@ -157,7 +157,7 @@ struct Both {
   std::vector<std::vector<float>> reference;
 };
 Both read_both(const fs::path& checkpoint, const Model& model) {
-  Both both{load_weights(model, ModelDirectory(checkpoint), DType::f32, cpu_device()), {}};
+  Both both{load_weights(model, ModelDirectory(checkpoint), DType::kF32, cpu_device()), {}};
   const TrainingState state(checkpoint);
   TensorStore reference(cpu_device(), both.policy.tensors());
   load_states(StateLayout(model.weights()), PiecedTensors(state.tensors().files()), "extra.", reference);
@@ -176,7 +176,7 @@ TEST(GrpoRun, TheReferenceModelMovesByTheMixture) {
   options.ref_model_sync_steps = 2;
   options.ref_model_mixup_alpha = 0.7;
   options.learning_rate = 1e-2;
-  options.save_strategy = SaveStrategy::steps;
+  options.save_strategy = SaveStrategy::kSteps;
   options.save_steps = 1;
   const std::vector<MetricRow> rows = train_rows(options, 4);
   EXPECT_EQ(value_of(rows[0], "kl"), 0.0);
@@ -216,8 +216,9 @@ TEST(GrpoRun, ThePlanIsWhatTheDeviceHolds) {
     Recomputation recomputation;
     DType dtype;
   };
-  for (const Case& c : {Case{0, 1, 4, Recomputation::off, DType::f32}, Case{0.04, 2, 8, Recomputation::on, DType::f32},
-                        Case{0.04, 1, 2, Recomputation::automatic, DType::bf16}}) {
+  for (const Case& c :
+       {Case{0, 1, 4, Recomputation::kOff, DType::kF32}, Case{0.04, 2, 8, Recomputation::kOn, DType::kF32},
+        Case{0.04, 1, 2, Recomputation::kAutomatic, DType::kBf16}}) {
     const TemporaryDirectory directory;
     GrpoOptions options = small_options(directory.path());
     options.beta = c.beta;
@@ -290,7 +291,7 @@ TEST(GrpoRun, CompletionsAreKeptWithTheirRewards) {
       truncated += line.at("finish_reason") == "length" ? 1 : 0;
       if (i % 4 == 0) prompts.push_back(line.at("row").get<std::int64_t>());
     }
-    const Advantages advantages = compute_advantages(totals, 4, RewardScale::group);
+    const Advantages advantages = compute_advantages(totals, 4, RewardScale::kGroup);
     for (std::size_t i = 0; i < lines.size(); ++i) {
       EXPECT_DOUBLE_EQ(lines[i].at("advantage").get<double>(), advantages.values[i]);
     }

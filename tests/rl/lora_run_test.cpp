@@ -27,11 +27,11 @@ GrpoOptions lora_options(const fs::path& folder) {
 
 // The base model is the reference: kl is 0 before the first update and above 0 after it.
 TEST(GrpoLora, TheBaseIsTheReference) {
-  for (const DType dtype : {DType::f32, DType::bf16}) {
+  for (const DType dtype : {DType::kF32, DType::kBf16}) {
     const TemporaryDirectory folder;
     const std::vector<MetricRow> rows = train_rows(lora_options(folder.path()), 4, "qwen3", dtype);
     ASSERT_EQ(rows.size(), 4u);
-    EXPECT_NEAR(value_of(rows[0], "kl"), 0.0, dtype == DType::f32 ? 1e-8 : 1e-3);
+    EXPECT_NEAR(value_of(rows[0], "kl"), 0.0, dtype == DType::kF32 ? 1e-8 : 1e-3);
     EXPECT_GT(value_of(rows[3], "kl"), 1e-6);
     for (const MetricRow& row : rows) EXPECT_EQ(value_of(row, "sampling/sampling_logp_difference/max"), 0.0);
     EXPECT_TRUE(is_file(folder.path() / "adapter_model.safetensors"));
@@ -58,18 +58,18 @@ TEST(GrpoLora, ResumesBitwise) {
   const TemporaryDirectory whole;
   GrpoOptions options = lora_options(whole.path());
   options.use_dora = true;
-  options.save_strategy = SaveStrategy::steps;
+  options.save_strategy = SaveStrategy::kSteps;
   options.save_steps = 2;
   // The rows of k have no adapter, so no part of the block holds them.
   options.lora_target_modules = {"q_proj", "v_proj", "down_proj"};
-  const std::vector<MetricRow> rows = train_rows(options, 5, "qwen3", DType::bf16);
+  const std::vector<MetricRow> rows = train_rows(options, 5, "qwen3", DType::kBf16);
   for (const bool first_format : {false, true}) {
     const TemporaryDirectory resumed;
     options.output_dir = resumed.path().string();
     const fs::path checkpoint = whole.path() / "checkpoint-2";
-    if (first_format) write_as_first_format(checkpoint, *make_run(options, 5, "qwen3", DType::bf16).model);
+    if (first_format) write_as_first_format(checkpoint, *make_run(options, 5, "qwen3", DType::kBf16).model);
     options.resume_from_checkpoint = checkpoint.string();
-    const std::vector<MetricRow> later = train_rows(options, 5, "qwen3", DType::bf16);
+    const std::vector<MetricRow> later = train_rows(options, 5, "qwen3", DType::kBf16);
     ASSERT_EQ(later.size(), 3u);
     for (std::size_t i = 0; i < later.size(); ++i) {
       EXPECT_EQ(value_of(later[i], "loss"), value_of(rows[i + 2], "loss"));
@@ -81,7 +81,7 @@ TEST(GrpoLora, ResumesBitwise) {
   }
   // A checkpoint of an adapter is not a checkpoint of the whole model.
   options.use_peft = false;
-  EXPECT_THROW((void)train_rows(options, 5, "qwen3", DType::bf16), Error);
+  EXPECT_THROW((void)train_rows(options, 5, "qwen3", DType::kBf16), Error);
 }
 
 }  // namespace

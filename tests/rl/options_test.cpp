@@ -47,12 +47,12 @@ TEST(GrpoOptions, TheRecipeIsAccepted) {
   EXPECT_EQ(options.reward_funcs, (std::vector<std::string>{"accuracy", "format", "tag_count"}));
   EXPECT_EQ(options.reward_weights, (std::vector<double>{1, 1, 1}));
   EXPECT_EQ(options.learning_rate, 2e-5);
-  EXPECT_EQ(options.gradient_checkpointing, Recomputation::off);
+  EXPECT_EQ(options.gradient_checkpointing, Recomputation::kOff);
   EXPECT_EQ(notice_lines(result.input.notices),
             (std::vector<std::string>{
                 "use_vllm has no effect: the key rollout says what generates, unset hone's engine in this process"}));
   EXPECT_EQ(options.vllm_server_url, "http://localhost:8001/v1");
-  EXPECT_EQ(options.rollout, RolloutKind::own);
+  EXPECT_EQ(options.rollout, RolloutKind::kOwn);
   const GrpoBatch batch = grpo_batch(options, 1, result.input);
   EXPECT_EQ(batch.completions, 32);
   EXPECT_EQ(batch.prompts, 2);
@@ -64,8 +64,8 @@ TEST(GrpoOptions, UnsetKeysTakeTheDefaultsOfTrl) {
   EXPECT_EQ(options.beta, 0.04);
   EXPECT_EQ(options.epsilon, 0.2);
   EXPECT_EQ(options.num_generations, 8);
-  EXPECT_EQ(options.loss_type, GrpoLoss::bnpo);
-  EXPECT_EQ(options.scale_rewards, RewardScale::group);
+  EXPECT_EQ(options.loss_type, GrpoLoss::kBnpo);
+  EXPECT_EQ(options.scale_rewards, RewardScale::kGroup);
   EXPECT_EQ(options.max_prompt_length, 512);
   EXPECT_EQ(options.max_completion_length, 256);
   EXPECT_EQ(options.ref_model_mixup_alpha, 0.6);
@@ -75,12 +75,12 @@ TEST(GrpoOptions, UnsetKeysTakeTheDefaultsOfTrl) {
 
 TEST(GrpoOptions, RewardScaleTakesBooleansAndNames) {
   for (const char* text : {"true", "yes", "group"}) {
-    EXPECT_EQ(read({"--scale_rewards", text}).options.scale_rewards, RewardScale::group) << text;
+    EXPECT_EQ(read({"--scale_rewards", text}).options.scale_rewards, RewardScale::kGroup) << text;
   }
   for (const char* text : {"false", "none", "no"}) {
-    EXPECT_EQ(read({"--scale_rewards", text}).options.scale_rewards, RewardScale::none) << text;
+    EXPECT_EQ(read({"--scale_rewards", text}).options.scale_rewards, RewardScale::kNone) << text;
   }
-  EXPECT_EQ(read({"--scale_rewards", "batch"}).options.scale_rewards, RewardScale::batch);
+  EXPECT_EQ(read({"--scale_rewards", "batch"}).options.scale_rewards, RewardScale::kBatch);
 }
 
 TEST(GrpoOptions, BatchesAreLaidOutAsInTrl) {

@@ -83,7 +83,7 @@ GrpoOptions options_of(const Json& json) {
   options.epsilon = json.at("epsilon").get<double>();
   if (json.contains("epsilon_high")) options.epsilon_high = json.at("epsilon_high").get<double>();
   if (json.contains("delta")) options.delta = json.at("delta").get<double>();
-  if (json.contains("level")) options.importance_sampling_level = ImportanceLevel::sequence;
+  if (json.contains("level")) options.importance_sampling_level = ImportanceLevel::kSequence;
   if (json.contains("top_entropy_quantile")) {
     options.top_entropy_quantile = json.at("top_entropy_quantile").get<double>();
   }
@@ -122,8 +122,8 @@ void run_micro_batch(const PolicyLossOptions& loss, const PolicyBatch& batch, st
                      PolicyMetrics& metrics) {
   Program program;
   const Type type{DTypeOf<T>::value, {{static_cast<std::int64_t>(logps.size()), Count::tokens}}};
-  const Type ids{DType::i32, type.shape};
-  const Type bounds{DType::i32, {static_cast<std::int64_t>(batch.batch.cu_seqlens.size())}};
+  const Type ids{DType::kI32, type.shape};
+  const Type bounds{DType::kI32, {static_cast<std::int64_t>(batch.batch.cu_seqlens.size())}};
   const Tensor logp = program.input("logp", type);
   const Tensor old_logp = loss.old_logps ? program.input("old_logp", type) : Tensor();
   const Tensor ref_logp = loss.beta != 0 ? program.input("ref_logp", type) : Tensor();
@@ -271,7 +271,7 @@ TEST(PolicyLoss, MetricsOfImportanceAreThoseOfTheReference) {
 TEST(PolicyLoss, EqualProbabilitiesChangeNothing) {
   const Json file = read_json(fixture("rl/grpo.json")).at("losses");
   const Step without = read_step(file);
-  for (const ImportanceMode mode : {ImportanceMode::token_truncate, ImportanceMode::sequence_mask}) {
+  for (const ImportanceMode mode : {ImportanceMode::kTokenTruncate, ImportanceMode::kSequenceMask}) {
     Step with = without;
     for (PolicySample& sample : with.samples) {
       sample.importance = importance_ratios(sample.logps, sample.logps, {.mode = mode});
@@ -321,7 +321,7 @@ TEST(PolicyLoss, ComparesEveryTokenOfRolloutAndTrainer) {
 TEST(PolicyLoss, AStepOfMaskedCompletionsHasNoLossAndNoFigures) {
   Step step = read_step(read_json(fixture("rl/grpo.json")).at("losses"));
   for (PolicySample& sample : step.samples) sample.truncated = true;
-  for (const GrpoLoss loss : {GrpoLoss::grpo, GrpoLoss::bnpo, GrpoLoss::dr_grpo, GrpoLoss::dapo, GrpoLoss::cispo}) {
+  for (const GrpoLoss loss : {GrpoLoss::kGrpo, GrpoLoss::kBnpo, GrpoLoss::kDrGrpo, GrpoLoss::kDapo, GrpoLoss::kCispo}) {
     GrpoOptions options;
     options.loss_type = loss;
     options.mask_truncated_completions = true;

@@ -100,7 +100,7 @@ TEST(PolicySplit, MicroBatchesChangeLossAndGradientByRoundingAlone) {
     FixtureModel fixture(name);
     const std::vector<PolicySample> samples = make_samples(fixture);
     std::vector<float> losses;
-    for (const GrpoLoss loss : {GrpoLoss::grpo, GrpoLoss::bnpo, GrpoLoss::dr_grpo}) {
+    for (const GrpoLoss loss : {GrpoLoss::kGrpo, GrpoLoss::kBnpo, GrpoLoss::kDrGrpo}) {
       for (const bool masked : {false, true}) {
         const std::vector<float> whole = run_split(fixture, samples, 8, loss, masked);
         ASSERT_GT(std::abs(whole[0]), 1e-3f);

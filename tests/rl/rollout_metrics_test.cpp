@@ -14,7 +14,7 @@ constexpr std::int64_t kGroup = 3;
 
 RewardScale scale_of(const Json& json) {
   const auto name = json.get<std::string>();
-  return name == "group" ? RewardScale::group : name == "batch" ? RewardScale::batch : RewardScale::none;
+  return name == "group" ? RewardScale::kGroup : name == "batch" ? RewardScale::kBatch : RewardScale::kNone;
 }
 
 std::vector<RewardScores> scores_of(const Json& json) {
@@ -93,12 +93,12 @@ TEST(Rollout, WhatNobodyJudgesHasNoTotalAndNoAdvantage) {
   const std::vector<double> weights{2.0, 0.5};
   const auto totals = total_rewards(scores, weights);
   EXPECT_EQ(totals, (std::vector<std::optional<double>>{2.0, std::nullopt, 2.0}));
-  const Advantages advantages = compute_advantages(totals, 3, RewardScale::group);
+  const Advantages advantages = compute_advantages(totals, 3, RewardScale::kGroup);
   EXPECT_EQ(advantages.values, (std::vector<double>{0, 0, 0}));
   EXPECT_EQ(advantages.reward_mean, 2.0);
   EXPECT_EQ(advantages.frac_reward_zero_std, 1.0);
   const std::vector<std::optional<double>> none(3);
-  EXPECT_EQ(compute_advantages(none, 3, RewardScale::batch).values, (std::vector<double>{0, 0, 0}));
+  EXPECT_EQ(compute_advantages(none, 3, RewardScale::kBatch).values, (std::vector<double>{0, 0, 0}));
 }
 
 TEST(Rollout, MetricsOfAStepAreTheMeanOverItsGenerations) {

@@ -32,7 +32,7 @@ constexpr double kPatient = 36'000;  // seconds; no test with a working server t
 
 GrpoOptions server_options(const fs::path& output_dir, const ModelEndpoint& endpoint) {
   GrpoOptions options = small_options(output_dir);
-  options.rollout = RolloutKind::server;
+  options.rollout = RolloutKind::kServer;
   options.vllm_server_url = endpoint.url() + "/v1";
   options.vllm_server_timeout = kPatient;
   options.learning_rate = 1e-2;
@@ -56,7 +56,7 @@ TEST(ServerRollout, TrainsOnWhatTheServerSamples) {
     ModelEndpoint endpoint;
     endpoint.is_sglang = is_sglang;
     GrpoOptions options = server_options(directory.path(), endpoint);
-    options.rollout_server = is_sglang ? RolloutServer::sglang : RolloutServer::vllm;
+    options.rollout_server = is_sglang ? RolloutServer::kSglang : RolloutServer::kVllm;
     options.top_k = 50;
     options.repetition_penalty = 1.1;
     const std::vector<MetricRow> rows = train_rows(options, 4);
@@ -99,7 +99,7 @@ TEST(ServerRollout, AServerThatKeepsItsWeightsIsSeenAndCorrected) {
     endpoint.keeps_first_weights = true;
     GrpoOptions options = server_options(directory.path(), endpoint);
     options.vllm_importance_sampling_correction = corrected;
-    options.vllm_importance_sampling_mode = ImportanceMode::token_truncate;
+    options.vllm_importance_sampling_mode = ImportanceMode::kTokenTruncate;
     options.vllm_importance_sampling_cap = 1.5;
     const std::vector<MetricRow> rows = train_rows(options, 3);
     EXPECT_LT(value_of(rows[0], kLogpDifference), 2e-6);
@@ -235,7 +235,7 @@ TEST(ServerRollout, MistakesAreNamedInALine) {
   EXPECT_THAT(failure([](ModelEndpoint& endpoint, GrpoOptions&) { endpoint.is_sglang = true; }),
               HasSubstr("/collective_rpc: answers 404: {\"detail\":\"Not Found\"} (vllm serve needs "
                         "VLLM_SERVER_DEV_MODE=1"));
-  EXPECT_THAT(failure([](ModelEndpoint&, GrpoOptions& options) { options.rollout_server = RolloutServer::sglang; }),
+  EXPECT_THAT(failure([](ModelEndpoint&, GrpoOptions& options) { options.rollout_server = RolloutServer::kSglang; }),
               HasSubstr("(for vLLM set rollout_server: vllm)"));
   EXPECT_THAT(failure([](ModelEndpoint& endpoint, GrpoOptions& options) {
                 endpoint.is_silent = true;
@@ -262,11 +262,11 @@ TEST(ServerAnswer, IsReadInTheOrderOfItsIndicesUpToTheEnd) {
   const Tokenizer tokenizer = letter_tokenizer(20);
   const auto completions = read_server_answer(good_answer().dump(), kSampling, 2, tokenizer, 20);
   EXPECT_EQ(completions[0].tokens, (std::vector<TokenId>{3}));
-  EXPECT_EQ(completions[0].finish_reason, FinishReason::length);
+  EXPECT_EQ(completions[0].finish_reason, FinishReason::kLength);
   EXPECT_EQ(completions[0].text, tokenizer.decode(completions[0].tokens));
   EXPECT_EQ(completions[1].tokens, (std::vector<TokenId>{7, 8, 2}));
   EXPECT_EQ(completions[1].logps, (std::vector<float>{-1.0f, -2.0f, -3.0f}));
-  EXPECT_EQ(completions[1].finish_reason, FinishReason::stop);
+  EXPECT_EQ(completions[1].finish_reason, FinishReason::kStop);
   EXPECT_EQ(completions[1].text, tokenizer.decode(std::vector<TokenId>{7, 8}));
 }
 

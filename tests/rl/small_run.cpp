@@ -42,11 +42,11 @@ GrpoOptions small_options(const fs::path& output_dir) {
   options.max_completion_length = 12;
   options.temperature = 0.9;
   options.learning_rate = 1e-3;
-  options.lr_scheduler_type = SchedulerType::constant;
+  options.lr_scheduler_type = SchedulerType::kConstant;
   options.logging_steps = 1;
-  options.save_strategy = SaveStrategy::no;
+  options.save_strategy = SaveStrategy::kNo;
   options.beta = 0;
-  options.scale_rewards = RewardScale::group;
+  options.scale_rewards = RewardScale::kGroup;
   return options;
 }
 

@@ -25,11 +25,11 @@ namespace hone::test {
 // Returns a run with six prompts and the rewards "early" (early_letters) and, with weight 0.5, "sometimes", which gives
 // no score for every third prompt.
 [[nodiscard]] GrpoRun make_run(const GrpoOptions& options, std::int64_t steps, const char* model = "qwen3",
-                               DType dtype = DType::f32);
+                               DType dtype = DType::kF32);
 
 // Trains and returns the logged rows.
 [[nodiscard]] std::vector<MetricRow> train_rows(const GrpoOptions& options, std::int64_t steps,
-                                                const char* model = "qwen3", DType dtype = DType::f32);
+                                                const char* model = "qwen3", DType dtype = DType::kF32);
 
 // Return the lines of OUTPUT_DIR/completions/NAME.jsonl; NAME is "step-STEP" for completions_of.
 [[nodiscard]] std::vector<Json> completions_in(const GrpoOptions& options, const std::string& name);

@@ -295,9 +295,9 @@ class PaidAttacks : public testing::TestWithParam<SandboxMode> {
   void SetUp() override { SKIP_WITHOUT_SANDBOX(); }
 };
 
-INSTANTIATE_TEST_SUITE_P(Modes, PaidAttacks, testing::Values(SandboxMode::namespaces, SandboxMode::bubblewrap),
+INSTANTIATE_TEST_SUITE_P(Modes, PaidAttacks, testing::Values(SandboxMode::kNamespaces, SandboxMode::kBubblewrap),
                          [](const auto& mode) {
-                           return mode.param == SandboxMode::namespaces ? "namespaces" : "bubblewrap";
+                           return mode.param == SandboxMode::kNamespaces ? "namespaces" : "bubblewrap";
                          });
 
 constexpr std::size_t kAttacksBetween = 6;  // attacks between two honest programs

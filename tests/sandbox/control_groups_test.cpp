@@ -58,7 +58,7 @@ TEST(ControlGroups, nothing_of_them_is_left) {
   const std::string before = own_groups();
   if (before.find("/hone-") != std::string::npos) GTEST_SKIP() << "another test holds its sandbox";
   const fs::path folder = "/sys/fs/cgroup" + before.substr(3, before.find('\n') - 3);
-  for (const SandboxMode mode : {SandboxMode::namespaces, SandboxMode::bubblewrap}) {
+  for (const SandboxMode mode : {SandboxMode::kNamespaces, SandboxMode::kBubblewrap}) {
     {
       const Sandbox sandbox(mode);
       EXPECT_THAT(own_groups(), testing::HasSubstr(text_of("/hone-", getpid(), "\n")));
@@ -227,9 +227,9 @@ class ControlGroupOf : public testing::TestWithParam<SandboxMode> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Modes, ControlGroupOf, testing::Values(SandboxMode::namespaces, SandboxMode::bubblewrap),
+INSTANTIATE_TEST_SUITE_P(Modes, ControlGroupOf, testing::Values(SandboxMode::kNamespaces, SandboxMode::kBubblewrap),
                          [](const auto& mode) {
-                           return mode.param == SandboxMode::namespaces ? "namespaces" : "bubblewrap";
+                           return mode.param == SandboxMode::kNamespaces ? "namespaces" : "bubblewrap";
                          });
 
 // Each child stays below its own limit. Two of them fit into what the program may have; six do not.

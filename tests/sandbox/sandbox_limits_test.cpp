@@ -39,9 +39,9 @@ class SandboxLimitsOf : public testing::TestWithParam<SandboxMode> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Modes, SandboxLimitsOf, testing::Values(SandboxMode::namespaces, SandboxMode::bubblewrap),
+INSTANTIATE_TEST_SUITE_P(Modes, SandboxLimitsOf, testing::Values(SandboxMode::kNamespaces, SandboxMode::kBubblewrap),
                          [](const auto& mode) {
-                           return mode.param == SandboxMode::namespaces ? "namespaces" : "bubblewrap";
+                           return mode.param == SandboxMode::kNamespaces ? "namespaces" : "bubblewrap";
                          });
 
 TEST_P(SandboxLimitsOf, who_says_nothing_is_ended) {
@@ -191,7 +191,7 @@ TEST_P(SandboxLimitsOf, an_environment_shows_nothing_of_its_project) {
 
 TEST(CompilerLimits, large_binaries_and_long_messages_are_cut) {
   SKIP_WITHOUT_SANDBOX();
-  const Sandbox sandbox(SandboxMode::namespaces);
+  const Sandbox sandbox(SandboxMode::kNamespaces);
   CppCompiler compiler(sandbox);
   const auto compile = [&](const std::string& code) {
     return compiler.compile({.flags = {}, .files = {{"a.cpp", code}}, .sources = {"a.cpp"}});
@@ -282,7 +282,7 @@ TEST(Launcher, waits_where_descriptors_of_the_user_are_under_way) {
     const rlimit few{kFew, kFew};
     int ends[2];
     if (setrlimit(RLIMIT_NOFILE, &few) != 0 || socketpair(AF_UNIX, SOCK_DGRAM, 0, ends) != 0) ::_exit(2);
-    const auto sandbox = std::make_unique<Sandbox>(SandboxMode::namespaces);
+    const auto sandbox = std::make_unique<Sandbox>(SandboxMode::kNamespaces);
     std::vector<int> numbers(250, 0);
     std::vector<char> control(CMSG_SPACE(numbers.size() * sizeof(int)));
     iovec part{numbers.data(), 1};

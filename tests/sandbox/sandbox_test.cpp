@@ -40,11 +40,11 @@ struct Machine {
 };
 
 const Machine& machine(SandboxMode mode) {
-  if (mode == SandboxMode::namespaces) {
-    static const Machine namespaces(SandboxMode::namespaces);
+  if (mode == SandboxMode::kNamespaces) {
+    static const Machine namespaces(SandboxMode::kNamespaces);
     return namespaces;
   }
-  static const Machine bubblewrap(SandboxMode::bubblewrap);
+  static const Machine bubblewrap(SandboxMode::kBubblewrap);
   return bubblewrap;
 }
 
@@ -55,9 +55,9 @@ class SandboxOf : public testing::TestWithParam<SandboxMode> {
   [[nodiscard]] static const Sandbox& sandbox() { return machine(GetParam()).sandbox; }
 };
 
-INSTANTIATE_TEST_SUITE_P(Modes, SandboxOf, testing::Values(SandboxMode::namespaces, SandboxMode::bubblewrap),
+INSTANTIATE_TEST_SUITE_P(Modes, SandboxOf, testing::Values(SandboxMode::kNamespaces, SandboxMode::kBubblewrap),
                          [](const auto& mode) {
-                           return mode.param == SandboxMode::namespaces ? "namespaces" : "bubblewrap";
+                           return mode.param == SandboxMode::kNamespaces ? "namespaces" : "bubblewrap";
                          });
 
 SandboxProgram shell(const std::string& script) { return {.arguments = {"/bin/sh", "-c", script}}; }
@@ -90,11 +90,11 @@ int processes_with(const std::string& mark) {
 // --- Attacks
 
 enum class End {
-  blocked,
-  timed_out,
-  stopped,  // blocked or timed out: threads that get no memory may leave the interpreter waiting
-  output,
-  died
+  kBlocked,
+  kTimedOut,
+  kStopped,  // blocked or timed out: threads that get no memory may leave the interpreter waiting
+  kOutput,
+  kDied
 };
 
 struct Attack {
@@ -131,106 +131,106 @@ std::vector<Attack> attacks(const fs::path& outside, const std::string& socket_n
   const std::string own = std::to_string(getpid());
   return {
       // time, processes, memory, disk, output
-      {"fork_bomb", End::timed_out, "while True:\n  try: os.fork()\n  except OSError: pass"},
-      {"fork_count", End::blocked, "for i in range(200):\n  if os.fork() == 0: time.sleep(60)"},
-      {"thread_bomb", End::stopped,
+      {"fork_bomb", End::kTimedOut, "while True:\n  try: os.fork()\n  except OSError: pass"},
+      {"fork_count", End::kBlocked, "for i in range(200):\n  if os.fork() == 0: time.sleep(60)"},
+      {"thread_bomb", End::kStopped,
        "for i in range(500): threading.Thread(target=time.sleep, args=(9,), daemon=True).start()"},
-      {"busy_loop", End::timed_out, "while True: pass"},
-      {"sleep", End::timed_out, "time.sleep(1000)"},
-      {"deaf_to_signals", End::timed_out,
+      {"busy_loop", End::kTimedOut, "while True: pass"},
+      {"sleep", End::kTimedOut, "time.sleep(1000)"},
+      {"deaf_to_signals", End::kTimedOut,
        "for s in range(1, 32):\n  try: signal.signal(s, signal.SIG_IGN)\n  except OSError: pass\nwhile True: "
        "time.sleep(1)"},
-      {"closed_streams", End::timed_out, "for i in range(3): os.close(i)\ntime.sleep(1000)"},
-      {"endless_print", End::output, "while True: print('ok' * 1000)"},
-      {"endless_errors", End::output, "while True: print('x' * 1000, file=sys.stderr)"},
-      {"ten_gigabytes", End::blocked, "x = bytearray(10 << 30)"},
-      {"ten_gigabytes_mapped", End::blocked, "import mmap\nm = mmap.mmap(-1, 10 << 30)"},
-      {"growing_list", End::blocked, "x = []\nwhile True: x.append(bytearray(1 << 24))"},
-      {"deep_recursion", End::died, "sys.setrecursionlimit(10**9)\nf = lambda f: f(f) + 1\nf(f)"},
-      {"large_file", End::blocked,
+      {"closed_streams", End::kTimedOut, "for i in range(3): os.close(i)\ntime.sleep(1000)"},
+      {"endless_print", End::kOutput, "while True: print('ok' * 1000)"},
+      {"endless_errors", End::kOutput, "while True: print('x' * 1000, file=sys.stderr)"},
+      {"ten_gigabytes", End::kBlocked, "x = bytearray(10 << 30)"},
+      {"ten_gigabytes_mapped", End::kBlocked, "import mmap\nm = mmap.mmap(-1, 10 << 30)"},
+      {"growing_list", End::kBlocked, "x = []\nwhile True: x.append(bytearray(1 << 24))"},
+      {"deep_recursion", End::kDied, "sys.setrecursionlimit(10**9)\nf = lambda f: f(f) + 1\nf(f)"},
+      {"large_file", End::kBlocked,
        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\nwith open('f', 'wb') as f:\n  for i in range(100): "
        "f.write(bytes(1 << 20))"},
-      {"many_files", End::blocked, "for i in range(100):\n  with open(f'f{i}', 'wb') as f: f.write(bytes(8 << 20))"},
-      {"descriptors", End::blocked, "x = [open('/dev/null') for i in range(1000)]"},
-      {"shared_memory", End::blocked, "call('shmget', 0, ctypes.c_size_t(1 << 30), 0o1600)"},
-      {"memory_file", End::blocked, "os.memfd_create('x')"},
-      {"raised_limits", End::blocked, "resource.setrlimit(resource.RLIMIT_NPROC, (10000, 10000))"},
-      {"raised_memory", End::blocked, "resource.setrlimit(resource.RLIMIT_AS, (-1, -1))"},
-      {"limits_of_parent", End::blocked, "resource.prlimit(" + own + ", resource.RLIMIT_NOFILE, (5, 5))"},
+      {"many_files", End::kBlocked, "for i in range(100):\n  with open(f'f{i}', 'wb') as f: f.write(bytes(8 << 20))"},
+      {"descriptors", End::kBlocked, "x = [open('/dev/null') for i in range(1000)]"},
+      {"shared_memory", End::kBlocked, "call('shmget', 0, ctypes.c_size_t(1 << 30), 0o1600)"},
+      {"memory_file", End::kBlocked, "os.memfd_create('x')"},
+      {"raised_limits", End::kBlocked, "resource.setrlimit(resource.RLIMIT_NPROC, (10000, 10000))"},
+      {"raised_memory", End::kBlocked, "resource.setrlimit(resource.RLIMIT_AS, (-1, -1))"},
+      {"limits_of_parent", End::kBlocked, "resource.prlimit(" + own + ", resource.RLIMIT_NOFILE, (5, 5))"},
       // processes that outlive the program
-      {"sleeping_child", End::died,
+      {"sleeping_child", End::kDied,
        "if os.fork() == 0:\n  os.setsid()\n  if os.fork() == 0: time.sleep(1000)\n  os._exit(0)\nos._exit(3)"},
-      {"child_without_streams", End::died,
+      {"child_without_streams", End::kDied,
        "if os.fork() == 0:\n  os.setsid()\n  for i in range(3): os.close(i)\n  time.sleep(1000)\nos._exit(3)"},
       // other processes
-      {"kill_parent", End::died, "os.kill(os.getppid(), 9)\ntime.sleep(0.2)\nsys.exit(1)"},
-      {"kill_all", End::blocked, "os.kill(-1, 9)"},
-      {"kill_hone", End::blocked, "os.kill(" + own + ", 9)"},
-      {"read_hone", End::blocked, "open('/proc/" + own + "/environ').read()"},
-      {"memory_of_init", End::blocked,
+      {"kill_parent", End::kDied, "os.kill(os.getppid(), 9)\ntime.sleep(0.2)\nsys.exit(1)"},
+      {"kill_all", End::kBlocked, "os.kill(-1, 9)"},
+      {"kill_hone", End::kBlocked, "os.kill(" + own + ", 9)"},
+      {"read_hone", End::kBlocked, "open('/proc/" + own + "/environ').read()"},
+      {"memory_of_init", End::kBlocked,
        "at = next(l for l in open('/proc/1/maps') if 'rw-p' in l).split('-')[0]\nf = os.open('/proc/1/mem', "
        "os.O_RDWR)\n"
        "os.lseek(f, int(at, 16), 0)\nos.write(f, b'x')"},
-      {"trace_init", End::blocked, "call('ptrace', 16, 1, 0, 0)"},
+      {"trace_init", End::kBlocked, "call('ptrace', 16, 1, 0, 0)"},
       // files
-      {"walk", End::blocked,
+      {"walk", End::kBlocked,
        "for folder, _, files in os.walk('/'):\n  if folder.startswith('/proc') : continue\n"
        "  if 'kept' in files or 'shadow' in files: return\nraise OSError('nothing found')"},
-      {"read_file", End::blocked, "open(" + file + ").read()"},
-      {"passwords", End::blocked, "open('/etc/shadow').read()"},
-      {"delete_everything", End::blocked, "shutil.rmtree('/usr')"},
-      {"write_usr", End::blocked, "put('/usr/bin/x')"},
-      {"write_root", End::blocked, "put('/x')"},
-      {"write_dev", End::blocked, "put('/dev/x')"},
-      {"symlink_out", End::blocked, "os.symlink(" + file + ", 's')\nput('s')"},
-      {"symlink_through_proc", End::blocked, "os.symlink('/proc/1/root/usr/bin', 's')\nput('s/x')"},
-      {"symlink_up", End::blocked, "os.symlink('../../../../..' + " + file + ", 's')\nput('s')"},
-      {"hard_link", End::blocked, "os.link('/usr/bin/env', 'e')"},
-      {"change_modes", End::blocked, "os.chmod('/usr/bin/env', 0o4755)"},
-      {"rewritten_input", End::blocked, "put('/proc/self/fd/0')"},
-      {"proc_sys", End::blocked, "put('/proc/sys/kernel/hostname', 'mine')"},
-      {"proc_core_pattern", End::blocked, "put('/proc/sys/kernel/core_pattern', '|/tmp/x')"},
-      {"sysrq", End::blocked, "put('/proc/sysrq-trigger', 'h')"},
-      {"sys", End::blocked, "put('/sys/kernel/mm/ksm/run', '0')"},
-      {"kernel_memory", End::blocked, "open('/dev/mem', 'rb')"},
-      {"device_node", End::blocked, "os.mknod('d', 0o60666, os.makedev(8, 0))"},
+      {"read_file", End::kBlocked, "open(" + file + ").read()"},
+      {"passwords", End::kBlocked, "open('/etc/shadow').read()"},
+      {"delete_everything", End::kBlocked, "shutil.rmtree('/usr')"},
+      {"write_usr", End::kBlocked, "put('/usr/bin/x')"},
+      {"write_root", End::kBlocked, "put('/x')"},
+      {"write_dev", End::kBlocked, "put('/dev/x')"},
+      {"symlink_out", End::kBlocked, "os.symlink(" + file + ", 's')\nput('s')"},
+      {"symlink_through_proc", End::kBlocked, "os.symlink('/proc/1/root/usr/bin', 's')\nput('s/x')"},
+      {"symlink_up", End::kBlocked, "os.symlink('../../../../..' + " + file + ", 's')\nput('s')"},
+      {"hard_link", End::kBlocked, "os.link('/usr/bin/env', 'e')"},
+      {"change_modes", End::kBlocked, "os.chmod('/usr/bin/env', 0o4755)"},
+      {"rewritten_input", End::kBlocked, "put('/proc/self/fd/0')"},
+      {"proc_sys", End::kBlocked, "put('/proc/sys/kernel/hostname', 'mine')"},
+      {"proc_core_pattern", End::kBlocked, "put('/proc/sys/kernel/core_pattern', '|/tmp/x')"},
+      {"sysrq", End::kBlocked, "put('/proc/sysrq-trigger', 'h')"},
+      {"sys", End::kBlocked, "put('/sys/kernel/mm/ksm/run', '0')"},
+      {"kernel_memory", End::kBlocked, "open('/dev/mem', 'rb')"},
+      {"device_node", End::kBlocked, "os.mknod('d', 0o60666, os.makedev(8, 0))"},
       // the kernel
-      {"become_root", End::blocked, "os.setuid(0)"},
-      {"user_space", End::blocked, "call('unshare', 0x10000000)"},
-      {"clone_user_space", End::blocked, "system(56, ctypes.c_ulong(0x10000000 | 17), 0, 0, 0, 0)"},
-      {"clone3", End::blocked, "system(435, ctypes.create_string_buffer(88), 88)"},
-      {"mount", End::blocked, "call('mount', b'none', b'/tmp', b'tmpfs', 0, None)"},
-      {"unmount", End::blocked, "call('umount2', b'/usr', 2)"},
-      {"chroot", End::blocked, "os.chroot('/tmp')"},
-      {"host_name", End::blocked, "socket.sethostname('mine')"},
-      {"bpf", End::blocked, "system(321, 0, 0, 0)"},
-      {"io_uring", End::blocked, "system(425, 8, ctypes.create_string_buffer(256))"},
-      {"keyring", End::blocked, "system(250, 0, -3, 1)"},
-      {"terminal_input", End::blocked, "fcntl.ioctl(0, 0x5412, b'x')"},
+      {"become_root", End::kBlocked, "os.setuid(0)"},
+      {"user_space", End::kBlocked, "call('unshare', 0x10000000)"},
+      {"clone_user_space", End::kBlocked, "system(56, ctypes.c_ulong(0x10000000 | 17), 0, 0, 0, 0)"},
+      {"clone3", End::kBlocked, "system(435, ctypes.create_string_buffer(88), 88)"},
+      {"mount", End::kBlocked, "call('mount', b'none', b'/tmp', b'tmpfs', 0, None)"},
+      {"unmount", End::kBlocked, "call('umount2', b'/usr', 2)"},
+      {"chroot", End::kBlocked, "os.chroot('/tmp')"},
+      {"host_name", End::kBlocked, "socket.sethostname('mine')"},
+      {"bpf", End::kBlocked, "system(321, 0, 0, 0)"},
+      {"io_uring", End::kBlocked, "system(425, 8, ctypes.create_string_buffer(256))"},
+      {"keyring", End::kBlocked, "system(250, 0, -3, 1)"},
+      {"terminal_input", End::kBlocked, "fcntl.ioctl(0, 0x5412, b'x')"},
       // the network
-      {"internet_socket", End::blocked, "socket.socket(socket.AF_INET)"},
-      {"netlink", End::blocked, "socket.socket(16, socket.SOCK_RAW, 0)"},
-      {"abstract_socket", End::blocked, "socket.socket(socket.AF_UNIX).connect('\\0" + socket_name + "')"},
+      {"internet_socket", End::kBlocked, "socket.socket(socket.AF_INET)"},
+      {"netlink", End::kBlocked, "socket.socket(16, socket.SOCK_RAW, 0)"},
+      {"abstract_socket", End::kBlocked, "socket.socket(socket.AF_UNIX).connect('\\0" + socket_name + "')"},
       // information about the machine
-      {"environment", End::blocked, "os.environ['HONE_TEST_SECRET']"},
+      {"environment", End::kBlocked, "os.environ['HONE_TEST_SECRET']"},
   };
 }
 
 // Attacks that bubblewrap does not prevent.
 std::vector<Attack> attacks_on_namespaces() {
   return {
-      {"endless_files", End::blocked, "for i in range(10**6): open(f'f{i}', 'w').close()"},
-      {"streams_of_init", End::blocked, "os.listdir('/proc/1/fd')"},
-      {"what_init_says", End::blocked, "os.write(os.open('/proc/1/fd/3', os.O_WRONLY), b'ended 0')"},
-      {"what_init_said", End::blocked, "os.write(3, b'ended 0')"},
-      {"environment_of_init", End::blocked, "open('/proc/1/environ').read()"},
-      {"root_of_init", End::blocked, "os.listdir('/proc/1/root')"},
-      {"writable_root", End::blocked, "call('mount', None, b'/', None, 32, None)"},
-      {"rights", End::blocked,
+      {"endless_files", End::kBlocked, "for i in range(10**6): open(f'f{i}', 'w').close()"},
+      {"streams_of_init", End::kBlocked, "os.listdir('/proc/1/fd')"},
+      {"what_init_says", End::kBlocked, "os.write(os.open('/proc/1/fd/3', os.O_WRONLY), b'ended 0')"},
+      {"what_init_said", End::kBlocked, "os.write(3, b'ended 0')"},
+      {"environment_of_init", End::kBlocked, "open('/proc/1/environ').read()"},
+      {"root_of_init", End::kBlocked, "os.listdir('/proc/1/root')"},
+      {"writable_root", End::kBlocked, "call('mount', None, b'/', None, 32, None)"},
+      {"rights", End::kBlocked,
        "lines = open('/proc/self/status').read().split('\\n')\n"
        "rights = [l.split()[1] for l in lines if l.startswith('Cap')]\n"
        "if all(int(r, 16) == 0 for r in rights): raise OSError('no rights')"},
-      {"mounts", End::blocked,
+      {"mounts", End::kBlocked,
        "known = ('/usr', '/bin', '/sbin', '/lib', '/etc/', '/dev/', '/proc', '/tmp')\n"
        "mounts = [l.split() for l in open('/proc/self/mounts')]\n"
        "for _, path, _, options, *_ in mounts:\n"
@@ -248,15 +248,15 @@ std::string end_of(const SandboxResult& result) {
 
 bool ended_as(End end, const SandboxResult& result) {
   switch (end) {
-    case End::blocked:
+    case End::kBlocked:
       return result.exit_status == 1 && !result.timed_out && result.output.starts_with("blocked");
-    case End::timed_out:
+    case End::kTimedOut:
       return result.timed_out;
-    case End::stopped:
-      return ended_as(End::blocked, result) || ended_as(End::timed_out, result);
-    case End::output:
+    case End::kStopped:
+      return ended_as(End::kBlocked, result) || ended_as(End::kTimedOut, result);
+    case End::kOutput:
       return result.output_exceeded;
-    case End::died:
+    case End::kDied:
       return result.exit_status != 0 && !result.timed_out && result.output.empty();
   }
   return false;
@@ -342,7 +342,7 @@ TEST_P(SandboxOf, attacks_get_nothing_and_leave_nothing) {
   const std::string host_before = content("/proc/sys/kernel/hostname");
   const std::string core_before = content("/proc/sys/kernel/core_pattern");
   std::vector<Attack> all = attacks(prey.folder(), prey.name());
-  if (GetParam() == SandboxMode::namespaces) std::ranges::copy(attacks_on_namespaces(), std::back_inserter(all));
+  if (GetParam() == SandboxMode::kNamespaces) std::ranges::copy(attacks_on_namespaces(), std::back_inserter(all));
   ASSERT_GE(all.size(), 25u);
   std::vector<SandboxProgram> programs;
   for (const Attack& attack : all) programs.push_back(python(GetParam(), program_of(attack, prey.name())));
@@ -350,9 +350,9 @@ TEST_P(SandboxOf, attacks_get_nothing_and_leave_nothing) {
   for (std::size_t i = 0; i < all.size(); ++i) {
     SandboxTask task{&programs[i], "the input\n", {}};
     // Programs that end on their own get enough time for a busy machine.
-    task.limits.wall_time = all[i].end == End::timed_out ? milliseconds(700)
-                            : all[i].end == End::stopped ? milliseconds(5000)
-                                                         : milliseconds(60'000);
+    task.limits.wall_time = all[i].end == End::kTimedOut  ? milliseconds(700)
+                            : all[i].end == End::kStopped ? milliseconds(5000)
+                                                          : milliseconds(60'000);
     task.limits.cpu_seconds = 30;
     task.limits.memory_bytes = 256ULL << 20;
     tasks.push_back(task);
@@ -400,7 +400,7 @@ TEST_P(SandboxOf, programs_do_not_meet) {
 // Shows that the attacks are effective: these succeed without the sandbox.
 TEST_P(SandboxOf, without_it_attacks_succeed) {
   const Prey prey;
-  const Sandbox none(SandboxMode::none);
+  const Sandbox none(SandboxMode::kNone);
   const std::vector<std::string> harmless = {"read_file", "abstract_socket", "internet_socket", "memory_file",
                                              "symlink_out"};
   int tried = 0;
@@ -458,7 +458,7 @@ TEST_P(SandboxOf, input_output_and_status_pass) {
 }
 
 TEST_P(SandboxOf, files_are_laid_into_the_folder) {
-  for (const SandboxMode mode : {GetParam(), SandboxMode::none}) {
+  for (const SandboxMode mode : {GetParam(), SandboxMode::kNone}) {
     SandboxProgram program = shell("cat a b; echo new > c; cat c; ls");
     program.files = {{"a", "first\n"}, {"b", "second\n"}};
     const SandboxResult result = Sandbox(mode).run(program, {}, {});
@@ -467,7 +467,7 @@ TEST_P(SandboxOf, files_are_laid_into_the_folder) {
 }
 
 TEST_P(SandboxOf, the_output_is_cut_at_its_limit) {
-  for (const SandboxMode mode : {GetParam(), SandboxMode::none}) {
+  for (const SandboxMode mode : {GetParam(), SandboxMode::kNone}) {
     SandboxLimits limits;
     limits.output_bytes = 10'000;
     const SandboxResult exact = Sandbox(mode).run(shell("head -c 10000 /dev/zero"), {}, limits);
@@ -490,7 +490,7 @@ TEST_P(SandboxOf, many_run_at_once_and_answer_in_order) {
 }
 
 TEST(Sandbox, none_keeps_the_limits_and_its_folder_goes) {
-  const Sandbox none(SandboxMode::none);
+  const Sandbox none(SandboxMode::kNone);
   SandboxLimits limits;
   limits.wall_time = milliseconds(300);
   const SandboxResult slow = none.run(shell("pwd; sleep 60 & sleep 60"), {}, limits);
@@ -509,7 +509,7 @@ TEST(Sandbox, without_bubblewrap_the_error_says_what_to_do) {
     GTEST_SKIP() << "bubblewrap is in /usr/bin, which is always searched";
   }
   try {
-    const Sandbox sandbox(SandboxMode::bubblewrap);
+    const Sandbox sandbox(SandboxMode::kBubblewrap);
     FAIL() << "created a sandbox without bubblewrap";
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), testing::HasSubstr("bubblewrap"));

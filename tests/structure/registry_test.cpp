@@ -96,7 +96,7 @@ TEST(Registry, EveryOperationButViewsHasACpuKernel) {
   register_operations();
   for (const std::string& name : op_registry().names()) {
     if (op_registry().get(name).is_view()) continue;
-    EXPECT_NO_THROW((void)kernel_registry().get(name, DeviceKind::cpu)) << name;
+    EXPECT_NO_THROW((void)kernel_registry().get(name, DeviceKind::kCpu)) << name;
   }
 }
 

@@ -13,7 +13,7 @@ namespace hone::test {
 
 class MeteredDevice final : public Device {
  public:
-  DeviceKind kind() const override { return DeviceKind::cpu; }
+  DeviceKind kind() const override { return DeviceKind::kCpu; }
   std::string name() const override { return "metered"; }
   void upload(std::byte* device, const void* host, std::size_t bytes) override {
     largest_ = std::max(largest_, bytes);

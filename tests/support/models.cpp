@@ -140,7 +140,7 @@ HostBatch batch_of(std::span<const std::vector<TokenId>> documents) {
   HostBatch batch;
   for (const std::vector<TokenId>& document : documents) {
     append_document(batch, {.tokens = document, .is_target = {}}, 0, static_cast<std::int64_t>(document.size()),
-                    LookAhead::no);
+                    LookAhead::kNo);
   }
   return batch;
 }
@@ -157,7 +157,7 @@ double relative_difference(std::span<const float> a, std::span<const float> b) {
 
 std::vector<NamedType> update_store(const Model& model, DType dtype, const OptimizerOptions& options,
                                     std::string_view name) {
-  Workspace workspace(DeviceKind::cpu);
+  Workspace workspace(DeviceKind::kCpu);
   workspace.add_weights(kWeightStore, weight_types(model, dtype));
   add_update(workspace, model, dtype, options);
   for (const StoreSpec& store : workspace.stores()) {

@@ -22,7 +22,7 @@ inline constexpr std::string_view kFixtureModels[] = {"llama",      "llama_tied"
                                                       "qwen2_tied", "qwen3",      "gpt2",        "gpt2_exact_gelu"};
 
 struct FixtureModel {
-  explicit FixtureModel(std::string_view name, DType dtype = DType::f32, Device& device = test_device());
+  explicit FixtureModel(std::string_view name, DType dtype = DType::kF32, Device& device = test_device());
 
   ModelDirectory directory;
   std::unique_ptr<Model> model;

@@ -13,8 +13,8 @@ namespace fs = std::filesystem;
 // Trains for `steps` steps, evaluating and saving after each of them.
 void run(const fs::path& folder, TrainingOptions options, const std::vector<double>& evaluations, std::int64_t steps,
          const std::string& metric = "eval_loss") {
-  options.eval_strategy = Interval::steps;
-  options.save_strategy = SaveStrategy::steps;
+  options.eval_strategy = Interval::kSteps;
+  options.save_strategy = SaveStrategy::kSteps;
   options.eval_steps = 1;
   options.save_steps = 1;
   run_scripted(folder, {.options = options, .evaluations = evaluations, .steps = steps, .metric = metric});
@@ -70,7 +70,7 @@ TEST(BestModel, EachEvaluationNeedsItsCheckpoint) {
   options.output_dir = "o";
   options.load_best_model_at_end = true;
   EXPECT_THROW(check_options(options, input), Error);
-  options.eval_strategy = Interval::steps;
+  options.eval_strategy = Interval::kSteps;
   EXPECT_NO_THROW(check_options(options, input));
 }
 

@@ -26,7 +26,7 @@ struct DropoutTrace {
 
 constexpr double kWeight = 1.0 / 42;
 
-DropoutTrace train_steps(double probability, Recompute recompute, std::uint64_t seed, DType dtype = DType::f32) {
+DropoutTrace train_steps(double probability, Recompute recompute, std::uint64_t seed, DType dtype = DType::kF32) {
   FixtureModel fixture("gpt2", dtype);
   const std::unique_ptr<Model> model = dropping(fixture, probability);
   const HostBatch batch = fixture.batch();
@@ -52,12 +52,12 @@ DropoutTrace train_steps(double probability, Recompute recompute, std::uint64_t 
 }
 
 TEST(DropoutTraining, RecomputationDrawsTheSame) {
-  for (const DType dtype : {DType::f32, DType::bf16}) {
-    const DropoutTrace kept = train_steps(0.2, Recompute::none, 5, dtype);
-    EXPECT_TRUE(train_steps(0.2, Recompute::none, 5, dtype) == kept);
-    EXPECT_TRUE(train_steps(0.2, Recompute::layers, 5, dtype) == kept);
-    EXPECT_FALSE(train_steps(0.2, Recompute::none, 6, dtype) == kept);
-    EXPECT_FALSE(train_steps(0.0, Recompute::none, 5, dtype) == kept);
+  for (const DType dtype : {DType::kF32, DType::kBf16}) {
+    const DropoutTrace kept = train_steps(0.2, Recompute::kNone, 5, dtype);
+    EXPECT_TRUE(train_steps(0.2, Recompute::kNone, 5, dtype) == kept);
+    EXPECT_TRUE(train_steps(0.2, Recompute::kLayers, 5, dtype) == kept);
+    EXPECT_FALSE(train_steps(0.2, Recompute::kNone, 6, dtype) == kept);
+    EXPECT_FALSE(train_steps(0.0, Recompute::kNone, 5, dtype) == kept);
   }
 }
 
@@ -86,12 +86,12 @@ TEST(DropoutTraining, EvaluationDropsNothing) {
   const LossProgramOptions options{.capacity = {batch.token_count(), batch.document_count()}};
   const auto loss = [&](const Model& model) {
     Program program = trace_evaluation(model, options);
-    EXPECT_EQ(program.find(Role::input, kDropoutInput), kNoValue);
+    EXPECT_EQ(program.find(Role::kInput, kDropoutInput), kNoValue);
     Executable executable(std::move(program), std::make_shared<Arena>(test_device()), {.weights = &fixture.weights});
     return run_loss(executable, batch, kWeight).loss;
   };
   EXPECT_EQ(loss(*dropping(fixture, 0.5)), loss(*fixture.model));
-  EXPECT_EQ(trace_training(*fixture.model, options).find(Role::input, kDropoutInput), kNoValue);
+  EXPECT_EQ(trace_training(*fixture.model, options).find(Role::kInput, kDropoutInput), kNoValue);
 }
 
 TEST(DropoutTraining, RefusesProbabilitiesThatAreNone) {

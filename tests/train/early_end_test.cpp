@@ -26,7 +26,7 @@ Steps saved_in(const TemporaryDirectory& folder) {
   return steps;
 }
 
-ScriptedRun five_steps() { return {.options = {.save_strategy = SaveStrategy::no}, .steps = 5}; }
+ScriptedRun five_steps() { return {.options = {.save_strategy = SaveStrategy::kNo}, .steps = 5}; }
 
 std::string final_weights(const TemporaryDirectory& folder) { return read_file(folder.path() / "model.safetensors"); }
 
@@ -70,7 +70,7 @@ TEST(EarlyEnd, WhateverAnEvaluationThrowsTheStepsBeforeItAreSaved) {
   const TemporaryDirectory whole;
   const TemporaryDirectory failed;
   ScriptedRun run = five_steps();
-  run.options.eval_strategy = Interval::steps;
+  run.options.eval_strategy = Interval::kSteps;
   run.options.eval_steps = 2;
   run.evaluations = {1, 1, 1, 1, 1};
   run_scripted(whole.path(), run);
@@ -118,7 +118,7 @@ TEST(RunNotes, AResumedRunNamesItsChangedKeys) {
   const TemporaryDirectory folder;
   ScriptedRun run = five_steps();
   run.options_json = R"({"learning_rate": 0.001, "seed": 1, "output_dir": "a"})";
-  run.options.save_strategy = SaveStrategy::steps;
+  run.options.save_strategy = SaveStrategy::kSteps;
   run.options.save_steps = 2;
   EXPECT_THAT(said_by(folder, run), AllOf(HasSubstr("hone: test: wrote "), HasSubstr(" after 5 steps in "),
                                           HasSubstr(", 5 tokens\n"), Not(HasSubstr("other options"))));

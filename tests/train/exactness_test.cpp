@@ -27,7 +27,7 @@ Trace train_steps(Recompute recompute, std::size_t budget, bool offload = false)
   const HostBatch batch = fixture.batch();
   Workspace workspace(test_device().kind());
   workspace.add_weights(kWeightStore, fixture.weights.tensors());
-  add_update(workspace, *fixture.model, DType::f32, {});
+  add_update(workspace, *fixture.model, DType::kF32, {});
   workspace.add(kTrainingProgram,
                 trace_training(*fixture.model, {.capacity = {batch.token_count(), batch.document_count()},
                                                 .compile = {.device = test_device().kind(),
@@ -54,28 +54,28 @@ Trace train_steps(Recompute recompute, std::size_t budget, bool offload = false)
 }
 
 TEST(Exactness, RecomputationChangesMemoryAndNoBit) {
-  const Trace none = train_steps(Recompute::none, 0);
-  const Trace again = train_steps(Recompute::none, 0);
-  const Trace layers = train_steps(Recompute::layers, 0);
+  const Trace none = train_steps(Recompute::kNone, 0);
+  const Trace again = train_steps(Recompute::kNone, 0);
+  const Trace layers = train_steps(Recompute::kLayers, 0);
   EXPECT_EQ(none.losses, again.losses);
   EXPECT_EQ(none.losses, layers.losses);
   EXPECT_EQ(none.weights, layers.weights);
   EXPECT_LT(layers.arena, none.arena);
-  const Trace with_attention = train_steps(Recompute::layers, none.arena);
+  const Trace with_attention = train_steps(Recompute::kLayers, none.arena);
   EXPECT_EQ(none.losses, with_attention.losses);
   EXPECT_EQ(none.weights, with_attention.weights);
   const std::size_t budget = (none.arena + layers.arena) / 2;
-  const Trace automatic = train_steps(Recompute::automatic, budget);
+  const Trace automatic = train_steps(Recompute::kAutomatic, budget);
   EXPECT_EQ(none.losses, automatic.losses);
   EXPECT_EQ(none.weights, automatic.weights);
   EXPECT_LE(automatic.arena, budget);
   EXPECT_GT(automatic.arena, layers.arena / 2);
-  EXPECT_EQ(train_steps(Recompute::automatic, none.arena).arena, none.arena);
+  EXPECT_EQ(train_steps(Recompute::kAutomatic, none.arena).arena, none.arena);
   EXPECT_GT(none.losses.front(), none.losses.back());
 }
 
 TEST(Exactness, OffloadChangesMemoryAndNoBit) {
-  for (const Recompute policy : {Recompute::none, Recompute::layers}) {
+  for (const Recompute policy : {Recompute::kNone, Recompute::kLayers}) {
     const Trace kept = train_steps(policy, 0);
     const Trace offloaded = train_steps(policy, 0, true);
     EXPECT_EQ(kept.losses, offloaded.losses);
@@ -119,7 +119,7 @@ TEST(Exactness, PackedDocumentsCountAsAlone) {
   EXPECT_LE(relative_difference(apart, together), 1e-5);
   // Unused capacity changes no bit on the CPU. On a GPU, where matmuls cover the whole capacity, it changes rounding.
   const std::vector<float> roomy = gradients_of(fixture, {&packed, 1}, {64, 9});
-  if (test_device().kind() == DeviceKind::cpu) {
+  if (test_device().kind() == DeviceKind::kCpu) {
     EXPECT_EQ(roomy, together);
   } else {
     EXPECT_LE(relative_difference(roomy, together), 1e-6);
@@ -162,8 +162,8 @@ std::vector<double> grammar_losses(DType dtype, const OptimizerOptions& options 
 
 // Losses in bf16, on any device, stay close to those of f32 on the CPU.
 TEST(Exactness, Bf16TracksF32) {
-  const std::vector<double> wide = grammar_losses(DType::f32, {}, cpu_device());
-  const std::vector<double> narrow = grammar_losses(DType::bf16);
+  const std::vector<double> wide = grammar_losses(DType::kF32, {}, cpu_device());
+  const std::vector<double> narrow = grammar_losses(DType::kBf16);
   EXPECT_LT(wide.back(), 0.5 * wide.front());
   for (std::size_t step = 0; step < wide.size(); ++step) {
     EXPECT_NEAR(narrow[step], wide[step], 0.01 * wide[step]) << "step " << step;
@@ -172,9 +172,9 @@ TEST(Exactness, Bf16TracksF32) {
 
 // MomentFormat, gradients and weights in bf16 without master weights: stochastic rounding preserves small updates.
 TEST(Exactness, StatesInBf16TrackF32) {
-  const std::vector<double> wide = grammar_losses(DType::f32);
-  const std::vector<double> narrow =
-      grammar_losses(DType::bf16, {.moments = MomentFormat::as_weights, .gradients = GradientAccumulation::as_weights});
+  const std::vector<double> wide = grammar_losses(DType::kF32);
+  const std::vector<double> narrow = grammar_losses(
+      DType::kBf16, {.moments = MomentFormat::kAsWeights, .gradients = GradientAccumulation::kAsWeights});
   for (std::size_t step = 0; step < wide.size(); ++step) {
     EXPECT_NEAR(narrow[step], wide[step], 0.05 * wide[step]) << "step " << step;
   }

@@ -23,7 +23,7 @@ Program traced_loss(const Model& model, const Capacity& capacity, DType dtype) {
   LossTrace trace;
   trace_log_probabilities(trace, model, capacity, {.trainable = true});
   Program& program = trace.program;
-  const Tensor weights = program.input("loss_weights", {DType::f32, {{capacity.tokens, Count::tokens}}});
+  const Tensor weights = program.input("loss_weights", {DType::kF32, {{capacity.tokens, Count::tokens}}});
   program.output("loss", weighted_sum(scale(trace.logp, -1.0), weights));
   const Tensor counted = program.input("counted", weights.type());
   program.output("entropy", weighted_sum(trace.entropy, counted));
@@ -81,7 +81,7 @@ FusionTrace train_steps(std::string_view name, DType dtype, bool fused) {
 
 TEST(Fusion, TrainsTheSameBits) {
   for (const std::string_view name : kFixtureModels) {
-    for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const DType dtype : {DType::kF32, DType::kBf16}) {
       const FusionTrace parts = train_steps(name, dtype, false);
       const FusionTrace fused = train_steps(name, dtype, true);
       EXPECT_EQ(fused.losses, parts.losses) << name;
@@ -95,9 +95,9 @@ TEST(Fusion, TrainsTheSameBits) {
 // Fused nodes are recomputed layer by layer like unfused ones: fusion does not increase the memory of activations.
 TEST(Fusion, RecomputationKeepsNoMore) {
   const FixtureModel fixture("qwen3");
-  const Program parts = traced_loss(*fixture.model, {256, 4}, DType::f32);
+  const Program parts = traced_loss(*fixture.model, {256, 4}, DType::kF32);
   const auto arena = [](const Program& program) {
-    return plan_memory(recompute(with_gradients(program), Recompute::layers, 0, DeviceKind::cpu), DeviceKind::cpu)
+    return plan_memory(recompute(with_gradients(program), Recompute::kLayers, 0, DeviceKind::kCpu), DeviceKind::kCpu)
         .arena;
   };
   EXPECT_LE(arena(fuse(parts)), arena(parts));
@@ -110,7 +110,7 @@ TEST(TrainingProgram, FusesAcrossLayersWhereNothingIsMadeAgain) {
   const Program kept = trace_training(*fixture.model, {.capacity = {64, 3}});
   EXPECT_EQ(count_nodes(kept, "add_rms_norm"), 2 * layers);
   const Program again =
-      trace_training(*fixture.model, {.capacity = {64, 3}, .compile = {.recompute = Recompute::layers}});
+      trace_training(*fixture.model, {.capacity = {64, 3}, .compile = {.recompute = Recompute::kLayers}});
   EXPECT_EQ(count_nodes(again, "add_rms_norm"), 2 * layers);  // one per layer, computed twice
   EXPECT_EQ(count_nodes(again, "rms_norm"), 2 * layers + 1);
 }
@@ -118,7 +118,7 @@ TEST(TrainingProgram, FusesAcrossLayersWhereNothingIsMadeAgain) {
 // The head is not recomputed: it costs as much as many layers and stores almost no activations.
 TEST(TrainingProgram, RecomputationLeavesTheHeadAlone) {
   const FixtureModel fixture("qwen3");
-  const LossProgramOptions options{.capacity = {64, 3}, .compile = {.recompute = Recompute::layers}};
+  const LossProgramOptions options{.capacity = {64, 3}, .compile = {.recompute = Recompute::kLayers}};
   const Program program = trace_training(*fixture.model, options);
   EXPECT_EQ(count_nodes(program, "linear_logprobs"), 0);
   EXPECT_EQ(count_nodes(program, "linear_logprobs_backward"), 0);
@@ -131,10 +131,11 @@ TEST(TrainingProgram, LayersKeepAttentionWhereThereIsRoom) {
   const std::int64_t layers = fixture.model->shape().num_hidden_layers;
   const auto trace = [&](std::size_t budget, bool offload) {
     return trace_training(
-        *fixture.model, {.capacity = {64, 3},
-                         .compile = {.recompute = Recompute::layers, .activation_budget = budget, .offload = offload}});
+        *fixture.model,
+        {.capacity = {64, 3},
+         .compile = {.recompute = Recompute::kLayers, .activation_budget = budget, .offload = offload}});
   };
-  const auto arena = [](const Program& program) { return plan_memory(program, DeviceKind::cpu).arena; };
+  const auto arena = [](const Program& program) { return plan_memory(program, DeviceKind::kCpu).arena; };
   const Program least = trace(0, false);
   const Program most = trace(std::size_t{1} << 40, false);
   EXPECT_EQ(count_nodes(least, "attention"), 2 * layers);
@@ -151,7 +152,7 @@ TEST(TrainingProgram, LayersKeepAttentionWhereThereIsRoom) {
 TEST(TrainingProgram, TextParsesBack) {
   for (const std::string_view name : kFixtureModels) {
     const FixtureModel fixture(name);
-    const Program program = trace_training(*fixture.model, {.capacity = {64, 3}, .compile = {.dtype = DType::bf16}});
+    const Program program = trace_training(*fixture.model, {.capacity = {64, 3}, .compile = {.dtype = DType::kBf16}});
     const std::string text = to_text(program);
     const Program parsed = program_from_text(text);
     EXPECT_EQ(to_text(parsed), text) << name;
@@ -160,7 +161,7 @@ TEST(TrainingProgram, TextParsesBack) {
       EXPECT_EQ(parsed.values()[i].alias_of, program.values()[i].alias_of) << name << " %" << i;
       EXPECT_EQ(parsed.values()[i].trainable, program.values()[i].trainable) << name << " %" << i;
     }
-    EXPECT_EQ(plan_memory(parsed, DeviceKind::cpu).value_offset, plan_memory(program, DeviceKind::cpu).value_offset);
+    EXPECT_EQ(plan_memory(parsed, DeviceKind::kCpu).value_offset, plan_memory(program, DeviceKind::kCpu).value_offset);
   }
 }
 

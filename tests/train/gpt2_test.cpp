@@ -38,7 +38,7 @@ TEST(Gpt2, SavesTheTensorsThatItRead) {
       EXPECT_EQ(ours.shape, theirs.shape) << tensor;
       EXPECT_TRUE(std::ranges::equal(ours.bytes, theirs.bytes)) << tensor;
     }
-    expect_same_weights(load_weights(*fixture.model, saved, DType::f32, test_device()), fixture.weights);
+    expect_same_weights(load_weights(*fixture.model, saved, DType::kF32, test_device()), fixture.weights);
   }
 }
 
@@ -47,15 +47,15 @@ TEST(Gpt2, ReadsAFolderOfTheBareModel) {
   const FixtureModel fixture("gpt2");
   const TemporaryDirectory folder;
   const std::vector<std::byte> mask(4);
-  std::vector<TensorSource> sources{tensor_source("h.0.attn.bias", DType::f32, {1, 1, 1, 1}, mask)};
+  std::vector<TensorSource> sources{tensor_source("h.0.attn.bias", DType::kF32, {1, 1, 1, 1}, mask)};
   for (const std::string& name : fixture.directory.weights().names()) {
     const StoredTensor& tensor = fixture.directory.weights().at(name);
     sources.push_back(
-        tensor_source(name.substr(std::string("transformer.").size()), DType::f32, tensor.shape, tensor.bytes));
+        tensor_source(name.substr(std::string("transformer.").size()), DType::kF32, tensor.shape, tensor.bytes));
   }
   write_model_directory(folder.path(), {.config = fixture.directory.config(), .weights = sources});
   const ModelDirectory bare(folder.path());
-  expect_same_weights(load_weights(*fixture.model, bare, DType::f32, test_device()), fixture.weights);
+  expect_same_weights(load_weights(*fixture.model, bare, DType::kF32, test_device()), fixture.weights);
 }
 
 TEST(Gpt2, AVocabularyGrows) {
@@ -63,7 +63,7 @@ TEST(Gpt2, AVocabularyGrows) {
   Json config = fixture.model->config();
   config["vocab_size"] = fixture.model->shape().vocab_size + 2;
   const std::unique_ptr<Model> larger = family_registry().create(config);
-  const TensorStore grown = load_weights(*larger, fixture.directory, DType::f32, test_device(), Vocabulary::may_grow);
+  const TensorStore grown = load_weights(*larger, fixture.directory, DType::kF32, test_device(), Vocabulary::kMayGrow);
   for (const NamedType& tensor : fixture.weights.tensors()) {
     const std::vector<std::byte> before = fixture.weights.download(tensor.name);
     const std::vector<std::byte> after = grown.download(tensor.name);
@@ -108,7 +108,7 @@ TEST(Gpt2, HasNoMorePositionsThanItsTable) {
 
 TEST(Gpt2, InitialWeightsOfTheResidualStreamAreSmaller) {
   const FixtureModel fixture("gpt2");
-  const TensorStore weights = random_weights(*fixture.model, 1, DType::f32, test_device());
+  const TensorStore weights = random_weights(*fixture.model, 1, DType::kF32, test_device());
   const auto deviation = [&](const char* name) {
     const std::vector<std::byte> bytes = weights.download(name);
     const auto* values = reinterpret_cast<const float*>(bytes.data());

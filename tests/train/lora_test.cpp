@@ -44,9 +44,9 @@ LoraConfig config_of(const Json& json) {
           .alpha = json.at("lora_alpha").get<double>(),
           .target_modules = strings_of(json.at("target_modules")),
           .modules_to_save = strings_of(json.at("modules_to_save")),
-          .bias = json.at("bias") == "all"         ? LoraBias::all
-                  : json.at("bias") == "lora_only" ? LoraBias::lora_only
-                                                   : LoraBias::none,
+          .bias = json.at("bias") == "all"         ? LoraBias::kAll
+                  : json.at("bias") == "lora_only" ? LoraBias::kLoraOnly
+                                                   : LoraBias::kNone,
           .rslora = json.at("use_rslora").get<bool>(),
           .dora = json.at("use_dora").get<bool>(),
           .base_name = json.at("base_model_name_or_path").get<std::string>()};
@@ -54,7 +54,7 @@ LoraConfig config_of(const Json& json) {
 
 // A base model with an adapter made by PEFT.
 struct AdaptedModel {
-  explicit AdaptedModel(const std::string& name, DType dtype = DType::f32)
+  explicit AdaptedModel(const std::string& name, DType dtype = DType::kF32)
       : folder(adapters_folder() / name),
         reference(folder / "reference.safetensors"),
         directory(base_folder()),
@@ -131,7 +131,7 @@ TEST(Lora, MergedLogitsArePefts) {
     const std::filesystem::path folder = adapters_folder() / name;
     const ModelDirectory directory(folder);
     const std::unique_ptr<Model> model = family_registry().create(directory.config());
-    const TensorStore weights = load_weights(*model, directory, DType::f32, test_device());
+    const TensorStore weights = load_weights(*model, directory, DType::kF32, test_device());
     const auto base = read_json(folder / "adapter_config.json").at("base_model_name_or_path").get<std::string>();
     const HostBatch batch = FixtureModel(std::filesystem::path(base).filename().string()).batch();
     const auto expected = read_values<float>(SafetensorsFile(folder / "reference.safetensors").at("logits"));
@@ -217,8 +217,8 @@ TEST(Lora, SavesForPeft) {
                         {"tied_saved",
                          "qwen2_tied",
                          {.r = 2, .target_modules = {"up_proj"}, .modules_to_save = {"lm_head", "embed_tokens"}}},
-                        {"biases", "qwen2", {.r = 2, .target_modules = {"k_proj"}, .bias = LoraBias::lora_only}},
-                        {"all_biases", "gpt2", {.r = 2, .target_modules = {"c_fc"}, .bias = LoraBias::all}},
+                        {"biases", "qwen2", {.r = 2, .target_modules = {"k_proj"}, .bias = LoraBias::kLoraOnly}},
+                        {"all_biases", "gpt2", {.r = 2, .target_modules = {"c_fc"}, .bias = LoraBias::kAll}},
                         {"pattern", "llama", {.r = 2, .target_modules = {R"(.*\.(?:0|12)\.self.*)"}}},
                         {"llama", "llama", {.r = 5, .target_modules = {"all-linear"}, .rslora = true}},
                         {"llama_saved", "llama", {.r = 2, .modules_to_save = {"lm_head", "embed_tokens"}}},
@@ -230,7 +230,7 @@ TEST(Lora, SavesForPeft) {
     LoraConfig config = one.config;
     config.base_name = fixture("models/").string() + one.base;
     const LoraModel model(family_registry().create(base.directory.config()), config);
-    TensorStore weights = load_weights(model, base.directory, DType::f32, test_device());
+    TensorStore weights = load_weights(model, base.directory, DType::kF32, test_device());
     initialize_adapter(model, weights, 3);
     const HostBatch batch = base.batch();
     auto arena = std::make_shared<Arena>(test_device());
@@ -254,19 +254,19 @@ TEST(Lora, SavesForPeft) {
 TEST(Lora, OnlyAdaptersHaveGradientsAndStates) {
   const AdaptedModel adapted("qwen2_default");
   std::size_t elements = 0;
-  for (const NamedType& gradient : update_store(adapted.model, DType::bf16, {}, kGradientStore)) {
+  for (const NamedType& gradient : update_store(adapted.model, DType::kBf16, {}, kGradientStore)) {
     EXPECT_TRUE(gradient.name.ends_with(".lora_A") || gradient.name.ends_with(".lora_B")) << gradient.name;
     elements += static_cast<std::size_t>(gradient.type.elements());
   }
   // Two layers of A [2 x 4, 64] and B [64 + 32 + 32, 4]; the rows of k in B are unused.
   EXPECT_EQ(elements, 2u * (8 * 64 + 128 * 4));
   EXPECT_EQ(trained_parameter_count(adapted.model), 2 * (8 * 64 + 96 * 4));
-  for (const NamedType& state : update_store(adapted.model, DType::bf16, {}, kOptimizerStore)) {
+  for (const NamedType& state : update_store(adapted.model, DType::kBf16, {}, kOptimizerStore)) {
     EXPECT_TRUE(state.name == "nonfinite" || state.name.find(".lora_") != std::string::npos) << state.name;
   }
-  const Program program = trace_training(adapted.model, {.capacity = {64, 4}, .compile = {.dtype = DType::bf16}});
+  const Program program = trace_training(adapted.model, {.capacity = {64, 4}, .compile = {.dtype = DType::kBf16}});
   std::size_t gradients = 0;
-  for (const Value& value : program.values()) gradients += value.role == Role::gradient ? 1 : 0;
+  for (const Value& value : program.values()) gradients += value.role == Role::kGradient ? 1 : 0;
   EXPECT_EQ(gradients, 4u);
 }
 
@@ -278,7 +278,7 @@ TEST(Lora, ANewAdapterChangesNothing) {
   for (const bool dora : {false, true}) {
     const LoraModel model(family_registry().create(base.directory.config()),
                           {.r = 4, .target_modules = {"all-linear"}, .modules_to_save = {"lm_head"}, .dora = dora});
-    TensorStore weights = load_weights(model, base.directory, DType::f32, test_device());
+    TensorStore weights = load_weights(model, base.directory, DType::kF32, test_device());
     initialize_adapter(model, weights, 7);
     EXPECT_LE(relative_difference(logits_of(model, weights, batch), expected), 1e-4);
     const auto down = weights.download("layers.1.mlp.down.lora_A");
@@ -315,16 +315,16 @@ TEST(Lora, DoraDropsBeforeItsBaseToo) {
 // Recomputation of layers in bf16 with dropout gives the same losses and weights.
 TEST(Lora, RecomputationChangesNoBit) {
   const auto train = [](Recompute policy) {
-    AdaptedModel adapted("qwen2_dora", DType::bf16);
+    AdaptedModel adapted("qwen2_dora", DType::kBf16);
     LoraConfig config = adapted.model.lora();
     config.dropout = 0.25;
     const LoraModel model(family_registry().create(adapted.directory.config()), config);
     const HostBatch batch = adapted.batch();
     auto arena = std::make_shared<Arena>(test_device());
     Optimizer optimizer(model, adapted.weights, arena, {});
-    Executable executable(
-        trace_training(model, {.capacity = capacity_of(batch), .compile = {.dtype = DType::bf16, .recompute = policy}}),
-        arena, {.weights = &adapted.weights, .gradients = &optimizer.gradients()});
+    Executable executable(trace_training(model, {.capacity = capacity_of(batch),
+                                                 .compile = {.dtype = DType::kBf16, .recompute = policy}}),
+                          arena, {.weights = &adapted.weights, .gradients = &optimizer.gradients()});
     std::vector<double> losses;
     for (std::int64_t step = 0; step < 4; ++step) {
       LossLaunches launches(executable, 1, 5, step);
@@ -334,15 +334,15 @@ TEST(Lora, RecomputationChangesNoBit) {
     }
     return std::pair(losses, adapted.weights.download("layers.0.attention.qkv.lora_B"));
   };
-  const auto whole = train(Recompute::none);
-  EXPECT_EQ(whole, train(Recompute::layers));
+  const auto whole = train(Recompute::kNone);
+  EXPECT_EQ(whole, train(Recompute::kLayers));
   EXPECT_NE(whole.first[0], whole.first[3]);
 }
 
 // Rollout and trainer compute the same probabilities for models with an adapter.
 TEST(Lora, LogProbabilitiesAreTheTrainersBitForBit) {
   for (const char* name : {"llama_saved", "qwen2_dora", "llama_tables", "qwen2_tied_tables"}) {
-    for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const DType dtype : {DType::kF32, DType::kBf16}) {
       const AdaptedModel adapted(name, dtype);
       const Tokenizer tokenizer = letter_tokenizer(adapted.model.shape().vocab_size);
       Engine engine(adapted.model, tokenizer, adapted.weights, std::make_shared<Arena>(test_device()),
@@ -414,7 +414,7 @@ std::string load_error(const std::filesystem::path& folder) {
   try {
     const ModelDirectory directory(folder);
     const std::unique_ptr<Model> model = family_registry().create(directory.config());
-    (void)load_weights(*model, directory, DType::f32, test_device());
+    (void)load_weights(*model, directory, DType::kF32, test_device());
   } catch (const Error& error) {
     return error.what();
   }

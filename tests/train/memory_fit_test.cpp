@@ -15,20 +15,20 @@ constexpr std::size_t kGib = std::size_t{1} << 30;
 // Returns the bytes of a fictitious run with 8 GiB of weights, in which the cost of each option is known.
 std::size_t bytes_of(const TrainingOptions& options) {
   std::size_t gib = 8;
-  gib += options.gradient_dtype == GradientType::bfloat16 ? 8 : 16;
-  gib += options.optim == OptimizerType::adamw ? 48 : options.optim == OptimizerType::adamw_bf16 ? 16 : 8;
-  const std::size_t row = options.gradient_checkpointing == Recomputation::on ? 1 : 5;
+  gib += options.gradient_dtype == GradientType::kBfloat16 ? 8 : 16;
+  gib += options.optim == OptimizerType::kAdamw ? 48 : options.optim == OptimizerType::kAdamwBf16 ? 16 : 8;
+  const std::size_t row = options.gradient_checkpointing == Recomputation::kOn ? 1 : 5;
   return (gib + row * static_cast<std::size_t>(options.per_device_train_batch_size)) * kGib;
 }
 
 TrainingOptions eight_rows() {
   TrainingOptions options;
   options.per_device_train_batch_size = 8;
-  options.gradient_checkpointing = Recomputation::off;
+  options.gradient_checkpointing = Recomputation::kOff;
   return options;
 }
 
-std::string text(std::size_t available_gib, const TrainingOptions& options = eight_rows(), DType dtype = DType::bf16) {
+std::string text(std::size_t available_gib, const TrainingOptions& options = eight_rows(), DType dtype = DType::kBf16) {
   return memory_fit_text(options, dtype, {.total = 140 * kGib, .available = available_gib * kGib}, bytes_of(options),
                          bytes_of);
 }
@@ -53,7 +53,7 @@ TEST(Fit, SaysWhatIsMissingWhenAllKeysAreChanged) {
 
 TEST(Fit, SpeaksOfOtherProcessesOnlyWhereTheyMatter) {
   const auto of = [](std::size_t total, std::size_t available) {
-    return memory_fit_text(eight_rows(), DType::bf16, {.total = total * kGib, .available = available * kGib},
+    return memory_fit_text(eight_rows(), DType::kBf16, {.total = total * kGib, .available = available * kGib},
                            bytes_of(eight_rows()), bytes_of);
   };
   EXPECT_THAT(of(112, 110), HasSubstr("2.00 GiB are already in use"));
@@ -63,9 +63,9 @@ TEST(Fit, SpeaksOfOtherProcessesOnlyWhereTheyMatter) {
 
 TEST(Fit, LeavesOutWhatTheRunHasAlready) {
   TrainingOptions options = eight_rows();
-  options.gradient_checkpointing = Recomputation::on;
+  options.gradient_checkpointing = Recomputation::kOn;
   options.per_device_train_batch_size = 1;
-  EXPECT_THAT(text(60, options, DType::f32), HasSubstr("no option saves enough memory"));
+  EXPECT_THAT(text(60, options, DType::kF32), HasSubstr("no option saves enough memory"));
 }
 
 TEST(Fit, RefusesOnOneLine) {
@@ -74,10 +74,10 @@ TEST(Fit, RefusesOnOneLine) {
   EXPECT_GT(there.available, 0u);
   EXPECT_LE(there.available, there.total);
   const auto same = [&](std::size_t bytes) { return [bytes](const TrainingOptions&) { return bytes; }; };
-  EXPECT_NO_THROW(check_fits(eight_rows(), DType::bf16, device, 1, same(1)));
+  EXPECT_NO_THROW(check_fits(eight_rows(), DType::kBf16, device, 1, same(1)));
   const std::size_t much = there.total + kGib;
   try {
-    check_fits(eight_rows(), DType::bf16, device, much, same(much));
+    check_fits(eight_rows(), DType::kBf16, device, much, same(much));
     FAIL() << "it was not refused";
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("memory: the run takes "));

@@ -34,11 +34,11 @@ class Echoing final : public Model {
     if (!batch.learns) return hidden;
     const LinearLogprobs echo = linear_logprobs(hidden, weights(head()), batch.tokens, {});
     batch.add_loss({"echo_loss", coefficient_, scale(echo.logp, -1.0)});
-    batch.add_statistic({"echo_entropy", StatisticKind::mean, echo.entropy});
+    batch.add_statistic({"echo_entropy", StatisticKind::kMean, echo.entropy});
     const Tensor ones = fill(hidden.program(), echo.hit.type(), 1.0);
-    batch.add_statistic({"echo_hits", StatisticKind::sum, weighted_sum(echo.hit, ones)});
-    batch.add_statistic({"most_tokens", StatisticKind::max, weighted_sum(ones, ones)});
-    batch.add_statistic({"constants", StatisticKind::sum, fill(hidden.program(), {DType::f32, {3}}, 2.0)});
+    batch.add_statistic({"echo_hits", StatisticKind::kSum, weighted_sum(echo.hit, ones)});
+    batch.add_statistic({"most_tokens", StatisticKind::kMax, weighted_sum(ones, ones)});
+    batch.add_statistic({"constants", StatisticKind::kSum, fill(hidden.program(), {DType::kF32, {3}}, 2.0)});
     return hidden;
   }
 
@@ -138,8 +138,8 @@ TEST(ModelFigures, NothingOfThemIsComputedWhereNothingIsLearned) {
 
 TEST(ModelFigures, AFigureOfAnotherTypeIsRefused) {
   Program program;
-  const Tensor tokens = program.input("x", {DType::f32, {{8, Count::tokens}}});
-  const std::vector<ModelStatistic> wrong{{"load", StatisticKind::sum, tokens}};
+  const Tensor tokens = program.input("x", {DType::kF32, {{8, Count::tokens}}});
+  const std::vector<ModelStatistic> wrong{{"load", StatisticKind::kSum, tokens}};
   EXPECT_THROW(output_statistics(program, wrong), Error);
 }
 

@@ -75,7 +75,7 @@ class TrainedModel {
     std::vector<float> values(elements);
     for (std::size_t i = 0; i < elements; ++i) values[i] = random.normal(i) * (i % 7 == 0 ? 1.0f : 1e-3f);
     std::vector<std::byte> bytes(tensor.type.bytes());
-    if (tensor.type.dtype == DType::bf16) {
+    if (tensor.type.dtype == DType::kBf16) {
       const std::vector<BFloat16> narrow(values.begin(), values.end());
       std::memcpy(bytes.data(), narrow.data(), bytes.size());
     } else {
@@ -98,17 +98,17 @@ class TrainedModel {
 // Six steps give the same weights and states as three steps, a restart from the states, and three more steps.
 TEST(Optimizer, GoesOnBitForBit) {
   std::vector<OptimizerOptions> all;
-  for (const MomentFormat moments : {MomentFormat::wide, MomentFormat::as_weights, MomentFormat::int8}) {
-    all.push_back({.moments = moments, .gradients = GradientAccumulation::as_weights});
+  for (const MomentFormat moments : {MomentFormat::kWide, MomentFormat::kAsWeights, MomentFormat::kInt8}) {
+    all.push_back({.moments = moments, .gradients = GradientAccumulation::kAsWeights});
   }
   for (const bool masters : {true, false}) {
-    all.push_back({.rule = UpdateRule::muon, .masters = masters, .gradients = GradientAccumulation::as_weights});
-    all.push_back({.rule = UpdateRule::sgd, .sgd = {.momentum = 0.9}, .masters = masters});
+    all.push_back({.rule = UpdateRule::kMuon, .masters = masters, .gradients = GradientAccumulation::kAsWeights});
+    all.push_back({.rule = UpdateRule::kSgd, .sgd = {.momentum = 0.9}, .masters = masters});
   }
   for (const OptimizerOptions& options : all) {
-    TrainedModel whole(DType::bf16, options);
+    TrainedModel whole(DType::kBf16, options);
     whole.run_to(3);
-    TrainedModel resumed(DType::bf16, options);
+    TrainedModel resumed(DType::kBf16, options);
     resumed.restore_from(whole);
     whole.run_to(6);
     resumed.run_to(6);
@@ -119,12 +119,12 @@ TEST(Optimizer, GoesOnBitForBit) {
 
 // A model whose embedding is large enough to be paged, with its states on the device or in host memory.
 TEST(Optimizer, PagingChangesMemoryAndNoBit) {
-  for (const MomentFormat moments : {MomentFormat::wide, MomentFormat::int8}) {
-    OptimizerOptions options{.moments = moments, .gradients = GradientAccumulation::as_weights};
-    TrainedModel resident(DType::bf16, options, 3000);
+  for (const MomentFormat moments : {MomentFormat::kWide, MomentFormat::kInt8}) {
+    OptimizerOptions options{.moments = moments, .gradients = GradientAccumulation::kAsWeights};
+    TrainedModel resident(DType::kBf16, options, 3000);
     options.paged = true;
-    TrainedModel paged(DType::bf16, options, 3000);
-    TrainedModel resumed(DType::bf16, options, 3000);
+    TrainedModel paged(DType::kBf16, options, 3000);
+    TrainedModel resumed(DType::kBf16, options, 3000);
     EXPECT_EQ(resident.optimizer().workspace().memory().paged, 0u);
     EXPECT_GT(paged.optimizer().workspace().memory().paged, 0u);
     EXPECT_EQ(paged.saved().size(), 2u);
@@ -145,10 +145,10 @@ TEST(Optimizer, PagingChangesMemoryAndNoBit) {
 // Muon keeps one number per element of the layers' matrices, AdamW two per element of other weights; SGD without
 // momentum keeps none.
 TEST(Optimizer, RulesKeepWhatTheyNeed) {
-  const FixtureModel fixture("qwen3", DType::bf16);
+  const FixtureModel fixture("qwen3", DType::kBf16);
   const auto states = [&](const OptimizerOptions& options) {
     std::map<std::string, std::int64_t> elements;
-    for (const NamedType& state : update_store(*fixture.model, DType::bf16, options, kOptimizerStore)) {
+    for (const NamedType& state : update_store(*fixture.model, DType::kBf16, options, kOptimizerStore)) {
       elements[state.name.substr(state.name.rfind('.') + 1)] += state.type.elements();
     }
     return elements;
@@ -156,24 +156,24 @@ TEST(Optimizer, RulesKeepWhatTheyNeed) {
   std::int64_t matrices = 0;
   std::int64_t all = 0;
   for (const WeightSpec& spec : fixture.model->weights()) {
-    const std::int64_t elements = Type{DType::f32, Shape(spec.shape.begin(), spec.shape.end())}.elements();
+    const std::int64_t elements = Type{DType::kF32, Shape(spec.shape.begin(), spec.shape.end())}.elements();
     all += elements;
     if (spec.shape.size() == 2 && spec.name.starts_with("layers.")) matrices += elements;
   }
   using Elements = std::map<std::string, std::int64_t>;
-  EXPECT_EQ(states({.rule = UpdateRule::muon}), (Elements{{"momentum", matrices},
-                                                          {"exp_avg", all - matrices},
-                                                          {"exp_avg_sq", all - matrices},
-                                                          {"master", all},
-                                                          {"nonfinite", 1}}));
-  EXPECT_EQ(states({.rule = UpdateRule::sgd}), (Elements{{"master", all}, {"nonfinite", 1}}));
-  EXPECT_EQ(states({.rule = UpdateRule::sgd, .masters = false}), (Elements{{"nonfinite", 1}}));
+  EXPECT_EQ(states({.rule = UpdateRule::kMuon}), (Elements{{"momentum", matrices},
+                                                           {"exp_avg", all - matrices},
+                                                           {"exp_avg_sq", all - matrices},
+                                                           {"master", all},
+                                                           {"nonfinite", 1}}));
+  EXPECT_EQ(states({.rule = UpdateRule::kSgd}), (Elements{{"master", all}, {"nonfinite", 1}}));
+  EXPECT_EQ(states({.rule = UpdateRule::kSgd, .masters = false}), (Elements{{"nonfinite", 1}}));
 }
 
 // The kind of a weight decides its update rule, not its name or its shape.
 TEST(Optimizer, MuonGoesByTheKindOfAWeight) {
-  const OptimizerOptions options{.rule = UpdateRule::muon};
-  const Type matrix{DType::f32, {8, 8}};
+  const OptimizerOptions options{.rule = UpdateRule::kMuon};
+  const Type matrix{DType::kF32, {8, 8}};
   const auto states = [&](WeightKind kind) {
     return states_of({.name = "layers.0.matrix", .shape = {8, 8}, .parts = {}, .kind = kind}, matrix, options).size();
   };
@@ -185,11 +185,11 @@ TEST(Optimizer, MuonGoesByTheKindOfAWeight) {
 }
 
 TEST(Optimizer, CodesAreForLargeWeights) {
-  const FixtureModel fixture("qwen3", DType::bf16);
-  const OptimizerOptions options{.moments = MomentFormat::int8};
+  const FixtureModel fixture("qwen3", DType::kBf16);
+  const OptimizerOptions options{.moments = MomentFormat::kInt8};
   std::size_t coded = 0;
   std::size_t expected = 64;  // bytes of the non-finite flag
-  for (const NamedType& weight : weight_types(*fixture.model, DType::bf16)) {
+  for (const NamedType& weight : weight_types(*fixture.model, DType::kBf16)) {
     const auto elements = static_cast<std::size_t>(weight.type.elements());
     const bool large = elements >= 4096;
     coded += large ? 1 : 0;
@@ -197,9 +197,9 @@ TEST(Optimizer, CodesAreForLargeWeights) {
     if (large) expected += 2 * align_up(4 * ((elements + 255) / 256));
   }
   EXPECT_GT(coded, 0u);
-  const std::vector<NamedType> types = update_store(*fixture.model, DType::bf16, options, kOptimizerStore);
+  const std::vector<NamedType> types = update_store(*fixture.model, DType::kBf16, options, kOptimizerStore);
   EXPECT_EQ(static_cast<std::size_t>(
-                std::ranges::count_if(types, [](const NamedType& state) { return state.type.dtype == DType::u8; })),
+                std::ranges::count_if(types, [](const NamedType& state) { return state.type.dtype == DType::kU8; })),
             2 * coded);
   EXPECT_EQ(TensorStore::bytes_of(types), expected);
 }
@@ -223,7 +223,7 @@ std::vector<double> losses(const OptimizerOptions& options, double learning_rate
 // Losses with 8-bit moments stay close to those with f32 moments.
 TEST(Optimizer, CodesTrackF32) {
   const std::vector<double> wide = losses({});
-  const std::vector<double> coded = losses({.moments = MomentFormat::int8});
+  const std::vector<double> coded = losses({.moments = MomentFormat::kInt8});
   EXPECT_LT(wide.back(), 0.7 * wide.front());
   EXPECT_NE(wide, coded);
   for (std::size_t step = 0; step < wide.size(); ++step) {
@@ -232,9 +232,9 @@ TEST(Optimizer, CodesTrackF32) {
 }
 
 TEST(Optimizer, EveryRuleLearns) {
-  const std::vector<double> muon = losses({.rule = UpdateRule::muon});
+  const std::vector<double> muon = losses({.rule = UpdateRule::kMuon});
   EXPECT_LT(muon.back(), 0.7 * muon.front());
-  const std::vector<double> sgd = losses({.rule = UpdateRule::sgd, .sgd = {.momentum = 0.9}}, 0.1);
+  const std::vector<double> sgd = losses({.rule = UpdateRule::kSgd, .sgd = {.momentum = 0.9}}, 0.1);
   EXPECT_LT(sgd.back(), 0.7 * sgd.front());
 }
 
@@ -249,14 +249,14 @@ std::string error_of(std::string_view text, OptimizerOptions options) {
 }
 
 TEST(OptimArgs, AreReadAsTransformersWritesThem) {
-  OptimizerOptions options{.rule = UpdateRule::sgd};
+  OptimizerOptions options{.rule = UpdateRule::kSgd};
   apply_optim_args("momentum=0.9, nesterov=True,master_weights=false", "sgd", options);
   EXPECT_EQ(options.sgd.momentum, 0.9);
   EXPECT_TRUE(options.sgd.nesterov);
   EXPECT_FALSE(options.masters);
-  options = {.rule = UpdateRule::muon};
+  options = {.rule = UpdateRule::kMuon};
   apply_optim_args("adjust_lr_fn=original,lr_ratio=20,ns_steps=6,nesterov=no", "muon", options);
-  EXPECT_EQ(options.muon.scale, MuonScale::original);
+  EXPECT_EQ(options.muon.scale, MuonScale::kOriginal);
   EXPECT_EQ(options.muon.rate_ratio, 20);
   EXPECT_EQ(options.muon.steps, 6);
   EXPECT_FALSE(options.muon.nesterov);
@@ -266,12 +266,12 @@ TEST(OptimArgs, AreReadAsTransformersWritesThem) {
 TEST(OptimArgs, RefuseWhatIsNotRead) {
   EXPECT_EQ(error_of("", {}), "no error");
   EXPECT_NE(error_of("momentum=0.9", {}).find("optim NAME does not read momentum"), std::string::npos);
-  EXPECT_NE(error_of("dampening=0.1", {.rule = UpdateRule::muon}).find("does not read dampening"), std::string::npos);
-  EXPECT_NE(error_of("momentum", {.rule = UpdateRule::sgd}).find("expected name=value, saw 'momentum'"),
+  EXPECT_NE(error_of("dampening=0.1", {.rule = UpdateRule::kMuon}).find("does not read dampening"), std::string::npos);
+  EXPECT_NE(error_of("momentum", {.rule = UpdateRule::kSgd}).find("expected name=value, saw 'momentum'"),
             std::string::npos);
-  EXPECT_NE(error_of("nesterov=true", {.rule = UpdateRule::sgd}).find("nesterov needs a momentum"), std::string::npos);
-  EXPECT_NE(error_of("momentun=0.9", {.rule = UpdateRule::sgd}).find("momentum"), std::string::npos);
-  EXPECT_NE(error_of("momentum=2", {.rule = UpdateRule::sgd}).find("momentum"), std::string::npos);
+  EXPECT_NE(error_of("nesterov=true", {.rule = UpdateRule::kSgd}).find("nesterov needs a momentum"), std::string::npos);
+  EXPECT_NE(error_of("momentun=0.9", {.rule = UpdateRule::kSgd}).find("momentum"), std::string::npos);
+  EXPECT_NE(error_of("momentum=2", {.rule = UpdateRule::kSgd}).find("momentum"), std::string::npos);
 }
 
 }  // namespace

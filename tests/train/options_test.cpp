@@ -51,15 +51,15 @@ TEST(TrainingOptions, TheSftRecipeIsAccepted) {
   EXPECT_EQ(options.per_device_train_batch_size, 4);
   EXPECT_EQ(options.gradient_accumulation_steps, 4);
   EXPECT_EQ(options.learning_rate, 4e-5);
-  EXPECT_EQ(options.lr_scheduler_type, SchedulerType::cosine_with_min_lr);
+  EXPECT_EQ(options.lr_scheduler_type, SchedulerType::kCosineWithMinLr);
   EXPECT_EQ(options.lr_scheduler_kwargs.min_lr_rate, 0.1);
   EXPECT_EQ(options.warmup_ratio, 0.03);
   EXPECT_EQ(options.num_train_epochs, 1);
   EXPECT_EQ(options.max_grad_norm, 0.2);
-  EXPECT_EQ(options.gradient_checkpointing, Recomputation::on);
-  EXPECT_EQ(options.save_strategy, SaveStrategy::epoch);
+  EXPECT_EQ(options.gradient_checkpointing, Recomputation::kOn);
+  EXPECT_EQ(options.save_strategy, SaveStrategy::kEpoch);
   EXPECT_EQ(options.save_total_limit, 2);
-  EXPECT_EQ(weight_dtype(options), DType::bf16);
+  EXPECT_EQ(weight_dtype(options), DType::kBf16);
   EXPECT_EQ(notice_lines(result.input.notices),
             (std::vector<std::string>{"dataset_num_proc has no effect: hone reads and tokenises data in its own way",
                                       "use_liger_kernel has no effect: hone has one implementation of it"}));
@@ -69,7 +69,7 @@ TEST(TrainingOptions, EveryKeyOfOpenR1IsAccepted) {
   const auto result = read<SftOptions>({"--config", recipe("open_r1_sft.yaml")});
   check_options(result.options, result.input);
   EXPECT_EQ(result.options.eos_token, "<|im_end|>");
-  EXPECT_EQ(result.options.eval_strategy, Interval::no);
+  EXPECT_EQ(result.options.eval_strategy, Interval::kNo);
   EXPECT_EQ(result.options.completion_only_loss, std::nullopt);
 }
 
@@ -114,7 +114,7 @@ TEST(TrainingOptions, UnsetKeysTakeTheDefaultsOfTheTools) {
   EXPECT_EQ(sft.save_steps, 500);
   EXPECT_EQ(sft.logging_steps, 10);
   EXPECT_EQ(sft.seed, 42);
-  EXPECT_EQ(sft.lr_scheduler_type, SchedulerType::linear);
+  EXPECT_EQ(sft.lr_scheduler_type, SchedulerType::kLinear);
   EXPECT_EQ(weight_dtype(sft), std::nullopt);
 }
 

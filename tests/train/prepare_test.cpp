@@ -25,7 +25,7 @@ class PrepareTest : public testing::Test {
     options.block_size = 64;
     options.per_device_train_batch_size = 16;
     options.num_train_epochs = 1;
-    options.device = DeviceChoice::cpu;
+    options.device = DeviceChoice::kCpu;
   }
   [[nodiscard]] std::string path(const std::string& name) const { return (folder.path() / name).string(); }
   // Prepares a run and returns its log.
@@ -46,7 +46,7 @@ TEST_F(PrepareTest, SecondStartReadsWhatTheFirstEncoded) {
   options.token_cache = false;
   EXPECT_EQ(said().find(line), std::string::npos);
   options.token_cache = true;
-  options.sample_by = SampleBy::line;
+  options.sample_by = SampleBy::kLine;
   options.dry_run = true;
   EXPECT_EQ(said().find(line), std::string::npos);
   EXPECT_EQ(said().find(line), std::string::npos) << "a dry run writes no cache";

@@ -12,7 +12,7 @@ namespace {
 TEST(Usage, WhatTheHostCanSayIsThere) {
   Device& device = cpu_device();
   const Buffer held(device, std::size_t{64} << 20);
-  ResourceMeter meter(device, DType::bf16);
+  ResourceMeter meter(device, DType::kBf16);
   MetricRow row;
   meter.add_to(row, 1e9);
   EXPECT_TRUE(std::isnan(row.find("mfu").value()));

@@ -54,7 +54,7 @@ std::string error_of(const ScheduleOptions& options) {
 TEST(Schedule, RefusesKeysThatDoNotFit) {
   const ScheduleOptions base{.learning_rate = 1e-3, .total_steps = 10, .warmup_steps = 4};
   ScheduleOptions options = base;
-  options.type = SchedulerType::cosine_with_min_lr;
+  options.type = SchedulerType::kCosineWithMinLr;
   EXPECT_EQ(error_of(options),
             "lr_scheduler_kwargs: cosine_with_min_lr needs exactly one of min_lr and min_lr_rate, saw neither (for "
             "example lr_scheduler_kwargs: {min_lr_rate: 0.1})");
@@ -62,17 +62,17 @@ TEST(Schedule, RefusesKeysThatDoNotFit) {
   EXPECT_EQ(error_of(options), "no error");
   options.kwargs.min_lr_rate = 0.1;
   EXPECT_NE(error_of(options).find("saw both"), std::string::npos);
-  options.type = SchedulerType::linear;
+  options.type = SchedulerType::kLinear;
   EXPECT_EQ(error_of(options),
             "lr_scheduler_kwargs.min_lr: lr_scheduler_type linear does not read it (remove the key or choose another "
             "lr_scheduler_type)");
   options = base;
-  options.type = SchedulerType::warmup_stable_decay;
+  options.type = SchedulerType::kWarmupStableDecay;
   EXPECT_NE(error_of(options).find("needs num_decay_steps"), std::string::npos);
   options.kwargs.num_decay_steps = 7;
   EXPECT_NE(error_of(options).find("warm-up 4 + num_decay_steps 7 is more than the run's 10 steps"), std::string::npos);
   options = base;
-  options.type = SchedulerType::polynomial;
+  options.type = SchedulerType::kPolynomial;
   options.kwargs.lr_end = 1e-3;
   EXPECT_NE(error_of(options).find("lr_end 0.001 is not below learning_rate 0.001"), std::string::npos);
 }

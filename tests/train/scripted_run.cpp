@@ -54,7 +54,7 @@ void run_scripted(const std::filesystem::path& folder, ScriptedRun run) {
   const Tokenizer tokenizer = letter_tokenizer(model->shape().vocab_size);
   run.options.output_dir = folder.string();
   run.options.learning_rate = 1e-3;
-  run.options.lr_scheduler_type = SchedulerType::constant;
+  run.options.lr_scheduler_type = SchedulerType::kConstant;
   ToldTask task(executable, batch, run);
   Trainer trainer(run.options, {.command = "test", .total_steps = run.steps, .options = run.options_json},
                   {.model = *model,

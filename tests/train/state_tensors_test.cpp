@@ -48,7 +48,7 @@ std::unique_ptr<Model> model_of(const Json& config, const std::vector<std::strin
   lora.r = 4;
   lora.target_modules = adapted;
   lora.modules_to_save = {"lm_head"};
-  lora.bias = LoraBias::lora_only;
+  lora.bias = LoraBias::kLoraOnly;
   return std::make_unique<LoraModel>(std::move(base), lora);
 }
 
@@ -73,15 +73,15 @@ struct StateCase {
 };
 
 std::vector<StateCase> cases() {
-  const OptimizerOptions codes{.moments = MomentFormat::int8};
-  const OptimizerOptions muon{.rule = UpdateRule::muon};
-  return {{"adamw", small_config("qwen2"), {}, DType::f32, {}},
-          {"masters", small_config("qwen3"), {}, DType::bf16, {}},
-          {"8 bit", small_config("qwen2"), {}, DType::bf16, codes},
-          {"muon", small_config("llama"), {}, DType::bf16, muon},
-          {"transposed", gpt2_config(), {}, DType::f32, {}},
-          {"adapter", small_config("qwen2"), {"q_proj", "v_proj", "embed_tokens"}, DType::bf16, {}},
-          {"adapter 8 bit", small_config("qwen2"), {"q_proj", "v_proj"}, DType::f32, codes}};
+  const OptimizerOptions codes{.moments = MomentFormat::kInt8};
+  const OptimizerOptions muon{.rule = UpdateRule::kMuon};
+  return {{"adamw", small_config("qwen2"), {}, DType::kF32, {}},
+          {"masters", small_config("qwen3"), {}, DType::kBf16, {}},
+          {"8 bit", small_config("qwen2"), {}, DType::kBf16, codes},
+          {"muon", small_config("llama"), {}, DType::kBf16, muon},
+          {"transposed", gpt2_config(), {}, DType::kF32, {}},
+          {"adapter", small_config("qwen2"), {"q_proj", "v_proj", "embed_tokens"}, DType::kBf16, {}},
+          {"adapter 8 bit", small_config("qwen2"), {"q_proj", "v_proj"}, DType::kF32, codes}};
 }
 
 std::map<std::string, std::vector<std::int64_t>> shapes_in(const SafetensorsFile& file) {
@@ -205,7 +205,7 @@ TEST(StateTensors, TheFirstFormatIsRead) {
     write_safetensors(folder.path() / "x", sources);
     TensorStore back(cpu_device(), store.tensors());
     const SafetensorsFile file(folder.path() / "x");
-    load_states(StateLayout(model->weights(), StateNames::blocks), PiecedTensors(file), "optimizer.", back);
+    load_states(StateLayout(model->weights(), StateNames::kBlocks), PiecedTensors(file), "optimizer.", back);
     expect_same(back, store);
   }
 }
@@ -213,12 +213,12 @@ TEST(StateTensors, TheFirstFormatIsRead) {
 TEST(StateTensors, FilesOfAnotherModelAreNamed) {
   const TemporaryDirectory folder;
   const std::unique_ptr<Model> model = model_of(small_config("qwen2"));
-  const TensorStore store = filled_store(*model, DType::f32, {}, cpu_device());
+  const TensorStore store = filled_store(*model, DType::kF32, {}, cpu_device());
   write_states(folder.path() / "x", *model, store);
   const SafetensorsFile file(folder.path() / "x");
   const auto error_of = [&](const Json& config, const OptimizerOptions& options) -> std::string {
     const std::unique_ptr<Model> other = model_of(config);
-    TensorStore back(cpu_device(), update_store(*other, DType::f32, options, kOptimizerStore));
+    TensorStore back(cpu_device(), update_store(*other, DType::kF32, options, kOptimizerStore));
     try {
       load_states(StateLayout(other->weights()), PiecedTensors(file), "optimizer.", back);
     } catch (const Error& error) {
@@ -234,7 +234,7 @@ TEST(StateTensors, FilesOfAnotherModelAreNamed) {
   Json deeper = small_config("qwen2");
   deeper["num_hidden_layers"] = 3;
   EXPECT_THAT(error_of(deeper, {}), HasSubstr("holds no tensor 'optimizer.model.layers.2."));
-  EXPECT_THAT(error_of(small_config("qwen2"), {.rule = UpdateRule::muon}), HasSubstr("weight.momentum'"));
+  EXPECT_THAT(error_of(small_config("qwen2"), {.rule = UpdateRule::kMuon}), HasSubstr("weight.momentum'"));
 }
 
 TEST(StateTensors, AFormatOfTheFutureIsRefused) {

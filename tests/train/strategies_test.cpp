@@ -42,7 +42,7 @@ Left left_in(const fs::path& folder) {
   return left;
 }
 
-TrainingOptions quiet() { return {.logging_strategy = Interval::no, .save_strategy = SaveStrategy::no}; }
+TrainingOptions quiet() { return {.logging_strategy = Interval::kNo, .save_strategy = SaveStrategy::kNo}; }
 
 // Runs seven steps, two per epoch. Before `change`, the options log, evaluate and save nothing before the end.
 Left left_by(const std::function<void(TrainingOptions&)>& change) {
@@ -64,54 +64,54 @@ TEST(Strategies, WhatIsLoggedEvaluatedAndSaved) {
   const std::vector<Case> cases{
       {"nothing but the end", [](Options&) {}, {{7}, {}, {}}},
       {"logging by steps",
-       [](Options& o) { o.logging_strategy = Interval::steps, o.logging_steps = 3; },
+       [](Options& o) { o.logging_strategy = Interval::kSteps, o.logging_steps = 3; },
        {{3, 6, 7}, {}, {}}},
       {"the first step too",
-       [](Options& o) { o.logging_strategy = Interval::steps, o.logging_steps = 3, o.logging_first_step = true; },
+       [](Options& o) { o.logging_strategy = Interval::kSteps, o.logging_steps = 3, o.logging_first_step = true; },
        {{1, 3, 6, 7}, {}, {}}},
       {"logging by a share",
-       [](Options& o) { o.logging_strategy = Interval::steps, o.logging_steps = 0.25; },
+       [](Options& o) { o.logging_strategy = Interval::kSteps, o.logging_steps = 0.25; },
        {{2, 4, 6, 7}, {}, {}}},
-      {"logging by epochs", [](Options& o) { o.logging_strategy = Interval::epoch; }, {{2, 4, 6, 7}, {}, {}}},
+      {"logging by epochs", [](Options& o) { o.logging_strategy = Interval::kEpoch; }, {{2, 4, 6, 7}, {}, {}}},
       {"evaluating by steps",
-       [](Options& o) { o.eval_strategy = Interval::steps, o.eval_steps = 3; },
+       [](Options& o) { o.eval_strategy = Interval::kSteps, o.eval_steps = 3; },
        {{7}, {3, 6}, {}}},
       {"evaluating as often as logging",
-       [](Options& o) { o.eval_strategy = Interval::steps, o.logging_steps = 2; },
+       [](Options& o) { o.eval_strategy = Interval::kSteps, o.logging_steps = 2; },
        {{7}, {2, 4, 6}, {}}},
       {"evaluating by a share",
-       [](Options& o) { o.eval_strategy = Interval::steps, o.eval_steps = 0.5; },
+       [](Options& o) { o.eval_strategy = Interval::kSteps, o.eval_steps = 0.5; },
        {{7}, {4}, {}}},
-      {"evaluating by epochs", [](Options& o) { o.eval_strategy = Interval::epoch; }, {{7}, {2, 4, 6, 7}, {}}},
+      {"evaluating by epochs", [](Options& o) { o.eval_strategy = Interval::kEpoch; }, {{7}, {2, 4, 6, 7}, {}}},
       {"evaluating before the first step", [](Options& o) { o.eval_on_start = true; }, {{7}, {0}, {}}},
       {"evaluating at the end", [](Options& o) { o.do_eval = true; }, {{7}, {7}, {}}},
       {"do_eval with a strategy",
-       [](Options& o) { o.do_eval = true, o.eval_strategy = Interval::steps, o.eval_steps = 5; },
+       [](Options& o) { o.do_eval = true, o.eval_strategy = Interval::kSteps, o.eval_steps = 5; },
        {{7}, {5}, {}}},
       {"saving by steps",
-       [](Options& o) { o.save_strategy = SaveStrategy::steps, o.save_steps = 3; },
+       [](Options& o) { o.save_strategy = SaveStrategy::kSteps, o.save_steps = 3; },
        {{7}, {}, {3, 6, 7}}},
       {"saving by a share",
-       [](Options& o) { o.save_strategy = SaveStrategy::steps, o.save_steps = 0.5; },
+       [](Options& o) { o.save_strategy = SaveStrategy::kSteps, o.save_steps = 0.5; },
        {{7}, {}, {4, 7}}},
-      {"saving by epochs", [](Options& o) { o.save_strategy = SaveStrategy::epoch; }, {{7}, {}, {2, 4, 6, 7}}},
+      {"saving by epochs", [](Options& o) { o.save_strategy = SaveStrategy::kEpoch; }, {{7}, {}, {2, 4, 6, 7}}},
       {"saving the best",
-       [](Options& o) { o.save_strategy = SaveStrategy::best, o.eval_strategy = Interval::steps, o.eval_steps = 1; },
+       [](Options& o) { o.save_strategy = SaveStrategy::kBest, o.eval_strategy = Interval::kSteps, o.eval_steps = 1; },
        {{7}, {1, 2, 3, 4, 5, 6, 7}, {1, 2, 4, 7}}},
       {"the greatest is the best",
        [](Options& o) {
-         o.save_strategy = SaveStrategy::best, o.eval_strategy = Interval::steps, o.eval_steps = 1;
+         o.save_strategy = SaveStrategy::kBest, o.eval_strategy = Interval::kSteps, o.eval_steps = 1;
          o.greater_is_better = true;
        },
        {{7}, {1, 2, 3, 4, 5, 6, 7}, {1, 3, 6}}},
       {"a limit",
-       [](Options& o) { o.save_strategy = SaveStrategy::steps, o.save_steps = 1, o.save_total_limit = 2; },
+       [](Options& o) { o.save_strategy = SaveStrategy::kSteps, o.save_steps = 1, o.save_total_limit = 2; },
        {{7}, {}, {6, 7}}},
       {"a limit of one, and the best",
        [](Options& o) {
-         o.save_strategy = SaveStrategy::steps, o.save_steps = 1, o.save_total_limit = 1;
-         o.eval_strategy = Interval::epoch, o.greater_is_better = true;
-         o.load_best_model_at_end = true, o.save_strategy = SaveStrategy::epoch;
+         o.save_strategy = SaveStrategy::kSteps, o.save_steps = 1, o.save_total_limit = 1;
+         o.eval_strategy = Interval::kEpoch, o.greater_is_better = true;
+         o.load_best_model_at_end = true, o.save_strategy = SaveStrategy::kEpoch;
        },
        {{7}, {2, 4, 6, 7}, {6, 7}}},
   };

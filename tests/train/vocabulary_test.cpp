@@ -23,8 +23,9 @@ TEST(Vocabulary, NewRowsAreTheMeanOfTheOldAndAllElseStays) {
     const std::int64_t width = fixture.model->shape().hidden_size;
     config["vocab_size"] = rows + 3;
     const std::unique_ptr<Model> larger = family_registry().create(config);
-    EXPECT_THROW((void)load_weights(*larger, fixture.directory, DType::f32, test_device()), Error);
-    const TensorStore grown = load_weights(*larger, fixture.directory, DType::f32, test_device(), Vocabulary::may_grow);
+    EXPECT_THROW((void)load_weights(*larger, fixture.directory, DType::kF32, test_device()), Error);
+    const TensorStore grown =
+        load_weights(*larger, fixture.directory, DType::kF32, test_device(), Vocabulary::kMayGrow);
     int grew = 0;
     for (const NamedType& tensor : fixture.weights.tensors()) {
       const std::vector<float> before = floats(fixture.weights, tensor.name);
@@ -52,8 +53,8 @@ TEST(Vocabulary, GrowsInBf16Too) {
   Json config = fixture.model->config();
   config["vocab_size"] = fixture.model->shape().vocab_size + 1;
   const std::unique_ptr<Model> larger = family_registry().create(config);
-  const TensorStore wide = load_weights(*larger, fixture.directory, DType::f32, test_device(), Vocabulary::may_grow);
-  const TensorStore grown = load_weights(*larger, fixture.directory, DType::bf16, test_device(), Vocabulary::may_grow);
+  const TensorStore wide = load_weights(*larger, fixture.directory, DType::kF32, test_device(), Vocabulary::kMayGrow);
+  const TensorStore grown = load_weights(*larger, fixture.directory, DType::kBf16, test_device(), Vocabulary::kMayGrow);
   const std::string head(larger->head());
   const std::vector<std::byte> bytes = grown.download(head);
   const auto* values = reinterpret_cast<const BFloat16*>(bytes.data());

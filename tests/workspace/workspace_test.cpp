@@ -26,8 +26,8 @@ struct SmallRun {
   explicit SmallRun(bool leases) : workspace(test_device().kind()) {
     const Capacity capacity = capacity_of(fixture.batch());
     workspace.add_weights(kWeightStore, fixture.weights.tensors());
-    add_update(workspace, *fixture.model, DType::f32, {});
-    add_generation(workspace, *fixture.model, DType::f32, engine_options);
+    add_update(workspace, *fixture.model, DType::kF32, {});
+    add_generation(workspace, *fixture.model, DType::kF32, engine_options);
     workspace.add(kTrainingProgram,
                   trace_training(*fixture.model, {.capacity = capacity, .compile = {.device = test_device().kind()}}),
                   training_use());
@@ -45,10 +45,10 @@ struct SmallRun {
     const Request request{{5, 9, 20, 13}, {.temperature = 1.0, .max_tokens = 24}};
     std::vector<double> figures;
     for (int turn = 0; turn < 4; ++turn) {
-      workspace.enter(Region::rollout);
+      workspace.enter(Region::kRollout);
       const std::vector<Completion> completions = engine.generate({&request, 1});
       figures.insert(figures.end(), completions[0].logps.begin(), completions[0].logps.end());
-      workspace.enter(Region::train);
+      workspace.enter(Region::kTrain);
       const double weight = 1.0 / static_cast<double>(batch.target_tokens);
       figures.push_back(run_loss(workspace.executable(kTrainingProgram), batch, weight).loss);
       figures.push_back(optimizer.update(1e-3, 1.0).grad_norm);
@@ -64,11 +64,11 @@ struct SmallRun {
 TEST(Workspace, StoresFollowFromWhatProgramsBind) {
   const SmallRun run(false);
   ASSERT_NE(find(run.workspace, kGradientStore), nullptr);
-  EXPECT_EQ(find(run.workspace, kGradientStore)->region, Region::train);
+  EXPECT_EQ(find(run.workspace, kGradientStore)->region, Region::kTrain);
   EXPECT_EQ(find(run.workspace, kGradientStore)->tensors.size(), run.fixture.model->weights().size());
   ASSERT_NE(find(run.workspace, kOptimizerStore), nullptr);
   EXPECT_EQ(find(run.workspace, kOptimizerStore)->saved_as, "optimizer.");
-  const auto pages = std::ranges::find(run.workspace.stores(), Region::rollout, &StoreSpec::region);
+  const auto pages = std::ranges::find(run.workspace.stores(), Region::kRollout, &StoreSpec::region);
   ASSERT_NE(pages, run.workspace.stores().end());
   // The programs of all capacities share one state for the keys and one for the values of each layer, and the sampled
   // tokens.
@@ -104,10 +104,10 @@ TEST(Workspace, RefusesWhatContradictsItself) {
   EXPECT_THROW(run.workspace.add_weights(kWeightStore, {}), Defect);
   EXPECT_THROW(run.workspace.add(kUpdateProgram, Program(), {}), Defect);
   Program other;
-  (void)other.weight("no such weight", {DType::f32, {4}});
+  (void)other.weight("no such weight", {DType::kF32, {4}});
   EXPECT_THROW(run.workspace.add("other", std::move(other), {}), Defect);
   Program wide;
-  (void)wide.gradient(run.fixture.weights.tensors().front().name, {DType::f64, {4}});
+  (void)wide.gradient(run.fixture.weights.tensors().front().name, {DType::kF64, {4}});
   EXPECT_THROW(run.workspace.add("wide", std::move(wide), {}), Defect);
 }
 

@@ -15,7 +15,7 @@ namespace {
 // released memory returns to the system immediately.
 class CpuDevice final : public Device {
  public:
-  DeviceKind kind() const override { return DeviceKind::cpu; }
+  DeviceKind kind() const override { return DeviceKind::kCpu; }
   std::string name() const override { return "cpu"; }
   // Pointers to 0 bytes may be null, which memcpy and memset do not accept.
   void upload(std::byte* device, const void* host, std::size_t bytes) override {

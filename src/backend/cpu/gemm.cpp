@@ -50,9 +50,9 @@ struct Blocking {
     depth = std::max<std::int64_t>(round_up(ceil_div(args.k, ceil_div(std::max<std::int64_t>(args.k, 1), most)), 8), 8);
     rows_packed = std::min<std::int64_t>(144, round_up(args.m, tile.rows));
     // A packed panel is used immediately if there are few rows, so it only has to stay in the L1 cache.
-    columns = std::min<std::int64_t>(few && args.transpose_b == Transpose::yes ? tile.columns : kMostColumns,
+    columns = std::min<std::int64_t>(few && args.transpose_b == Transpose::kYes ? tile.columns : kMostColumns,
                                      round_up(args.n, tile.columns));
-    partial = args.c_type == DType::bf16 && (depth < args.k || args.accumulate);
+    partial = args.c_type == DType::kBf16 && (depth < args.k || args.accumulate);
     rows = partial ? std::min<std::int64_t>(720, round_up(args.m, tile.rows)) : round_up(args.m, tile.rows);
   }
 
@@ -103,9 +103,9 @@ class Part {
     packed_b_ = packed_a_ + blocking.a_size();
     partial_ = packed_b_ + blocking.b_size();
     const DType type = DTypeOf<Real>::value;
-    a_.in_place = args.a_type == type && args.transpose_a == Transpose::no;
+    a_.in_place = args.a_type == type && args.transpose_a == Transpose::kNo;
     b_.in_place =
-        args.b_type == type && args.transpose_b == Transpose::no && args.n % tile_.columns == 0 && args.m <= kPackRows;
+        args.b_type == type && args.transpose_b == Transpose::kNo && args.n % tile_.columns == 0 && args.m <= kPackRows;
   }
 
   void run(std::int64_t row_begin, std::int64_t row_end, std::int64_t column_begin, std::int64_t column_end) {
@@ -121,8 +121,8 @@ class Part {
   // Runs the chains of rows [row, row + rows) and the current columns over all of k. If C is narrower than the sums and
   // accumulates, the chains start at its widened values. With k = 0, one empty block still writes C.
   void run_chains(std::int64_t row, std::int64_t rows) {
-    const PackSource a{args_.a, args_.a_type, args_.lda, args_.transpose_a == Transpose::yes};
-    const PackSource b{args_.b, args_.b_type, args_.ldb, args_.transpose_b == Transpose::no};
+    const PackSource a{args_.a, args_.a_type, args_.lda, args_.transpose_a == Transpose::kYes};
+    const PackSource b{args_.b, args_.b_type, args_.ldb, args_.transpose_b == Transpose::kNo};
     std::int64_t step = 0;
     if constexpr (!std::is_same_v<Real, Out>) {
       for (std::int64_t i = 0; args_.accumulate && i < rows; ++i) {
@@ -215,7 +215,7 @@ class Part {
 
   void add_bias(Real* values, std::int64_t j, std::int64_t columns) const {
     const std::int64_t first = column_ + j;
-    if (args_.bias_type == DType::bf16) {
+    if (args_.bias_type == DType::kBf16) {
       const auto* bias = static_cast<const BFloat16*>(args_.bias) + first;
       for (std::int64_t i = 0; i < columns; ++i) values[i] += static_cast<float>(bias[i]);
     } else {
@@ -288,13 +288,13 @@ void run(const GemmArgs& args) {
 
 void check(const GemmArgs& args) {
   const auto types = {args.a_type, args.b_type, args.c_type, args.bias == nullptr ? args.c_type : args.bias_type};
-  const bool all_f64 = std::ranges::all_of(types, [](DType type) { return type == DType::f64; });
+  const bool all_f64 = std::ranges::all_of(types, [](DType type) { return type == DType::kF64; });
   const bool none_f64 =
-      std::ranges::all_of(types, [](DType type) { return type == DType::f32 || type == DType::bf16; });
+      std::ranges::all_of(types, [](DType type) { return type == DType::kF32 || type == DType::kBf16; });
   HONE_ASSERT(all_f64 || none_f64, name_of(args.a_type), " ", name_of(args.b_type), " ", name_of(args.c_type));
   HONE_ASSERT(!args.accumulate || args.bias == nullptr, "bias and accumulate are both set");
-  const bool flipped_a = args.transpose_a == Transpose::yes;
-  const bool flipped_b = args.transpose_b == Transpose::yes;
+  const bool flipped_a = args.transpose_a == Transpose::kYes;
+  const bool flipped_b = args.transpose_b == Transpose::kYes;
   HONE_ASSERT(args.m >= 0 && args.n >= 0 && args.k >= 0, args.m, " ", args.n, " ", args.k);
   HONE_ASSERT(
       args.lda >= (flipped_a ? args.m : args.k) && args.ldb >= (flipped_b ? args.k : args.n) && args.ldc >= args.n,
@@ -306,14 +306,14 @@ void check(const GemmArgs& args) {
 void gemm(const GemmArgs& args) {
   check(args);
   if (args.m == 0 || args.n == 0) return;
-  if (args.c_type == DType::f64) return run<double, double>(args);
-  if (args.c_type == DType::bf16) return run<float, BFloat16>(args);
+  if (args.c_type == DType::kF64) return run<double, double>(args);
+  if (args.c_type == DType::kBf16) return run<float, BFloat16>(args);
   run<float, float>(args);
 }
 
 std::size_t gemm_workspace_bytes(const GemmArgs& args, int threads) {
   const std::size_t share =
-      args.c_type == DType::f64 ? Blocking<double>::most_bytes(args) : Blocking<float>::most_bytes(args);
+      args.c_type == DType::kF64 ? Blocking<double>::most_bytes(args) : Blocking<float>::most_bytes(args);
   return share * static_cast<std::size_t>(std::max(threads, 1)) + kAlignment;
 }
 

@@ -138,8 +138,8 @@ void pack_panels(const PackSource& source, const PackRange& range, Real* out) {
 
 template <int Width>
 void pack_width(const PackSource& source, const PackRange& range, float* out) {
-  if (source.dtype == DType::f32) return pack_panels<Width, float>(source, range, out);
-  HONE_ASSERT(source.dtype == DType::bf16, name_of(source.dtype));
+  if (source.dtype == DType::kF32) return pack_panels<Width, float>(source, range, out);
+  HONE_ASSERT(source.dtype == DType::kBf16, name_of(source.dtype));
   pack_panels<Width, BFloat16>(source, range, out);
 }
 
@@ -161,7 +161,7 @@ void pack(const PackSource& source, const PackRange& range, int width, float* ou
 }
 
 void pack(const PackSource& source, const PackRange& range, int width, double* out) {
-  HONE_ASSERT(source.dtype == DType::f64, name_of(source.dtype));
+  HONE_ASSERT(source.dtype == DType::kF64, name_of(source.dtype));
   HONE_ASSERT(width == 6 || width == 8, "panels of width ", width);
   width == 6 ? pack_panels<6, double>(source, range, out) : pack_panels<8, double>(source, range, out);
 }

@@ -20,7 +20,7 @@ namespace {
 // Returns true if a GEMM is worth a search. f32 and f64 serve tests and parity only, and small GEMMs gain too little.
 bool worth_tuning(const GemmKey& key) {
   constexpr double kLeastFlops = 1e9;
-  return key.a_type == DType::bf16 && key.b_type == DType::bf16 && flops_of(key) >= kLeastFlops;
+  return key.a_type == DType::kBf16 && key.b_type == DType::kBf16 && flops_of(key) >= kLeastFlops;
 }
 
 std::string decimal(const char* format, double value) {
@@ -42,9 +42,9 @@ bool is_whole(std::int64_t elements) { return elements % kCublasAlignment == 0; 
 
 // Splits a GEMM as described at kCublasAlignment; nullopt if one call is best.
 std::optional<SplitGemm> split_gemm(const GemmArgs& args) {
-  if (args.a_type != DType::bf16 || args.b_type != DType::bf16) return std::nullopt;
+  if (args.a_type != DType::kBf16 || args.b_type != DType::kBf16) return std::nullopt;
   if (!is_whole(args.lda) || !is_whole(args.ldb) || !is_whole(args.ldc)) return std::nullopt;
-  const bool flips_a = args.transpose_a == Transpose::yes, flips_b = args.transpose_b == Transpose::yes;
+  const bool flips_a = args.transpose_a == Transpose::kYes, flips_b = args.transpose_b == Transpose::kYes;
   SplitGemm halves{args, args};
   GemmArgs& rest = halves.rest;
   const auto whole = [](std::int64_t extent) { return extent / kCublasAlignment * kCublasAlignment; };
@@ -63,7 +63,7 @@ std::optional<SplitGemm> split_gemm(const GemmArgs& args) {
     rest.c = const_cast<void*>(shifted(args.c, args.c_type, m * args.ldc));
     return halves;
   }
-  const bool can_follow = args.c_type != DType::bf16 && args.bias == nullptr;
+  const bool can_follow = args.c_type != DType::kBf16 && args.bias == nullptr;
   if ((!flips_a || flips_b) && can_follow && !is_whole(args.k) && whole(args.k) > 0) {
     const std::int64_t k = halves.most.k = whole(args.k);
     rest.k -= k;
@@ -126,10 +126,10 @@ void Cublas::set_tuning(const GemmTuning& tuning) {
 
 GemmTable Cublas::State::read_table() {
   GemmTable stored(device_name(), static_cast<std::int64_t>(library.cublasLtGetVersion()));
-  if (tuning.mode == GemmTuning::Mode::off) return stored;
+  if (tuning.mode == GemmTuning::Mode::kOff) return stored;
   path = tuning.table.empty() ? stored.default_path() : std::filesystem::path(tuning.table);
   if (!is_file(path)) {
-    if (tuning.mode == GemmTuning::Mode::known && !tuning.table.empty()) {
+    if (tuning.mode == GemmTuning::Mode::kKnown && !tuning.table.empty()) {
       throw Error("gemm_table", text_of("there is no file ", path.string()), "--tune_gemm creates it");
     }
     return stored;
@@ -159,7 +159,7 @@ const Cublas::State::Plan& Cublas::State::plan(const GemmKey& key, cudaStream_t 
     log_warning(text_of(path.string(), ": the algorithm for ", to_text(key), " cannot run here and is ignored"));
   }
   plan->algorithm = plan->product.first();
-  if (tuning.mode == GemmTuning::Mode::search && worth_tuning(key)) search(*plan, stream);
+  if (tuning.mode == GemmTuning::Mode::kSearch && worth_tuning(key)) search(*plan, stream);
   return *plan;
 }
 
@@ -207,8 +207,8 @@ void Cublas::gemm(const GemmArgs& args, cudaStream_t stream) {
                     .lda = args.lda,
                     .ldb = args.ldb,
                     .ldc = args.ldc,
-                    .transpose_a = args.transpose_a == Transpose::yes,
-                    .transpose_b = args.transpose_b == Transpose::yes,
+                    .transpose_a = args.transpose_a == Transpose::kYes,
+                    .transpose_b = args.transpose_b == Transpose::kYes,
                     .accumulate = args.accumulate,
                     .bias = args.bias != nullptr,
                     .a_type = args.a_type,

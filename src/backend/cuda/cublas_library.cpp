@@ -17,11 +17,11 @@ constexpr std::uint32_t kAlignment16 = 16;
 
 cudaDataType_t data_type(DType dtype) {
   switch (dtype) {
-    case DType::f32:
+    case DType::kF32:
       return CUDA_R_32F;
-    case DType::bf16:
+    case DType::kBf16:
       return CUDA_R_16BF;
-    case DType::f64:
+    case DType::kF64:
       return CUDA_R_64F;
     default:
       throw Defect(text_of("no GEMM for the dtype ", name_of(dtype)));
@@ -95,7 +95,7 @@ Function* CublasLibrary::function(const char* name) const {
 CublasLibrary::CublasLibrary() : library_(open_library()) { check_cublas(cublasLtCreate(&handle_), "Create"); }
 
 CublasGemm::CublasGemm(const CublasLibrary& library, const GemmKey& key) : library_(library), key_(key) {
-  const bool wide = key.c_type == DType::f64;
+  const bool wide = key.c_type == DType::kF64;
   Layout a = layout_a(library, key);
   Layout b = layout_b(library, key);
   Layout c = layout_c(library, key);
@@ -165,7 +165,7 @@ std::vector<cublasLtMatmulAlgo_t> CublasGemm::heuristic(std::int64_t rows, int m
 cublasLtMatmulAlgo_t CublasGemm::first() const {
   std::int64_t rows = key_.m;
   if (!key_.transpose_a) {
-    const bool narrow = key_.c_type == DType::bf16 || key_.a_type == DType::bf16;
+    const bool narrow = key_.c_type == DType::kBf16 || key_.a_type == DType::kBf16;
     rows = narrow ? std::max(key_.m, kManyRows) : kManyRows;
   }
   const std::vector<cublasLtMatmulAlgo_t> algorithms = heuristic(rows, 1);
@@ -235,7 +235,7 @@ cublasStatus_t CublasGemm::run(const cublasLtMatmulAlgo_t& algorithm, const Oper
   const float beta = key_.accumulate ? 1 : 0;
   const double one_wide = 1;
   const double beta_wide = beta;
-  const bool wide = key_.c_type == DType::f64;
+  const bool wide = key_.c_type == DType::kF64;
   return library_.cublasLtMatmul(library_.handle(), operation_, wide ? static_cast<const void*>(&one_wide) : &one,
                                  operands.b, a_, operands.a, b_, wide ? static_cast<const void*>(&beta_wide) : &beta,
                                  operands.c, c_, operands.c, c_, &algorithm, operands.workspace, kCublasWorkspace,

@@ -25,7 +25,7 @@ class CudaDevice final : public Device {
  public:
   explicit CudaDevice(int ordinal);
 
-  DeviceKind kind() const override { return DeviceKind::cuda; }
+  DeviceKind kind() const override { return DeviceKind::kCuda; }
   std::string name() const override { return properties_.name; }
   void upload(std::byte* device, const void* host, std::size_t bytes) override;
   void download(void* host, const std::byte* device, std::size_t bytes) override;

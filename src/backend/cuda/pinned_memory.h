@@ -14,7 +14,7 @@ class PinnedMemory final : public Device {
  public:
   explicit PinnedMemory(CudaDevice& gpu) : gpu_(gpu) {}
 
-  DeviceKind kind() const override { return DeviceKind::cpu; }
+  DeviceKind kind() const override { return DeviceKind::kCpu; }
   std::string name() const override { return "pinned host memory"; }
   // The following functions wait for the GPU.
   void upload(std::byte* to, const void* from, std::size_t bytes) override;

@@ -13,11 +13,11 @@
 namespace hone {
 
 // Dimension along the rows of a tile: that of the sum (k), or the other one of the operand (m of A, n of B).
-enum class Major { k = 0, mn = 1 };
+enum class Major { kK = 0, kMn = 1 };
 
 // Returns the matrix descriptor of the operand at an address in shared memory. A step of 16 along k is 32 bytes for
-// Major::k and 2,048 bytes (16 rows) for Major::mn. `tile_bytes` is the distance between two tiles of 64 columns, for
-// Major::mn only.
+// Major::kK and 2,048 bytes (16 rows) for Major::kMn. `tile_bytes` is the distance between two tiles of 64 columns, for
+// Major::kMn only.
 [[nodiscard]] __device__ inline std::uint64_t warpgroup_operand(std::uint32_t address, std::uint32_t tile_bytes) {
   constexpr std::uint64_t kSwizzle128 = std::uint64_t{1} << 62;
   constexpr std::uint64_t kEightRows = std::uint64_t{1024 / 16} << 32;

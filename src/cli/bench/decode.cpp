@@ -35,8 +35,8 @@ struct BenchDecodeOptions {
   std::vector<std::int64_t> contexts = {1024};
   std::int64_t steps = 128;
   double temperature = 1;
-  TorchDtype dtype = TorchDtype::bfloat16;
-  DeviceChoice device = DeviceChoice::automatic;
+  TorchDtype dtype = TorchDtype::kBfloat16;
+  DeviceChoice device = DeviceChoice::kAutomatic;
   GemmOptions gemm;
   bool profile = false;
   std::string json;
@@ -58,7 +58,7 @@ struct BenchDecodeOptions {
     v("json", json, "JSON file to write the results to");
   }
 
-  [[nodiscard]] DType weight_dtype() const { return dtype == TorchDtype::float32 ? DType::f32 : DType::bf16; }
+  [[nodiscard]] DType weight_dtype() const { return dtype == TorchDtype::kFloat32 ? DType::kF32 : DType::kBf16; }
   // The options that name the model.
   [[nodiscard]] StepOptions shape() const {
     StepOptions options;
@@ -223,7 +223,7 @@ std::vector<CommandKey> bench_decode_keys() {
 
 int bench_decode(std::span<const std::string> arguments) {
   BenchDecodeOptions options;
-  apply_input(kDecodeText, read_options(OptionTable(options), arguments, {}, RecipeArgument::taken));
+  apply_input(kDecodeText, read_options(OptionTable(options), arguments, {}, RecipeArgument::kTaken));
   for (const std::int64_t context : options.contexts) {
     if (context > options.steps / 2) continue;
     throw Error("--contexts", text_of(context, " is no longer than half of the ", options.steps, " measured steps"),

@@ -73,7 +73,7 @@ void measure(const Program& program, const KernelsOptions& options, Device& devi
     if (node.op->is_view() || !is_wanted(options, node.op->name())) continue;
     // The attributes of an update contain the key of its random stream, which differs between weights of equal shape
     // and does not matter for the time.
-    const bool update = node.phase == Phase::update;
+    const bool update = node.phase == Phase::kUpdate;
     const std::string identity =
         update ? text_of(node.op->name(), shapes_of(program, node)) : identity_of(program, node);
     if (!seen.insert(identity).second) continue;
@@ -109,7 +109,7 @@ std::vector<CommandKey> bench_kernels_keys() {
 
 int bench_kernels(std::span<const std::string> arguments) {
   KernelsOptions options;
-  const OptionInput input = read_options(OptionTable(options), arguments, {}, RecipeArgument::taken);
+  const OptionInput input = read_options(OptionTable(options), arguments, {}, RecipeArgument::kTaken);
   apply_input(kKernelsText, input);
   options.complete(input);
   const std::unique_ptr<Model> model = open_shape(options);

@@ -24,7 +24,7 @@ struct MatmulOptions {
   std::vector<std::string> dtypes = {"bfloat16", "float32"};
   std::string model;
   std::int64_t tokens = 8192;
-  DeviceChoice device = DeviceChoice::automatic;
+  DeviceChoice device = DeviceChoice::kAutomatic;
   GemmOptions gemm;
   double seconds = 0.5;
   double peak_tflops = 0;
@@ -51,8 +51,8 @@ struct MatmulOptions {
 const CommandText kMatmulText{.name = "bench matmul", .summary = {}};
 
 DType dtype_of(const std::string& name) {
-  if (name == "bfloat16" || name == "bf16") return DType::bf16;
-  if (name == "float32" || name == "f32") return DType::f32;
+  if (name == "bfloat16" || name == "bf16") return DType::kBf16;
+  if (name == "float32" || name == "f32") return DType::kF32;
   throw Error("dtypes", text_of("expected bfloat16 or float32, saw '", name, "'"));
 }
 
@@ -84,8 +84,8 @@ Rates rates_of(const Program& program, const Node& node, Device& device, const M
     for (int i = 0; i < 2; ++i) executable.run();  // the second run is recorded, with the algorithm chosen here
     return executable;
   };
-  Executable first = prepared({.mode = GemmTuning::Mode::off, .table = {}});
-  if (device.kind() == DeviceKind::cpu) {
+  Executable first = prepared({.mode = GemmTuning::Mode::kOff, .table = {}});
+  if (device.kind() == DeviceKind::kCpu) {
     return {flops / seconds_per_run(device, [&] { first.run(); }, options.seconds), std::nullopt};
   }
   Executable tuned = prepared(options.gemm.tuning());
@@ -100,7 +100,7 @@ class Table {
   Table(Device& device, const MatmulOptions& options) : device_(device), options_(options) {
     const DeviceRate promised = built_in_model(device.name()).peak_flops;
     peak_ = options.peak_tflops > 0 ? options.peak_tflops * 1e12 : promised.per_second;
-    if (device.kind() == DeviceKind::cpu) unit_ = {"GFLOP/s", 1e9};
+    if (device.kind() == DeviceKind::kCpu) unit_ = {"GFLOP/s", 1e9};
     std::printf("GEMMs on %s, %s\n\n%-44s %-8s %9s %9s %7s %8s\n", device.name().c_str(), unit_.name, "m x n x k",
                 "dtype", "default", "tuned", "gain", "of peak");
   }
@@ -115,7 +115,7 @@ class Table {
     } else {
       std::printf("%9s %7s ", "-", "-");
     }
-    if (peak_ > 0 && dtype == DType::bf16) {
+    if (peak_ > 0 && dtype == DType::kBf16) {
       std::printf("%7.1f%%\n", 100 * best / peak_);
     } else {
       std::printf("%8s\n", "-");
@@ -156,7 +156,7 @@ void add_model(Table& table, const MatmulOptions& options) {
   step.model = options.model;
   step.layers = 1;
   step.seq_len = options.tokens;
-  step.dtype = dtype_of(options.dtypes.at(0)) == DType::f32 ? TorchDtype::float32 : TorchDtype::bfloat16;
+  step.dtype = dtype_of(options.dtypes.at(0)) == DType::kF32 ? TorchDtype::kFloat32 : TorchDtype::kBfloat16;
   step.device = options.device;
   step.complete({});
   const std::unique_ptr<Model> model = open_shape(step);
@@ -164,7 +164,7 @@ void add_model(Table& table, const MatmulOptions& options) {
   const Program& training = workspace.program(kTrainingProgram);
   std::set<std::string> seen;
   for (const Node& node : training.nodes()) {
-    if (node.op->category() != OpCategory::gemm) continue;
+    if (node.op->category() != OpCategory::kGemm) continue;
     const std::string label = label_of(training, node);
     if (seen.insert(label).second) table.add(training, node, label);
   }
@@ -184,13 +184,13 @@ std::vector<CommandKey> bench_matmul_keys() {
 
 int bench_matmul(std::span<const std::string> arguments) {
   MatmulOptions options;
-  apply_input(kMatmulText, read_options(OptionTable(options), arguments, {}, RecipeArgument::taken));
+  apply_input(kMatmulText, read_options(OptionTable(options), arguments, {}, RecipeArgument::kTaken));
   if (options.dtypes.empty()) throw Error("dtypes", "is empty");
   register_operations();
   Device& device = open_device(options.device);
   Table table(device, options);
   if (options.model.empty()) {
-    add_squares(table, options, device.kind() == DeviceKind::cpu);
+    add_squares(table, options, device.kind() == DeviceKind::kCpu);
   } else {
     add_model(table, options);
   }

@@ -84,7 +84,7 @@ struct Peak {
 Peak peak_of(const BenchTrainOptions& options, Device& device) {
   const DType dtype = options.weight_dtype();
   double known = options.peak_tflops * 1e12;
-  if (known == 0 && dtype == DType::bf16) known = built_in_model(device.name()).peak_flops.per_second;
+  if (known == 0 && dtype == DType::kBf16) known = built_in_model(device.name()).peak_flops.per_second;
   return known > 0 ? Peak{known, false} : Peak{gemm_limit(device, dtype, kLimitSeconds), true};
 }
 
@@ -134,7 +134,7 @@ void measure(const BenchTrainOptions& options, std::vector<ResultRow>& rows) {
   std::printf("%s: %.0f tokens/s, %s, step %.1f ms, %s, loss %.3f\n", shape.c_str(), rate,
               utilization_text(flops, peak).c_str(), seconds * 1e3, format_bytes(device.allocated_bytes()).c_str(),
               loss);
-  if (device.kind() != DeviceKind::cpu) {
+  if (device.kind() != DeviceKind::kCpu) {
     // The plan does not include libraries and recorded launches; this reports what they take.
     const auto beyond =
         static_cast<std::int64_t>(available_before) - static_cast<std::int64_t>(memory_of(device).available + planned);
@@ -180,7 +180,7 @@ std::vector<CommandKey> bench_train_keys() {
 
 int bench_train(std::span<const std::string> arguments) {
   BenchTrainOptions options;
-  const OptionInput input = read_options(OptionTable(options), arguments, {}, RecipeArgument::taken);
+  const OptionInput input = read_options(OptionTable(options), arguments, {}, RecipeArgument::kTaken);
   apply_input(kTrainText, input);
   options.complete(input);
   std::vector<ResultRow> rows;

@@ -26,12 +26,12 @@ struct StepOptions {
   std::int64_t seq_len = 1024;
   std::int64_t document_len = 0;
   std::int64_t gradient_accumulation_steps = 1;
-  Recomputation gradient_checkpointing = Recomputation::off;
+  Recomputation gradient_checkpointing = Recomputation::kOff;
   bool activation_offloading = false;
-  TorchDtype dtype = TorchDtype::bfloat16;
-  OptimizerType optim = OptimizerType::adamw_bf16;
-  GradientType gradient_dtype = GradientType::bfloat16;
-  DeviceChoice device = DeviceChoice::automatic;
+  TorchDtype dtype = TorchDtype::kBfloat16;
+  OptimizerType optim = OptimizerType::kAdamwBf16;
+  GradientType gradient_dtype = GradientType::kBfloat16;
+  DeviceChoice device = DeviceChoice::kAutomatic;
   GemmOptions gemm;
 
   template <class Visitor>
@@ -58,11 +58,11 @@ struct StepOptions {
 
   // Sets optim and gradient_dtype to float32 variants if the weights are float32 and the user did not set them.
   void complete(const OptionInput& input) {
-    if (weight_dtype() != DType::f32) return;
-    if (!input.was_set("optim")) optim = OptimizerType::adamw;
-    if (!input.was_set("gradient_dtype")) gradient_dtype = GradientType::float32;
+    if (weight_dtype() != DType::kF32) return;
+    if (!input.was_set("optim")) optim = OptimizerType::kAdamw;
+    if (!input.was_set("gradient_dtype")) gradient_dtype = GradientType::kFloat32;
   }
-  [[nodiscard]] DType weight_dtype() const { return dtype == TorchDtype::float32 ? DType::f32 : DType::bf16; }
+  [[nodiscard]] DType weight_dtype() const { return dtype == TorchDtype::kFloat32 ? DType::kF32 : DType::kBf16; }
   [[nodiscard]] TrainingOptions training() const;
 };
 

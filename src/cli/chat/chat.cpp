@@ -44,7 +44,7 @@ int converse(Conversation& conversation) {
     if (termination_requested()) throw Interrupted();
     clear_interrupt();
     // Ctrl+C drops what was typed. The second one in a row on an empty line leaves.
-    if (line.kind == TypedLine::Kind::interrupt) {
+    if (line.kind == TypedLine::Kind::kInterrupt) {
       const bool drops = !line.was_empty || lines.has_begun();
       print_answer("\n");
       if (!drops && leave_on_interrupt) return 0;
@@ -54,7 +54,7 @@ int converse(Conversation& conversation) {
       continue;
     }
     leave_on_interrupt = false;
-    if (line.kind == TypedLine::Kind::end) {
+    if (line.kind == TypedLine::Kind::kEnd) {
       print_answer("\n");
       return 0;
     }
@@ -78,7 +78,7 @@ int run(const ChatOptions& given, const OptionInput& input) {
   if (::isatty(STDIN_FILENO) != 0) return converse(conversation);
   const std::string text{std::istreambuf_iterator<char>(std::cin), {}};
   if (trim(text).empty()) throw Error("hone chat", "standard input is empty", "echo 'a question' | hone chat FOLDER");
-  conversation.ask(std::string(trim(text)), is_terminal(OutputStream::standard_output));
+  conversation.ask(std::string(trim(text)), is_terminal(OutputStream::kStandardOutput));
   throw_if_interrupted();
   return 0;
 }

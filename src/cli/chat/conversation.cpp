@@ -111,7 +111,7 @@ void Conversation::ask(const std::string& text, bool styled) {
   const Completion completion = engine_->take(id);
   messages_->push_back({{"role", "assistant"}, {"content", completion.text}});
   print_answer("\n");
-  if (completion.finish_reason != FinishReason::length) return;
+  if (completion.finish_reason != FinishReason::kLength) return;
   if (styled) {
     print_answer(text_of(kDim, "(", cut_text(prompt_tokens, completion), ")", kNormal, "\n"));
   } else {

@@ -24,7 +24,7 @@ struct ChatOptions : SamplingKeys {
   std::string chat_template;
   std::int64_t max_tokens = 1024;
   std::int64_t max_model_len = 0;
-  DeviceChoice device = DeviceChoice::automatic;
+  DeviceChoice device = DeviceChoice::kAutomatic;
 
   template <class Visitor>
   void fields(Visitor& v) {

@@ -132,16 +132,16 @@ TypedLine LineEditor::read(const wchar_t* prompt) {
   // Prepares the terminal before the prompt appears, so that keys typed right after it are handled. libedit itself
   // would do so after printing the prompt.
   el_wset(edit_, EL_PREP_TERM, 1);
-  const bool marks = is_terminal(OutputStream::standard_output);
+  const bool marks = is_terminal(OutputStream::kStandardOutput);
   if (marks) write_to_terminal(kPastesMarked);
   int count = 0;
   const wchar_t* line = el_wgets(edit_, &count);
   if (marks) write_to_terminal(kPastesPlain);
-  if (interrupted()) return {.kind = TypedLine::Kind::interrupt, .text = {}, .was_empty = was_empty_};
+  if (interrupted()) return {.kind = TypedLine::Kind::kInterrupt, .text = {}, .was_empty = was_empty_};
   if (line == nullptr || count <= 0) return {};
   std::wstring_view typed(line, static_cast<std::size_t>(count));
   while (typed.ends_with(L'\n')) typed.remove_suffix(1);
-  return {.kind = TypedLine::Kind::text, .text = utf8_of(typed)};
+  return {.kind = TypedLine::Kind::kText, .text = utf8_of(typed)};
 }
 
 void LineEditor::remember(const std::string& message) {

@@ -8,10 +8,10 @@
 namespace hone {
 
 struct TypedLine {
-  enum class Kind { text, interrupt, end };
-  Kind kind = Kind::end;
+  enum class Kind { kText, kInterrupt, kEnd };
+  Kind kind = Kind::kEnd;
   std::string text;        // UTF-8; a pasted text may contain line breaks
-  bool was_empty = false;  // with Kind::interrupt: the line was empty when Ctrl+C was pressed
+  bool was_empty = false;  // with Kind::kInterrupt: the line was empty when Ctrl+C was pressed
 };
 
 // A line editor on standard input and output. Characters are decoded in the locale of the environment, or in C.UTF-8 if
@@ -26,8 +26,8 @@ class LineEditor {
   LineEditor& operator=(const LineEditor&) = delete;
   ~LineEditor();
 
-  // Waits for a line. Returns Kind::interrupt if interrupted(), and Kind::end after Ctrl+D on an empty line or when the
-  // terminal is closed.
+  // Waits for a line. Returns Kind::kInterrupt if interrupted(), and Kind::kEnd after Ctrl+D on an empty line or when
+  // the terminal is closed.
   [[nodiscard]] TypedLine read(const wchar_t* prompt);
   // Adds a message to the history that the arrow keys recall.
   void remember(const std::string& message);

@@ -64,7 +64,7 @@ void register_completion(CommandRegistry& registry) {
                                        .details = "bash: source <(hone completion bash), in ~/.bashrc\n"
                                                   "zsh:  source <(hone completion zsh), in ~/.zshrc\n"
                                                   "fish: hone completion fish > ~/.config/fish/completions/hone.fish",
-                                       .recipe = RecipeArgument::refused},
+                                       .recipe = RecipeArgument::kRefused},
                                       run));
 }
 

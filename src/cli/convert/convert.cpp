@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 struct ConvertOptions {
   std::string model_name_or_path;
-  TorchDtype torch_dtype = TorchDtype::automatic;
+  TorchDtype torch_dtype = TorchDtype::kAutomatic;
   std::string max_shard_size = "5GB";
   std::string output_dir;
 
@@ -68,9 +68,9 @@ std::vector<TensorSource> sources_of(std::span<const StoredTensor* const> tensor
     const StoredTensor& tensor = *each;
     const std::string& name = tensor.name;
     const std::optional<DType> stored = dtype_of(tensor.type);
-    if (!wanted && tensor.type == StoredType::f16) log_once("float16 weights are written as bfloat16");
-    const DType dtype = wanted.value_or(stored.value_or(DType::bf16));
-    if (!wanted && !stored && tensor.type != StoredType::f16) {
+    if (!wanted && tensor.type == StoredType::kF16) log_once("float16 weights are written as bfloat16");
+    const DType dtype = wanted.value_or(stored.value_or(DType::kBf16));
+    if (!wanted && !stored && tensor.type != StoredType::kF16) {
       throw Error(tensor.file, text_of("tensor ", name, " is ", name_of(tensor.type)),
                   "set --torch_dtype to bfloat16 or float32");
     }
@@ -84,8 +84,8 @@ std::vector<TensorSource> sources_of(std::span<const StoredTensor* const> tensor
 }
 
 std::optional<DType> wanted_type(TorchDtype type) {
-  if (type == TorchDtype::bfloat16) return DType::bf16;
-  if (type == TorchDtype::float32) return DType::f32;
+  if (type == TorchDtype::kBfloat16) return DType::kBf16;
+  if (type == TorchDtype::kFloat32) return DType::kF32;
   return std::nullopt;
 }
 
@@ -149,9 +149,9 @@ void convert_model(const ConvertOptions& options, const fs::path& from, std::uin
   std::vector<std::byte> buffer;
   const std::vector<TensorSource> sources = sources_of(tensors, wanted_type(options.torch_dtype), buffer);
   const DType dtype = sources.front().dtype;
-  config[config.contains("dtype") ? "dtype" : "torch_dtype"] = dtype == DType::bf16  ? "bfloat16"
-                                                               : dtype == DType::f32 ? "float32"
-                                                                                     : "float64";
+  config[config.contains("dtype") ? "dtype" : "torch_dtype"] = dtype == DType::kBf16  ? "bfloat16"
+                                                               : dtype == DType::kF32 ? "float32"
+                                                                                      : "float64";
   write_model_directory(options.output_dir, {.config = config,
                                              .generation_config = directory.generation_config(),
                                              .weights = sources,

@@ -38,13 +38,13 @@ struct EvalOptions : SamplingKeys {
   std::string prompt_template;
   std::string problem_column;
   std::string answer_column;
-  AnswerMatching matching = AnswerMatching::math;
-  SandboxMode sandbox = SandboxMode::namespaces;
+  AnswerMatching matching = AnswerMatching::kMath;
+  SandboxMode sandbox = SandboxMode::kNamespaces;
   std::string chat_template;
   std::string system_prompt;
   std::int64_t max_model_len = 0;
   std::int64_t max_num_seqs = 64;
-  DeviceChoice device = DeviceChoice::automatic;
+  DeviceChoice device = DeviceChoice::kAutomatic;
   std::string output_dir;
   std::vector<std::string> compare;
 

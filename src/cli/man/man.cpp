@@ -88,7 +88,7 @@ void register_man(CommandRegistry& registry) {
   registry.add(make_command<ManOptions>({.name = "man",
                                          .summary = "Print the manual page, hone(1)",
                                          .details = "View it with: hone man | man -l -",
-                                         .recipe = RecipeArgument::refused},
+                                         .recipe = RecipeArgument::kRefused},
                                         run));
 }
 

@@ -16,7 +16,7 @@
 namespace hone {
 namespace {
 
-enum class MergedType : std::uint8_t { as_base, bfloat16, float32 };
+enum class MergedType : std::uint8_t { kAsBase, kBfloat16, kFloat32 };
 
 }  // namespace
 
@@ -28,7 +28,7 @@ namespace {
 struct MergeOptions {
   std::string model_name_or_path;
   std::string output_dir;
-  MergedType torch_dtype = MergedType::as_base;
+  MergedType torch_dtype = MergedType::kAsBase;
 
   template <class Visitor>
   void fields(Visitor& v) {
@@ -40,8 +40,8 @@ struct MergeOptions {
 };
 
 std::optional<DType> dtype_of(MergedType type) {
-  if (type == MergedType::as_base) return std::nullopt;
-  return type == MergedType::bfloat16 ? DType::bf16 : DType::f32;
+  if (type == MergedType::kAsBase) return std::nullopt;
+  return type == MergedType::kBfloat16 ? DType::kBf16 : DType::kF32;
 }
 
 int run(const MergeOptions& options, const OptionInput& input) {
@@ -56,7 +56,7 @@ int run(const MergeOptions& options, const OptionInput& input) {
   if (std::filesystem::equivalent(folder, options.output_dir)) {
     throw Error(input.place_of("output_dir"), "is the folder of the adapter itself", "choose another");
   }
-  const LoadedModel merged = load_model(name, dtype_of(options.torch_dtype), open_device(DeviceChoice::cpu));
+  const LoadedModel merged = load_model(name, dtype_of(options.torch_dtype), open_device(DeviceChoice::kCpu));
   const Json generation_config = parse_json(merged.generation_config, "generation_config.json");
   save_model(options.output_dir, *merged.model, merged.weights, &generation_config);
   merged.tokenizer.save(options.output_dir);

@@ -127,7 +127,7 @@ void check_language_stage(const StageKeys& stage, Problems& problems, const Prep
   }
   ColumnOptions columns{.text_field = options.dataset_text_field};
   bool is_prepared = false;
-  SampleBy sample_by = SampleBy::document;
+  SampleBy sample_by = SampleBy::kDocument;
   if constexpr (requires { options.sample_by; }) sample_by = options.sample_by;
   if constexpr (requires { options.dataset_kwargs; }) {
     columns.prompt_column = options.dataset_prompt_column;

@@ -63,7 +63,7 @@ template <class Options>
   if (first.run([&] { read_option_keys(OptionTable(options), stage.keys, stage.file, foreign, input); })) return input;
   const std::size_t before = problems.all().size();
   for (std::size_t i = 0; i < stage.keys.keys.size(); ++i) {
-    YamlValue one{.kind = YamlValue::Kind::map, .line = stage.keys.items[i].line};
+    YamlValue one{.kind = YamlValue::Kind::kMap, .line = stage.keys.items[i].line};
     one.keys.push_back(stage.keys.keys[i]);
     one.items.push_back(stage.keys.items[i]);
     Options unused;

@@ -14,19 +14,19 @@ namespace fs = std::filesystem;
 
 const std::array<StageKind, 7>& stage_kinds() {
   static const std::array<StageKind, 7> kinds = {
-      StageKind{"pretrain", "pretrain", StageOutput::model, false, false, {}},
-      {"sft", "sft", StageOutput::model, true, true, {}},
-      {"grpo", "grpo", StageOutput::model, true, true, {}},
-      {"generate", "generate", StageOutput::data, true, false, {}},
+      StageKind{"pretrain", "pretrain", StageOutput::kModel, false, false, {}},
+      {"sft", "sft", StageOutput::kModel, true, true, {}},
+      {"grpo", "grpo", StageOutput::kModel, true, true, {}},
+      {"generate", "generate", StageOutput::kData, true, false, {}},
       {"rejection_sampling",
        "generate",
-       StageOutput::data,
+       StageOutput::kData,
        true,
        false,
        {{"reward_funcs", "accuracy"}, {"num_generations", "4"}, {"output_form", "conversations"}}},
       {"curriculum",
        "generate",
-       StageOutput::data,
+       StageOutput::kData,
        true,
        false,
        {{"reward_funcs", "accuracy"},
@@ -36,14 +36,14 @@ const std::array<StageKind, 7>& stage_kinds() {
         {"require_end", "false"},
         {"pass_rate_min", "0.1"},
         {"pass_rate_max", "0.9"}}},
-      {"eval", "eval", StageOutput::nothing, true, false, {}},
+      {"eval", "eval", StageOutput::kNothing, true, false, {}},
   };
   return kinds;
 }
 
 YamlValue scalar_of(std::string_view text) {
   YamlValue value;
-  value.kind = YamlValue::Kind::scalar;
+  value.kind = YamlValue::Kind::kScalar;
   value.scalar = text;
   return value;
 }
@@ -65,9 +65,9 @@ const YamlValue* find_key(const YamlValue& map, std::string_view key) {
 
 // Writes a value in YAML's flow style, on one line.
 std::string flow_text(const YamlValue& value) {
-  if (value.kind == YamlValue::Kind::null) return "null";
-  if (value.kind == YamlValue::Kind::scalar) return yaml_quoted(value.scalar);
-  const bool is_map = value.kind == YamlValue::Kind::map;
+  if (value.kind == YamlValue::Kind::kNull) return "null";
+  if (value.kind == YamlValue::Kind::kScalar) return yaml_quoted(value.scalar);
+  const bool is_map = value.kind == YamlValue::Kind::kMap;
   std::string text;
   for (std::size_t i = 0; i < value.items.size(); ++i) {
     text += i == 0 ? "" : ", ";
@@ -88,7 +88,7 @@ class Resolver {
   Resolver(const PipelineInput& input, std::string_view where) : input_(input), where_(where) {}
 
   std::vector<Stage> run(const YamlValue& list) {
-    if (list.kind != YamlValue::Kind::list || list.items.empty()) {
+    if (list.kind != YamlValue::Kind::kList || list.items.empty()) {
       throw Error(text_of(where_, ": stages"), "must be a list of stages, each with the key `stage`",
                   "stages: [{stage: sft, ...}, {stage: grpo, ...}]");
     }
@@ -99,8 +99,8 @@ class Resolver {
  private:
   void add(const YamlValue& given) {
     const std::string place = text_of(where_, ":", given.line, ": stages");
-    const YamlValue* kind = given.kind == YamlValue::Kind::map ? given.find("stage") : nullptr;
-    if (kind == nullptr || kind->kind != YamlValue::Kind::scalar) {
+    const YamlValue* kind = given.kind == YamlValue::Kind::kMap ? given.find("stage") : nullptr;
+    if (kind == nullptr || kind->kind != YamlValue::Kind::kScalar) {
       throw Error(place, "a stage must be a map with the key `stage`", "{stage: sft, ...}");
     }
     Stage stage{.kind = &stage_kind(kind->scalar, place)};
@@ -119,8 +119,8 @@ class Resolver {
     }
     stage.keys = completed(given, stage, place);
     stage.recipe = recipe_text(stage.keys);
-    if (stage.kind->output == StageOutput::model) stage.output = stage.folder.string();
-    if (stage.kind->output == StageOutput::data) stage.output = (stage.folder / "data.jsonl").string();
+    if (stage.kind->output == StageOutput::kModel) stage.output = stage.folder.string();
+    if (stage.kind->output == StageOutput::kData) stage.output = (stage.folder / "data.jsonl").string();
     stages_.push_back(std::move(stage));
   }
 
@@ -145,16 +145,16 @@ class Resolver {
   // Returns the keys of a stage, completed by its inputs, its output folder and the defaults of its kind.
   YamlValue completed(const YamlValue& given, const Stage& stage, const std::string& place) {
     YamlValue recipe;
-    recipe.kind = YamlValue::Kind::map;
+    recipe.kind = YamlValue::Kind::kMap;
     for (std::size_t i = 0; i < given.keys.size(); ++i) {
       if (given.keys[i] == "stage" || given.keys[i] == "name") continue;
       recipe.keys.push_back(given.keys[i]);
       recipe.items.push_back(with_outputs(given.items[i], place));
     }
     const auto is_set = [&](std::string_view key) { return find_key(recipe, key) != nullptr; };
-    const Stage* data = newest(StageOutput::data);
+    const Stage* data = newest(StageOutput::kData);
     if (stage.kind->takes_model && !is_set("model_name_or_path")) {
-      const Stage* model = newest(StageOutput::model);
+      const Stage* model = newest(StageOutput::kModel);
       const std::string& name = model != nullptr ? model->output : input_.model_name_or_path;
       if (name.empty()) throw Error(place, text_of("stage ", stage.name, " has no model"), "set model_name_or_path");
       set(recipe, "model_name_or_path", name);

@@ -11,12 +11,12 @@
 
 namespace hone {
 
-enum class StageOutput { nothing, model, data };
+enum class StageOutput { kNothing, kModel, kData };
 
 struct StageKind {
   std::string_view name;     // value of the key `stage` in the recipe
   std::string_view command;  // the hone command that runs the stage
-  StageOutput output = StageOutput::nothing;
+  StageOutput output = StageOutput::kNothing;
   bool takes_model = true;  // an unset model_name_or_path becomes the latest model of the stages before
   bool takes_data = false;  // an unset dataset_name becomes the data of the stage directly before
   // Keys and values that apply if the recipe does not set the key.

@@ -68,9 +68,9 @@ std::string shape_name(std::string_view model) {
 DType stored_dtype(const Json& config) {
   for (const char* key : {"torch_dtype", "dtype"}) {
     const auto at = config.find(key);
-    if (at != config.end() && at->is_string()) return at->get<std::string>() == "float32" ? DType::f32 : DType::bf16;
+    if (at != config.end() && at->is_string()) return at->get<std::string>() == "float32" ? DType::kF32 : DType::kBf16;
   }
-  return DType::f32;
+  return DType::kF32;
 }
 
 // Creates the model that the options name, without weights: a config.json, a known shape, or a folder on this machine,
@@ -84,7 +84,7 @@ ModelSketch sketch_of(const ModelOptions& options) {
   const std::vector<std::string> known = bench_model_names();
   if (!is_folder(name) && std::ranges::count(known, shape_name(name)) > 0) {
     log_info(text_of("the plan assumes the shape of ", shape_name(name), ", with bfloat16 weights"));
-    return {family_registry().create(parse_json(bench_model_config(shape_name(name)), name)), DType::bf16};
+    return {family_registry().create(parse_json(bench_model_config(shape_name(name)), name)), DType::kBf16};
   }
   const ModelDirectory directory(resolve_config(name, options.model_revision));
   const bool has_weights = !directory.weights().empty();
@@ -93,7 +93,7 @@ ModelSketch sketch_of(const ModelOptions& options) {
 }
 
 bool names_data(const DatasetOptions& options) {
-  return !options.dataset_name.empty() || options.dataset_mixture.kind != YamlValue::Kind::null;
+  return !options.dataset_name.empty() || options.dataset_mixture.kind != YamlValue::Kind::kNull;
 }
 
 // Returns true if the run can be prepared with its real data: a dataset is set, and the model with its tokenizer is on
@@ -117,7 +117,7 @@ ModelSketch new_model(const PretrainOptions& options) {
     }
     config["vocab_size"] = tokenizer_of(options).vocab_size();
   }
-  return {family_registry().create(config), DType::f32};
+  return {family_registry().create(config), DType::kF32};
 }
 
 RunPlan plan_of(const PretrainOptions& options, const OptionInput&, std::span<const std::size_t> gpus) {
@@ -145,7 +145,7 @@ template <class Base>
 int plan(std::span<const std::string> arguments) {
   PlanOptions<Base> options;
   const OptionInput input =
-      read_options(OptionTable(options), arguments, training_foreign_keys(), RecipeArgument::taken);
+      read_options(OptionTable(options), arguments, training_foreign_keys(), RecipeArgument::kTaken);
   if (!input.positionals.empty()) {
     throw Error("hone plan", text_of("unexpected argument ", shown(std::string_view(input.positionals[0]))),
                 "hone plan [pretrain|sft|grpo] [RECIPE.yaml] [--key value ...]");

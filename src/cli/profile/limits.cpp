@@ -16,10 +16,10 @@
 namespace hone {
 namespace {
 
-DeviceRate measured(double per_second) { return {per_second, RateSource::measured}; }
+DeviceRate measured(double per_second) { return {per_second, RateSource::kMeasured}; }
 
 void copy_all(Device& device, const Buffer& to, const Buffer& from, std::size_t bytes) {
-  if (device.kind() != DeviceKind::cpu) return device.copy(to.data(), from.data(), bytes);
+  if (device.kind() != DeviceKind::kCpu) return device.copy(to.data(), from.data(), bytes);
   constexpr std::int64_t kPiece = 64 << 10;
   parallel_for(static_cast<std::int64_t>(bytes), kPiece, [&](std::int64_t begin, std::int64_t end) {
     device.copy(to.data() + begin, from.data() + begin, static_cast<std::size_t>(end - begin));
@@ -29,7 +29,7 @@ void copy_all(Device& device, const Buffer& to, const Buffer& from, std::size_t 
 // Measures copies within the device for sizes from 256 KiB to 1 GiB (64 MiB on a CPU). Small copies run in caches.
 void measure_copies(DeviceModel& model, Device& device, double seconds) {
   constexpr std::size_t kSmallest = std::size_t{256} << 10;
-  const std::size_t largest = std::size_t{device.kind() == DeviceKind::cpu ? 64u : 1024u} << 20;
+  const std::size_t largest = std::size_t{device.kind() == DeviceKind::kCpu ? 64u : 1024u} << 20;
   const Buffer from(device, largest);
   const Buffer to(device, largest);
   device.fill(from.data(), 0x5A, largest);
@@ -46,7 +46,7 @@ void measure_copies(DeviceModel& model, Device& device, double seconds) {
 
 // Measures the copy from the device to pinned host memory. The other direction of the link has about the same rate.
 void measure_link(DeviceModel& model, Device& device, double seconds) {
-  if (device.kind() == DeviceKind::cpu) return;
+  if (device.kind() == DeviceKind::kCpu) return;
   constexpr std::size_t kBytes = std::size_t{64} << 20;
   const Buffer from(device, kBytes);
   const Buffer to(host_memory_of(device), kBytes);
@@ -64,14 +64,14 @@ double gemm_rate(Device& device, DType dtype, std::int64_t size, double seconds)
 
 void measure_gemms(DeviceModel& model, Device& device, DType dtype, double seconds) {
   register_operations();
-  if (device.kind() != DeviceKind::cpu) {
-    (dtype == DType::bf16 ? model.bf16_flops : model.f32_flops) = measured(gemm_rate(device, dtype, 8192, seconds));
+  if (device.kind() != DeviceKind::kCpu) {
+    (dtype == DType::kBf16 ? model.bf16_flops : model.f32_flops) = measured(gemm_rate(device, dtype, 8192, seconds));
     return;
   }
   // The fastest size depends on the CPU's caches.
   double best = 0;
   for (const std::int64_t size : {std::int64_t{512}, std::int64_t{1024}}) {
-    for (const DType each : {DType::f32, DType::bf16}) {
+    for (const DType each : {DType::kF32, DType::kBf16}) {
       best = std::max(best, gemm_rate(device, each, size, seconds / 4));
     }
   }

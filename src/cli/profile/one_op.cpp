@@ -20,7 +20,7 @@ constexpr double kDeviation = 0.05;
 
 std::string operand_name(std::size_t copy, std::size_t input) { return text_of("copy", copy, ".", input); }
 
-bool is_wide_enough(DType dtype) { return dtype == DType::f32 || dtype == DType::bf16; }
+bool is_wide_enough(DType dtype) { return dtype == DType::kF32 || dtype == DType::kBf16; }
 
 // Returns true for the second moments of AdamW, which must not be negative.
 bool is_positive(const Value& value) { return value.name.ends_with("exp_avg_sq"); }
@@ -88,7 +88,7 @@ IsolatedOp::IsolatedOp(const Program& from, const Node& node, Device& device, co
   }
   if (copies_ == 0) {
     const std::size_t wanted = kRotation / std::max<std::size_t>(bytes, 1) + 1;
-    copies_ = device.kind() == DeviceKind::cpu ? 1 : std::clamp(wanted, std::size_t{1}, kMostCopies);
+    copies_ = device.kind() == DeviceKind::kCpu ? 1 : std::clamp(wanted, std::size_t{1}, kMostCopies);
   }
   std::vector<NamedType> types;
   for (std::size_t copy = 0; copy < copies_; ++copy) {
@@ -126,7 +126,7 @@ void IsolatedOp::fill(const Program& from, const Node& node, const HostBatch& ba
                                     .first = 0,
                                     .count = value.type.elements()});
       } else if (const std::vector<std::int32_t>* integers = integers_of(batch, value.name);
-                 integers != nullptr && !integers->empty() && value.role == Role::input) {
+                 integers != nullptr && !integers->empty() && value.role == Role::kInput) {
         std::vector<std::int32_t> whole = *integers;  // padded with its last element to the full capacity
         whole.resize(static_cast<std::size_t>(value.type.elements()), integers->back());
         operands_.upload(name, std::as_bytes(std::span(whole)));

@@ -50,7 +50,7 @@ const CommandText kText{
         "its data. With a recipe, its keys replace those of the group \"Training step\" below, except\n"
         "device, tune_gemm and gemm_table. Writes chrome_trace.json (open it in ui.perfetto.dev) and\n"
         "kernel_summary.json.",
-    .recipe = RecipeArgument::refused};
+    .recipe = RecipeArgument::kRefused};
 
 // Model, programs and data of the profiled steps.
 struct Subject {
@@ -58,14 +58,14 @@ struct Subject {
   std::unique_ptr<Model> model;
   std::optional<Workspace> workspace = std::nullopt;
   OptimizerOptions optimizer;
-  DType dtype = DType::f32;
+  DType dtype = DType::kF32;
   Device* device = nullptr;
   std::vector<std::vector<HostBatch>> steps;  // [distinct steps][micro-batches]; used in turn
   AdviceContext advice;
 };
 
 bool can_shrink_states(OptimizerType optim, DType dtype) {
-  return optim == OptimizerType::adamw && dtype == DType::bf16;
+  return optim == OptimizerType::kAdamw && dtype == DType::kBf16;
 }
 
 Subject of_shape(const ProfileOptions& options) {
@@ -155,7 +155,7 @@ int profile(const ProfileOptions& given, const OptionInput& input) {
   ensure_writable_folder(options.output_dir, "output_dir");
   Subject subject = open_subject(options, input);
   Device& device = *subject.device;
-  subject.advice.gpu = device.kind() != DeviceKind::cpu;
+  subject.advice.gpu = device.kind() != DeviceKind::kCpu;
   const DeviceLimits limits =
       device_limits(device, subject.dtype, options.limit_seconds, input.was_set("limit_seconds"));
 

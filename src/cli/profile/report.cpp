@@ -27,7 +27,7 @@ std::string format(const char* pattern, Values... values) {
   return text;
 }
 
-bool is_product(const KernelSummary& kernel) { return kernel.category == name_of(OpCategory::gemm); }
+bool is_product(const KernelSummary& kernel) { return kernel.category == name_of(OpCategory::kGemm); }
 
 // Returns the candidates of a report, slowest first.
 std::vector<const KernelSummary*> candidates(const ProfileReport& report) {
@@ -93,7 +93,7 @@ ProfileReport make_report(const Timeline& timeline, const DeviceLimits& limits) 
   double inside = 0;
   for (const ProfiledRun& run : timeline.runs) {
     const ProfiledNode& node = timeline.nodes[run.node];
-    const std::string module = node.phase == Phase::update ? "update" : module_of_scope(node.scope);
+    const std::string module = node.phase == Phase::kUpdate ? "update" : module_of_scope(node.scope);
     KernelSummary& kernel = kernels[{node.op, module, node.phase, node.shapes}];
     kernel.op = node.op;
     kernel.category = node.category;

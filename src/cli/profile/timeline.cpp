@@ -49,11 +49,11 @@ void add_modules(Json& events, const Timeline& timeline, double origin) {
 
 std::string_view name_of(Phase phase) {
   switch (phase) {
-    case Phase::forward:
+    case Phase::kForward:
       return "forward";
-    case Phase::backward:
+    case Phase::kBackward:
       return "backward";
-    case Phase::update:
+    case Phase::kUpdate:
       break;
   }
   return "update";

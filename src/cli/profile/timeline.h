@@ -21,7 +21,7 @@ struct ProfiledNode {
   std::string op;
   std::string_view category;  // one of kCategories
   std::string scope;          // "layers.3.attention"
-  Phase phase = Phase::forward;
+  Phase phase = Phase::kForward;
   std::string shapes;
   double flops = 0;
   double bytes = 0;

@@ -21,7 +21,7 @@ struct PushOptions {
   std::string hub_revision = "main";
   std::optional<bool> hub_private_repo;
   std::string hub_token;
-  RepoKind repo_type = RepoKind::model;
+  RepoKind repo_type = RepoKind::kModel;
   std::string commit_message;
   bool training_state = false;
 
@@ -63,7 +63,7 @@ int run(const PushOptions& options, const OptionInput& input) {
       writer.push({.repo = repo,
                    .files = files,
                    .message = options.commit_message.empty() ? text_of("Upload ", name) : options.commit_message});
-  const std::string url = text_of(hub_endpoint(), repo.kind == RepoKind::model ? "/" : "/datasets/", repo.name,
+  const std::string url = text_of(hub_endpoint(), repo.kind == RepoKind::kModel ? "/" : "/datasets/", repo.name,
                                   repo.revision == "main" ? "" : "/tree/" + repo.revision);
   log_info(pushed.commit.empty()
                ? text_of(url, " already has all ", files.size(), " files")

@@ -24,7 +24,7 @@ struct QuickstartOptions {
   std::string output_dir = "runs/quickstart";
   std::string recipes;
   std::int64_t seed = 42;
-  DeviceChoice device = DeviceChoice::automatic;
+  DeviceChoice device = DeviceChoice::kAutomatic;
 
   template <class Visitor>
   void fields(Visitor& v) {
@@ -88,8 +88,8 @@ class Quickstart {
   }
 
   void add_device(std::vector<std::string>& arguments) const {
-    if (options_.device == DeviceChoice::automatic) return;
-    arguments.insert(arguments.end(), {"--device", options_.device == DeviceChoice::cpu ? "cpu" : "cuda"});
+    if (options_.device == DeviceChoice::kAutomatic) return;
+    arguments.insert(arguments.end(), {"--device", options_.device == DeviceChoice::kCpu ? "cpu" : "cuda"});
   }
 
   // Trains a stage, then evaluates it on the held-out problems.

@@ -143,7 +143,7 @@ QuickstartReport write_quickstart_report(const std::filesystem::path& root, std:
   std::string figures;
   hone::create_directories(root / "plots");
   write_file(root / "report.txt", report.text);
-  const bool color = is_terminal(OutputStream::standard_output);
+  const bool color = is_terminal(OutputStream::kStandardOutput);
   for (const Picture& picture : pictures_of(stages)) {
     const PlotLabels labels{picture.title, "step", picture.y};
     report.text += "\n" + terminal_plot(picture.series, labels, 72, 10, color);

@@ -99,7 +99,7 @@ void register_recipes(CommandRegistry& registry) {
        .details = "hone recipes                                       lists the recipes\n"
                   "hone recipes quickstart/sft                        prints one\n"
                   "hone recipes quickstart --output_dir my_recipes    writes a folder of them",
-       .recipe = RecipeArgument::refused},
+       .recipe = RecipeArgument::kRefused},
       run));
 }
 

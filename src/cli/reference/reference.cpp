@@ -24,11 +24,11 @@ std::string command_text(const Command& command) {
 
 std::string_view treatment(ForeignKey::Kind kind) {
   switch (kind) {
-    case ForeignKey::Kind::no_effect:
+    case ForeignKey::Kind::kNoEffect:
       return "accepted with a notice";
-    case ForeignKey::Kind::not_yet:
+    case ForeignKey::Kind::kNotYet:
       return "an error: not implemented yet";
-    case ForeignKey::Kind::never:
+    case ForeignKey::Kind::kNever:
       break;
   }
   return "an error: not offered";

@@ -106,7 +106,7 @@ int decode(const TokenizerOptions& options, const OptionInput& input) {
     ids.push_back(id);
   }
   const std::string decoded = tokenizer.decode(ids);
-  print((is_terminal(OutputStream::standard_output) ? printable(decoded) : decoded) + "\n");
+  print((is_terminal(OutputStream::kStandardOutput) ? printable(decoded) : decoded) + "\n");
   return 0;
 }
 
@@ -180,7 +180,7 @@ void register_tokenizer(CommandRegistry& registry) {
   registry.add(make_command<TokenizerOptions>({.name = "tokenizer",
                                                .summary = "Train a byte-level BPE tokenizer; encode, decode, count",
                                                .positionals = "train|encode|decode|count [TEXT ...]",
-                                               .recipe = RecipeArgument::refused},
+                                               .recipe = RecipeArgument::kRefused},
                                               run));
 }
 

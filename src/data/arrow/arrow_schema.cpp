@@ -23,13 +23,13 @@ int byte_width(std::int32_t bits) {
 TimeUnit unit_of(arrow::TimeUnit unit) {
   switch (unit) {
     case arrow::TimeUnit::kSecond:
-      return TimeUnit::seconds;
+      return TimeUnit::kSeconds;
     case arrow::TimeUnit::kMillisecond:
-      return TimeUnit::milliseconds;
+      return TimeUnit::kMilliseconds;
     case arrow::TimeUnit::kMicrosecond:
-      return TimeUnit::microseconds;
+      return TimeUnit::kMicroseconds;
     case arrow::TimeUnit::kNanosecond:
-      return TimeUnit::nanoseconds;
+      return TimeUnit::kNanoseconds;
   }
   throw DamagedArrow{kDamaged};
 }

@@ -20,7 +20,7 @@ struct ArrowField {
   bool is_signed = true;
   int scale = 0;      // decimals: digits after the decimal point
   int list_size = 0;  // fixed-size lists: items of a list
-  TimeUnit unit = TimeUnit::seconds;
+  TimeUnit unit = TimeUnit::kSeconds;
   bool is_utc = false;
   bool date_in_days = false;
   std::vector<ArrowField> fields;

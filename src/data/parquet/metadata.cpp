@@ -93,16 +93,16 @@ SchemaElement read_schema_element(ThriftReader& in, ThriftField outer) {
 
 struct LeafMeaning {
   ParquetLogicalType meaning = ParquetLogicalType::kPlain;
-  TimeUnit unit = TimeUnit::milliseconds;
+  TimeUnit unit = TimeUnit::kMilliseconds;
   bool is_utc = false;
 };
 
 LeafMeaning meaning_of(const SchemaElement& element) {
   using parquet::ConvertedType;
   using parquet::LogicalType;
-  const TimeUnit unit = element.unit == parquet::TimeUnit::kMillis   ? TimeUnit::milliseconds
-                        : element.unit == parquet::TimeUnit::kMicros ? TimeUnit::microseconds
-                                                                     : TimeUnit::nanoseconds;
+  const TimeUnit unit = element.unit == parquet::TimeUnit::kMillis   ? TimeUnit::kMilliseconds
+                        : element.unit == parquet::TimeUnit::kMicros ? TimeUnit::kMicroseconds
+                                                                     : TimeUnit::kNanoseconds;
   switch (element.logical) {
     case LogicalType::kString:
     case LogicalType::kEnum:
@@ -137,13 +137,13 @@ LeafMeaning meaning_of(const SchemaElement& element) {
     case ConvertedType::kDate:
       return {.meaning = ParquetLogicalType::kDate};
     case ConvertedType::kTimeMillis:
-      return {.meaning = ParquetLogicalType::kTime, .unit = TimeUnit::milliseconds};
+      return {.meaning = ParquetLogicalType::kTime, .unit = TimeUnit::kMilliseconds};
     case ConvertedType::kTimeMicros:
-      return {.meaning = ParquetLogicalType::kTime, .unit = TimeUnit::microseconds};
+      return {.meaning = ParquetLogicalType::kTime, .unit = TimeUnit::kMicroseconds};
     case ConvertedType::kTimestampMillis:
-      return {.meaning = ParquetLogicalType::kTimestamp, .unit = TimeUnit::milliseconds, .is_utc = true};
+      return {.meaning = ParquetLogicalType::kTimestamp, .unit = TimeUnit::kMilliseconds, .is_utc = true};
     case ConvertedType::kTimestampMicros:
-      return {.meaning = ParquetLogicalType::kTimestamp, .unit = TimeUnit::microseconds, .is_utc = true};
+      return {.meaning = ParquetLogicalType::kTimestamp, .unit = TimeUnit::kMicroseconds, .is_utc = true};
     case ConvertedType::kUint8:
     case ConvertedType::kUint16:
     case ConvertedType::kUint32:

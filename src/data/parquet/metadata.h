@@ -44,7 +44,7 @@ struct ParquetNode {
   int width = 0;  // bytes of a value of type kInt96 or kFixedLenByteArray
   ParquetLogicalType meaning = ParquetLogicalType::kPlain;
   int scale = 0;  // decimals: digits after the decimal point
-  TimeUnit unit = TimeUnit::milliseconds;
+  TimeUnit unit = TimeUnit::kMilliseconds;
   bool is_utc = false;
 };
 

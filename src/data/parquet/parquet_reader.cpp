@@ -33,7 +33,7 @@ std::string int96_text(std::string_view bytes) {
   std::int32_t julian_day = 0;
   std::memcpy(&nanoseconds, bytes.data(), sizeof nanoseconds);
   std::memcpy(&julian_day, bytes.data() + sizeof nanoseconds, sizeof julian_day);
-  return date_text(julian_day - kJulianDayOfEpoch) + "T" + time_text(nanoseconds, TimeUnit::nanoseconds);
+  return date_text(julian_day - kJulianDayOfEpoch) + "T" + time_text(nanoseconds, TimeUnit::kNanoseconds);
 }
 
 std::string uuid_text(std::string_view bytes) {

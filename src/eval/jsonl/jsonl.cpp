@@ -36,7 +36,7 @@ EvalProblem read_row(const Json& row, const TaskOptions& options) {
   problem.id = column_text(row, "id");
   Json columns = row;
   columns["problem"] = question;
-  const bool math = options.matching == AnswerMatching::math;
+  const bool math = options.matching == AnswerMatching::kMath;
   const std::string_view own = math ? math_prompt_template() : std::string_view("{problem}");
   problem.prompt =
       fill_template(options.prompt_template.empty() ? own : std::string_view(options.prompt_template), columns);
@@ -58,11 +58,11 @@ void register_jsonl(TaskRegistry& registry) {
     EvalTask task;
     task.read = [options](const Json& row) { return read_row(row, options); };
     task.judge = [options](const EvalProblem& problem, std::string_view completion) {
-      return options.matching == AnswerMatching::math
+      return options.matching == AnswerMatching::kMath
                  ? judge_math(problem.gold, completion, options.strip_thoughts, options.strict_equality)
                  : judge_exact(problem.gold, completion, options.strip_thoughts);
     };
-    if (options.matching == AnswerMatching::math) task.same = same_math_answer(options.strict_equality);
+    if (options.matching == AnswerMatching::kMath) task.same = same_math_answer(options.strict_equality);
     return task;
   });
 }

@@ -122,7 +122,7 @@ class Gpt2 final : public Model {
 
  private:
   static constexpr std::string_view kPrefix = "transformer.";
-  static constexpr PartAxis kByToken{ShardAxis::vocabulary};
+  static constexpr PartAxis kByToken{ShardAxis::kVocabulary};
 
   Tensor norm(WeightBinder& w, Tensor x, const std::string& name) const {
     return layer_norm(x, w(name), w(name + "_bias"), {.epsilon = config_.layer_norm_epsilon});
@@ -163,14 +163,14 @@ class Gpt2 final : public Model {
       const std::string part = text_of("h.", layer, ".");
       describe_norm(layer_name(layer, "attention.norm"), part + "ln_1");
       describe_affine(layer_name(layer, "attention.qkv"), 3 * hidden, hidden, part + "attn.c_attn",
-                      {ShardAxis::heads, 0, s.head_dim, 3}, 1.0);
+                      {ShardAxis::kHeads, 0, s.head_dim, 3}, 1.0);
       describe_affine(layer_name(layer, "attention.out"), hidden, hidden, part + "attn.c_proj",
-                      {ShardAxis::heads, 1, s.head_dim}, residual);
+                      {ShardAxis::kHeads, 1, s.head_dim}, residual);
       describe_norm(layer_name(layer, "mlp.norm"), part + "ln_2");
-      describe_affine(layer_name(layer, "mlp.up"), config_.inner_size, hidden, part + "mlp.c_fc", {ShardAxis::inner, 0},
-                      1.0);
+      describe_affine(layer_name(layer, "mlp.up"), config_.inner_size, hidden, part + "mlp.c_fc",
+                      {ShardAxis::kInner, 0}, 1.0);
       describe_affine(layer_name(layer, "mlp.down"), hidden, config_.inner_size, part + "mlp.c_proj",
-                      {ShardAxis::inner, 1}, residual);
+                      {ShardAxis::kInner, 1}, residual);
     }
     describe_norm("norm", "ln_f");
     if (!config_.tie_word_embeddings) {
@@ -209,9 +209,9 @@ class Gpt2 final : public Model {
                       .initializer = initializer});
   }
   void describe_norm(const std::string& name, const std::string& part) {
-    describe_vector(name, config_.shape.hidden_size, stored_name(part, "weight"), WeightKind::norm, Initializer::ones);
+    describe_vector(name, config_.shape.hidden_size, stored_name(part, "weight"), WeightKind::norm, Initializer::kOnes);
     describe_vector(name + "_bias", config_.shape.hidden_size, stored_name(part, "bias"), WeightKind::bias,
-                    Initializer::zeros);
+                    Initializer::kZeros);
   }
   void describe_affine(const std::string& name, std::int64_t out, std::int64_t in, const std::string& part,
                        PartAxis axis, double deviation) {
@@ -222,7 +222,7 @@ class Gpt2 final : public Model {
                       .parts = {std::move(weight)},
                       .kind = WeightKind::linear,
                       .deviation = deviation});
-    describe_vector(name + "_bias", out, stored_name(part, "bias"), WeightKind::bias, Initializer::zeros,
+    describe_vector(name + "_bias", out, stored_name(part, "bias"), WeightKind::bias, Initializer::kZeros,
                     std::move(along_rows));
   }
 

@@ -14,16 +14,16 @@ namespace {
 class Adamw final : public Op {
  public:
   std::string_view name() const override { return "adamw"; }
-  OpCategory category() const override { return OpCategory::optimizer; }
+  OpCategory category() const override { return OpCategory::kOptimizer; }
   Attributes default_attributes() const override { return AdamwAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& weight = required(inputs, AdamwIn::weight, name());
     expect(is_floating(weight.dtype), name(), text_of("the weight is ", to_text(weight), "; expected a floating type"));
     const DType wide = accumulator_of(weight.dtype);
-    const auto check = [&](std::size_t index, const char* what, const Shape& shape, DType other = DType::f64) {
+    const auto check = [&](std::size_t index, const char* what, const Shape& shape, DType other = DType::kF64) {
       const Type wanted{wide, shape};
       const Type& seen = required(inputs, index, name());
-      expect(seen == wanted || (other == DType::bf16 && seen == Type{other, shape}), name(),
+      expect(seen == wanted || (other == DType::kBf16 && seen == Type{other, shape}), name(),
              text_of(what, " is ", to_text(seen), "; expected ", to_text(wanted)));
     };
     check(AdamwIn::gradient, "the gradient", weight.shape, weight.dtype);
@@ -39,7 +39,7 @@ class Adamw final : public Op {
              text_of("the weight is ", to_text(weight), "; only a bf16 weight takes a master weight"));
     }
     check(AdamwIn::hyper, "hyper", {kAdamwHypers});
-    expect(required(inputs, AdamwIn::bad, name()) == Type{DType::i32, {1}}, name(),
+    expect(required(inputs, AdamwIn::bad, name()) == Type{DType::kI32, {1}}, name(),
            text_of("bad is ", to_text(required(inputs, AdamwIn::bad, name())), "; expected i32[1]"));
     std::vector<Type> outputs{weight, required(inputs, AdamwIn::gradient, name()), m, v};
     if (inputs[AdamwIn::master]) outputs.push_back(required(inputs, AdamwIn::master, name()));

@@ -37,11 +37,11 @@ struct AdamwAttributes {
 // Indices into the input `hyper` [kAdamwHypers], which changes from step to step; t counts steps from 1. The other
 // entries are reserved.
 enum class AdamwHyper : std::uint8_t {
-  learning_rate,
-  correction1,    // 1 / (1 - beta1^t)
-  correction2,    // 1 / sqrt(1 - beta2^t)
-  max_grad_norm,  // limit of the gradients' norm; 0: no clipping
-  step,           // t
+  kLearningRate,
+  kCorrection1,  // 1 / (1 - beta1^t)
+  kCorrection2,  // 1 / sqrt(1 - beta2^t)
+  kMaxGradNorm,  // limit of the gradients' norm; 0: no clipping
+  kStep,         // t
 };
 inline constexpr std::int64_t kAdamwHypers = 8;
 

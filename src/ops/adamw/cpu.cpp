@@ -74,8 +74,8 @@ void forward(const KernelCall& call) {
       update<T, T, S, G>(call, weight, nullptr);
     }
   };
-  const bool narrow_gradient = call.in(AdamwIn::gradient).dtype() == DType::bf16;
-  const bool narrow_states = call.in(AdamwIn::m).dtype() == DType::bf16;
+  const bool narrow_gradient = call.in(AdamwIn::gradient).dtype() == DType::kBf16;
+  const bool narrow_states = call.in(AdamwIn::m).dtype() == DType::kBf16;
   if constexpr (std::is_same_v<T, BFloat16>) {
     if (narrow_states && narrow_gradient) return with_types.template operator()<T, T>();
     if (narrow_states) return with_types.template operator()<T, A>();
@@ -87,7 +87,7 @@ void forward(const KernelCall& call) {
 }  // namespace
 
 void register_adamw_cpu(KernelRegistry& registry) {
-  registry.add("adamw", DeviceKind::cpu,
+  registry.add("adamw", DeviceKind::kCpu,
                {[](const KernelCall& call) {
                   for_floating(call.in(AdamwIn::weight).dtype(), [&]<class T>() { forward<T>(call); });
                 },

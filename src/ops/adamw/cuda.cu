@@ -229,8 +229,8 @@ template <class Body>
 void with_types(const KernelCall& call, const Body& body) {
   for_cuda_floating(call.in(AdamwIn::weight).dtype(), [&]<class T>() {
     using A = CudaAccumulator<T>;
-    const bool narrow_gradient = call.in(AdamwIn::gradient).dtype() == DType::bf16;
-    const bool narrow_states = call.in(AdamwIn::m).dtype() == DType::bf16;
+    const bool narrow_gradient = call.in(AdamwIn::gradient).dtype() == DType::kBf16;
+    const bool narrow_states = call.in(AdamwIn::m).dtype() == DType::kBf16;
     const auto with = [&]<class S, class G>() {
       if (call.in(AdamwIn::master)) {
         body.template operator()<T, A, S, G>();
@@ -272,7 +272,7 @@ void forward(const KernelCall& call) { run_together({&call, 1}); }
 }  // namespace
 
 void register_adamw_cuda(KernelRegistry& registry) {
-  registry.add("adamw", DeviceKind::cuda, {.run = forward, .workspace = {}, .run_together = run_together});
+  registry.add("adamw", DeviceKind::kCuda, {.run = forward, .workspace = {}, .run_together = run_together});
 }
 
 }  // namespace hone

@@ -41,13 +41,13 @@ struct AdamwStepNumbers {
 
   AdamwStepNumbers() = default;
   __device__ AdamwStepNumbers(const A* hyper, const A* norm, const std::int32_t* is_bad, double weight_decay)
-      : clip(clip_factor(hyper[static_cast<int>(AdamwHyper::max_grad_norm)], *norm)),
-        correction2(hyper[static_cast<int>(AdamwHyper::correction2)]),
-        step(static_cast<std::uint32_t>(hyper[static_cast<int>(AdamwHyper::step)])),
+      : clip(clip_factor(hyper[static_cast<int>(AdamwHyper::kMaxGradNorm)], *norm)),
+        correction2(hyper[static_cast<int>(AdamwHyper::kCorrection2)]),
+        step(static_cast<std::uint32_t>(hyper[static_cast<int>(AdamwHyper::kStep)])),
         bad(*is_bad != 0) {
-    const A learning_rate = hyper[static_cast<int>(AdamwHyper::learning_rate)];
+    const A learning_rate = hyper[static_cast<int>(AdamwHyper::kLearningRate)];
     decay = static_cast<A>(1.0 - static_cast<double>(learning_rate) * weight_decay);
-    rate = learning_rate * hyper[static_cast<int>(AdamwHyper::correction1)];
+    rate = learning_rate * hyper[static_cast<int>(AdamwHyper::kCorrection1)];
   }
 
   [[nodiscard]] __device__ A next_weight(A weight, A m, A v, A epsilon) const {

@@ -20,18 +20,18 @@ struct AdamwNumbers {
   std::uint32_t stream, step;
 
   AdamwNumbers(const AdamwAttributes& attributes, const A* hyper, A norm)
-      : clip(clip_factor(hyper[static_cast<std::size_t>(AdamwHyper::max_grad_norm)], norm)),
-        correction2(hyper[static_cast<std::size_t>(AdamwHyper::correction2)]),
+      : clip(clip_factor(hyper[static_cast<std::size_t>(AdamwHyper::kMaxGradNorm)], norm)),
+        correction2(hyper[static_cast<std::size_t>(AdamwHyper::kCorrection2)]),
         rest1(static_cast<A>(1.0 - attributes.beta1)),
         beta2(static_cast<A>(attributes.beta2)),
         rest2(static_cast<A>(1.0 - attributes.beta2)),
         epsilon(static_cast<A>(attributes.epsilon)),
         seed(static_cast<std::uint64_t>(attributes.seed)),
         stream(static_cast<std::uint32_t>(attributes.stream)),
-        step(static_cast<std::uint32_t>(hyper[static_cast<std::size_t>(AdamwHyper::step)])) {
-    const A learning_rate = hyper[static_cast<std::size_t>(AdamwHyper::learning_rate)];
+        step(static_cast<std::uint32_t>(hyper[static_cast<std::size_t>(AdamwHyper::kStep)])) {
+    const A learning_rate = hyper[static_cast<std::size_t>(AdamwHyper::kLearningRate)];
     decay = static_cast<A>(1.0 - static_cast<double>(learning_rate) * attributes.weight_decay);
-    rate = learning_rate * hyper[static_cast<std::size_t>(AdamwHyper::correction1)];
+    rate = learning_rate * hyper[static_cast<std::size_t>(AdamwHyper::kCorrection1)];
   }
 
   // m and v after a gradient, which has been clipped.

@@ -13,26 +13,26 @@ namespace {
 class Adamw8bit final : public Op {
  public:
   std::string_view name() const override { return "adamw_8bit"; }
-  OpCategory category() const override { return OpCategory::optimizer; }
+  OpCategory category() const override { return OpCategory::kOptimizer; }
   Attributes default_attributes() const override { return AdamwAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& weight = required(inputs, Adamw8bitIn::weight, name());
-    expect(weight.dtype == DType::f32 || weight.dtype == DType::bf16, name(),
+    expect(weight.dtype == DType::kF32 || weight.dtype == DType::kBf16, name(),
            text_of("the weight is ", to_text(weight), "; expected f32 or bf16"));
     const auto check = [&](std::size_t index, const char* what, const Type& wanted) {
       const Type& seen = required(inputs, index, name());
       expect(seen == wanted, name(), text_of(what, " is ", to_text(seen), "; expected ", to_text(wanted)));
     };
     const Type& gradient = required(inputs, Adamw8bitIn::gradient, name());
-    if (gradient != weight) check(Adamw8bitIn::gradient, "the gradient", {DType::f32, weight.shape});
-    check(Adamw8bitIn::m, "m", {DType::u8, weight.shape});
-    check(Adamw8bitIn::v, "v", {DType::u8, weight.shape});
+    if (gradient != weight) check(Adamw8bitIn::gradient, "the gradient", {DType::kF32, weight.shape});
+    check(Adamw8bitIn::m, "m", {DType::kU8, weight.shape});
+    check(Adamw8bitIn::v, "v", {DType::kU8, weight.shape});
     const Shape scales{scales_of(weight.elements())};
-    check(Adamw8bitIn::m_scale, "the scale of m", {DType::f32, scales});
-    check(Adamw8bitIn::v_scale, "the scale of v", {DType::f32, scales});
-    check(Adamw8bitIn::norm, "the norm", {DType::f32, {1}});
-    check(Adamw8bitIn::hyper, "hyper", {DType::f32, {kAdamwHypers}});
-    check(Adamw8bitIn::bad, "bad", {DType::i32, {1}});
+    check(Adamw8bitIn::m_scale, "the scale of m", {DType::kF32, scales});
+    check(Adamw8bitIn::v_scale, "the scale of v", {DType::kF32, scales});
+    check(Adamw8bitIn::norm, "the norm", {DType::kF32, {1}});
+    check(Adamw8bitIn::hyper, "hyper", {DType::kF32, {kAdamwHypers}});
+    check(Adamw8bitIn::bad, "bad", {DType::kI32, {1}});
     return {weight,
             gradient,
             required(inputs, Adamw8bitIn::m, name()),

@@ -83,14 +83,14 @@ void forward(const KernelCall& call) {
     std::memset(call.out(Adamw8bitOut::gradient).data, 0, call.out(Adamw8bitOut::gradient).type->bytes());
     return;
   }
-  const bool narrow_gradient = call.in(Adamw8bitIn::gradient).dtype() == DType::bf16;
-  if (call.in(Adamw8bitIn::weight).dtype() == DType::f32) return update<float, float>(call);
+  const bool narrow_gradient = call.in(Adamw8bitIn::gradient).dtype() == DType::kBf16;
+  if (call.in(Adamw8bitIn::weight).dtype() == DType::kF32) return update<float, float>(call);
   if (narrow_gradient) return update<BFloat16, BFloat16>(call);
   update<BFloat16, float>(call);
 }
 
 }  // namespace
 
-void register_adamw_8bit_cpu(KernelRegistry& registry) { registry.add("adamw_8bit", DeviceKind::cpu, {forward, {}}); }
+void register_adamw_8bit_cpu(KernelRegistry& registry) { registry.add("adamw_8bit", DeviceKind::kCpu, {forward, {}}); }
 
 }  // namespace hone

@@ -348,14 +348,16 @@ void launch(const KernelCall& call) {
 }
 
 void forward(const KernelCall& call) {
-  const bool narrow_gradient = call.in(Adamw8bitIn::gradient).dtype() == DType::bf16;
-  if (call.in(Adamw8bitIn::weight).dtype() == DType::f32) return launch<float, float>(call);
+  const bool narrow_gradient = call.in(Adamw8bitIn::gradient).dtype() == DType::kBf16;
+  if (call.in(Adamw8bitIn::weight).dtype() == DType::kF32) return launch<float, float>(call);
   if (narrow_gradient) return launch<__nv_bfloat16, __nv_bfloat16>(call);
   launch<__nv_bfloat16, float>(call);
 }
 
 }  // namespace
 
-void register_adamw_8bit_cuda(KernelRegistry& registry) { registry.add("adamw_8bit", DeviceKind::cuda, {forward, {}}); }
+void register_adamw_8bit_cuda(KernelRegistry& registry) {
+  registry.add("adamw_8bit", DeviceKind::kCuda, {forward, {}});
+}
 
 }  // namespace hone

@@ -10,7 +10,7 @@ namespace {
 class Add final : public Op {
  public:
   std::string_view name() const override { return "add"; }
-  OpCategory category() const override { return OpCategory::elementwise; }
+  OpCategory category() const override { return OpCategory::kElementwise; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& a = required(inputs, AddIn::a, name());
     const Type& b = required(inputs, AddIn::b, name());

@@ -21,7 +21,7 @@ void forward(const KernelCall& call) {
 
 void register_add_cpu(KernelRegistry& registry) {
   registry.add(
-      "add", DeviceKind::cpu,
+      "add", DeviceKind::kCpu,
       {[](const KernelCall& call) { for_floating(call.in(AddIn::a).dtype(), [&]<class T>() { forward<T>(call); }); },
        {}});
 }

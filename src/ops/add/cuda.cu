@@ -21,7 +21,7 @@ void forward(const KernelCall& call) {
 }  // namespace
 
 void register_add_cuda(KernelRegistry& registry) {
-  registry.add("add", DeviceKind::cuda,
+  registry.add("add", DeviceKind::kCuda,
                {[](const KernelCall& call) {
                   for_cuda_floating(call.in(AddIn::a).dtype(), [&]<class T>() { forward<T>(call); });
                 },

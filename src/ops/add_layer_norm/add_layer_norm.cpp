@@ -17,7 +17,7 @@ namespace {
 class AddLayerNormBackward final : public Op {
  public:
   std::string_view name() const override { return "add_layer_norm_backward"; }
-  OpCategory category() const override { return OpCategory::normalization; }
+  OpCategory category() const override { return OpCategory::kNormalization; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     std::vector<Type> outputs{required(inputs, AddLayerNormBackwardIn::x, name())};
     if (inputs.size() > AddLayerNormBackwardIn::dweight && inputs[AddLayerNormBackwardIn::dweight]) {
@@ -48,7 +48,7 @@ bool reads(const Node& node, ValueId id) {
 class AddLayerNorm final : public FusedOp {
  public:
   std::string_view name() const override { return "add_layer_norm"; }
-  OpCategory category() const override { return OpCategory::normalization; }
+  OpCategory category() const override { return OpCategory::kNormalization; }
   Attributes default_attributes() const override { return LayerNormAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& x = required(inputs, AddLayerNormIn::x, name());

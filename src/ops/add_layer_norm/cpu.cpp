@@ -40,12 +40,12 @@ void backward(const KernelCall& call) {
 }  // namespace
 
 void register_add_layer_norm_cpu(KernelRegistry& registry) {
-  registry.add("add_layer_norm", DeviceKind::cpu,
+  registry.add("add_layer_norm", DeviceKind::kCpu,
                {[](const KernelCall& call) {
                   for_floating(call.in(AddLayerNormIn::x).dtype(), [&]<class T>() { forward<T>(call); });
                 },
                 {}});
-  registry.add("add_layer_norm_backward", DeviceKind::cpu,
+  registry.add("add_layer_norm_backward", DeviceKind::kCpu,
                {[](const KernelCall& call) {
                   for_floating(call.in(AddLayerNormBackwardIn::dy).dtype(), [&]<class T>() { backward<T>(call); });
                 },

@@ -56,12 +56,12 @@ std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes
 }  // namespace
 
 void register_add_layer_norm_cuda(KernelRegistry& registry) {
-  registry.add("add_layer_norm", DeviceKind::cuda,
+  registry.add("add_layer_norm", DeviceKind::kCuda,
                {[](const KernelCall& call) {
                   for_cuda_floating(call.in(AddLayerNormIn::x).dtype(), [&]<class T>() { forward<T>(call); });
                 },
                 {}});
-  registry.add("add_layer_norm_backward", DeviceKind::cuda,
+  registry.add("add_layer_norm_backward", DeviceKind::kCuda,
                {[](const KernelCall& call) {
                   for_cuda_floating(call.in(AddLayerNormBackwardIn::dy).dtype(), [&]<class T>() { backward<T>(call); });
                 },

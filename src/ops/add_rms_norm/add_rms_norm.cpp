@@ -17,7 +17,7 @@ namespace {
 class AddRmsNormBackward final : public Op {
  public:
   std::string_view name() const override { return "add_rms_norm_backward"; }
-  OpCategory category() const override { return OpCategory::normalization; }
+  OpCategory category() const override { return OpCategory::kNormalization; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     std::vector<Type> outputs{required(inputs, AddRmsNormBackwardIn::x, name())};
     if (inputs.size() > AddRmsNormBackwardIn::dweight && inputs[AddRmsNormBackwardIn::dweight])
@@ -45,7 +45,7 @@ bool reads(const Node& node, ValueId id) {
 class AddRmsNorm final : public FusedOp {
  public:
   std::string_view name() const override { return "add_rms_norm"; }
-  OpCategory category() const override { return OpCategory::normalization; }
+  OpCategory category() const override { return OpCategory::kNormalization; }
   Attributes default_attributes() const override { return RmsNormAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& x = required(inputs, AddRmsNormIn::x, name());

@@ -36,12 +36,12 @@ void backward(const KernelCall& call) {
 }  // namespace
 
 void register_add_rms_norm_cpu(KernelRegistry& registry) {
-  registry.add("add_rms_norm", DeviceKind::cpu,
+  registry.add("add_rms_norm", DeviceKind::kCpu,
                {[](const KernelCall& call) {
                   for_floating(call.in(AddRmsNormIn::x).dtype(), [&]<class T>() { forward<T>(call); });
                 },
                 {}});
-  registry.add("add_rms_norm_backward", DeviceKind::cpu,
+  registry.add("add_rms_norm_backward", DeviceKind::kCpu,
                {[](const KernelCall& call) {
                   for_floating(call.in(AddRmsNormBackwardIn::dy).dtype(), [&]<class T>() { backward<T>(call); });
                 },

@@ -19,8 +19,8 @@ void backward(const KernelCall& call) {
 }  // namespace
 
 void register_add_rms_norm_cuda(KernelRegistry& registry) {
-  registry.add("add_rms_norm", DeviceKind::cuda, {forward, {}});
-  registry.add("add_rms_norm_backward", DeviceKind::cuda, {backward, rms_norm_workspace<AddRmsNormBackwardIn>});
+  registry.add("add_rms_norm", DeviceKind::kCuda, {forward, {}});
+  registry.add("add_rms_norm_backward", DeviceKind::kCuda, {backward, rms_norm_workspace<AddRmsNormBackwardIn>});
 }
 
 }  // namespace hone

@@ -21,7 +21,7 @@ Cost attention_cost(const Cost& traffic, const Type& qkv, const AttentionAttribu
 class AttentionBackward final : public Op {
  public:
   std::string_view name() const override { return "attention_backward"; }
-  OpCategory category() const override { return OpCategory::attention; }
+  OpCategory category() const override { return OpCategory::kAttention; }
   Attributes default_attributes() const override { return AttentionAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const auto& a = attributes.as<AttentionAttributes>();
@@ -40,7 +40,7 @@ const AttentionBackward kBackward;
 class Attention final : public Op {
  public:
   std::string_view name() const override { return "attention"; }
-  OpCategory category() const override { return OpCategory::attention; }
+  OpCategory category() const override { return OpCategory::kAttention; }
   Attributes default_attributes() const override { return AttentionAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& qkv = required(inputs, AttentionIn::qkv, name());
@@ -52,7 +52,7 @@ class Attention final : public Op {
                    " key heads of head_dim ", a.head_dim));
     expect(a.kv_heads > 0 && a.heads % a.kv_heads == 0, name(),
            text_of(a.heads, " query heads are not a multiple of ", a.kv_heads, " key heads"));
-    expect(cu_seqlens.dtype == DType::i32 && cu_seqlens.shape.size() == 1 && cu_seqlens.shape[0].size > 0, name(),
+    expect(cu_seqlens.dtype == DType::kI32 && cu_seqlens.shape.size() == 1 && cu_seqlens.shape[0].size > 0, name(),
            text_of("cu_seqlens is ", to_text(cu_seqlens), "; expected i32[sequences + 1]"));
     return {Type{qkv.dtype, {qkv.shape[0], a.heads * a.head_dim}},
             Type{accumulator_of(qkv.dtype), {qkv.shape[0], a.heads}}};

@@ -84,12 +84,12 @@ std::size_t backward_workspace(InputTypes inputs, std::span<const Type> outputs,
 }  // namespace
 
 void register_attention_cpu(KernelRegistry& registry) {
-  registry.add("attention", DeviceKind::cpu,
+  registry.add("attention", DeviceKind::kCpu,
                {[](const KernelCall& call) {
                   for_floating(call.in(AttentionIn::qkv).dtype(), [&]<class T>() { forward<T>(call); });
                 },
                 forward_workspace});
-  registry.add("attention_backward", DeviceKind::cpu,
+  registry.add("attention_backward", DeviceKind::kCpu,
                {[](const KernelCall& call) {
                   for_floating(call.in(AttentionBackwardIn::grad_o).dtype(), [&]<class T>() { backward<T>(call); });
                 },

@@ -72,7 +72,7 @@ void backward(const KernelCall& call) {
 }
 
 std::size_t forward_workspace(InputTypes inputs, std::span<const Type>, const Attributes& attributes) {
-  if (inputs[AttentionIn::qkv]->dtype != DType::bf16) return 0;
+  if (inputs[AttentionIn::qkv]->dtype != DType::kBf16) return 0;
   return plan_of(*inputs[AttentionIn::qkv], *inputs[AttentionIn::cu_seqlens], attributes.as<AttentionAttributes>())
       .workspace_bytes;
 }
@@ -80,7 +80,7 @@ std::size_t forward_workspace(InputTypes inputs, std::span<const Type>, const At
 // One number (overlap) for each query head of a row, or the workspace of the Hopper kernel, whichever is larger.
 std::size_t backward_workspace(InputTypes inputs, std::span<const Type>, const Attributes& attributes) {
   const std::size_t overlap = inputs[AttentionBackwardIn::lse]->bytes();
-  if (inputs[AttentionBackwardIn::qkv]->dtype != DType::bf16) return overlap;
+  if (inputs[AttentionBackwardIn::qkv]->dtype != DType::kBf16) return overlap;
   const auto& a = attributes.as<AttentionAttributes>();
   return std::max(overlap,
                   wgmma_backward_bytes(inputs[AttentionBackwardIn::qkv]->rows(),
@@ -90,12 +90,12 @@ std::size_t backward_workspace(InputTypes inputs, std::span<const Type>, const A
 }  // namespace
 
 void register_attention_cuda(KernelRegistry& registry) {
-  registry.add("attention", DeviceKind::cuda,
+  registry.add("attention", DeviceKind::kCuda,
                {[](const KernelCall& call) {
                   for_cuda_floating(call.in(AttentionIn::qkv).dtype(), [&]<class T>() { forward<T>(call); });
                 },
                 forward_workspace});
-  registry.add("attention_backward", DeviceKind::cuda,
+  registry.add("attention_backward", DeviceKind::kCuda,
                {[](const KernelCall& call) {
                   for_cuda_floating(call.in(AttentionBackwardIn::grad_o).dtype(),
                                     [&]<class T>() { backward<T>(call); });

@@ -95,7 +95,7 @@ struct TensorBackward {
 };
 
 // The gradients that a launch computes: for heads wider than 128, a thread's registers do not hold both.
-enum class KeyGradients { both, keys, values };
+enum class KeyGradients { kBoth, kKeys, kValues };
 
 // dk and dv of kWarps x 16 keys and one key head. Scores and weights are computed for kColumns query columns at a time.
 template <int kWidth, int kWarps, int kOthers, int kColumns, KeyGradients kWhich>
@@ -103,8 +103,8 @@ __global__ void __launch_bounds__(kWarps * 32)
     tensor_attention_backward_keys(AttentionGradients<__nv_bfloat16> args, std::int64_t tiles) {
   using Plan = TensorBackward<kWidth, kWarps, kOthers>;
   using Rows = SharedRows<kWidth>;
-  constexpr bool kKeys = kWhich != KeyGradients::values;
-  constexpr bool kValues = kWhich != KeyGradients::keys;
+  constexpr bool kKeys = kWhich != KeyGradients::kValues;
+  constexpr bool kValues = kWhich != KeyGradients::kKeys;
   extern __shared__ __align__(128) unsigned char shared_bytes[];
   const Rows k{shared_address(shared_bytes)};
   const Rows v{k.base + Plan::kOwnBytes};
@@ -358,14 +358,14 @@ void launch_query_gradients(const AttentionGradients<__nv_bfloat16>& args, cudaS
 inline void launch_attention_backward(const AttentionGradients<__nv_bfloat16>& args, cudaStream_t stream) {
   if (args.head_dim <= 64) {
     launch_query_gradients<64, 8, 64>(args, stream);
-    launch_key_gradients<64, 8, 64, 64, KeyGradients::both>(args, stream);
+    launch_key_gradients<64, 8, 64, 64, KeyGradients::kBoth>(args, stream);
   } else if (args.head_dim <= 128) {
     launch_query_gradients<128, 8, 64>(args, stream);
-    launch_key_gradients<128, 8, 64, 64, KeyGradients::both>(args, stream);
+    launch_key_gradients<128, 8, 64, 64, KeyGradients::kBoth>(args, stream);
   } else {
     launch_query_gradients<256, 4, 32>(args, stream);
-    launch_key_gradients<256, 4, 32, 32, KeyGradients::keys>(args, stream);
-    launch_key_gradients<256, 4, 32, 32, KeyGradients::values>(args, stream);
+    launch_key_gradients<256, 4, 32, 32, KeyGradients::kKeys>(args, stream);
+    launch_key_gradients<256, 4, 32, 32, KeyGradients::kValues>(args, stream);
   }
 }
 

@@ -120,8 +120,8 @@ __device__ void wgmma_backward_compute(const AttentionGradients<__nv_bfloat16>& 
 #pragma unroll
     for (int step = 0; step < kWidth / 16; ++step) {
       const int within = step % 4 * 2;
-      warpgroup_multiply<Major::k, Major::k>(c, a + step / 4 * (Plan::kKeyTile / 16) + within,
-                                             b + step / 4 * (Plan::kQueryTile / 16) + within, step > 0);
+      warpgroup_multiply<Major::kK, Major::kK>(c, a + step / 4 * (Plan::kKeyTile / 16) + within,
+                                               b + step / 4 * (Plan::kQueryTile / 16) + within, step > 0);
     }
   };
   barrier_wait(barriers.keys_ready(), 0);
@@ -173,7 +173,7 @@ __device__ void wgmma_backward_compute(const AttentionGradients<__nv_bfloat16>& 
     warpgroup_fence();
 #pragma unroll
     for (int step = 0; step < 4; ++step) {
-      warpgroup_multiply<Major::mn>(grad_v, of_weights[step], grad_o_columns + step * (2048 / 16), 1);
+      warpgroup_multiply<Major::kMn>(grad_v, of_weights[step], grad_o_columns + step * (2048 / 16), 1);
     }
     warpgroup_commit();
 
@@ -209,13 +209,13 @@ __device__ void wgmma_backward_compute(const AttentionGradients<__nv_bfloat16>& 
     warpgroup_fence();
 #pragma unroll
     for (int step = 0; step < kWgmmaKeys / 16; ++step) {
-      warpgroup_multiply<Major::mn, Major::mn>(grad_q, grad_score_rows + step * (2048 / 16),
-                                               k_columns + step * (2048 / 16), step > 0);
+      warpgroup_multiply<Major::kMn, Major::kMn>(grad_q, grad_score_rows + step * (2048 / 16),
+                                                 k_columns + step * (2048 / 16), step > 0);
     }
     warpgroup_commit();
 #pragma unroll
     for (int step = 0; step < 4; ++step) {
-      warpgroup_multiply<Major::mn>(grad_k, of_grad_scores[step], q_columns + step * (2048 / 16), 1);
+      warpgroup_multiply<Major::kMn>(grad_k, of_grad_scores[step], q_columns + step * (2048 / 16), 1);
     }
     warpgroup_commit();
 

@@ -65,8 +65,8 @@ struct ForwardCompute {
 #pragma unroll
     for (int step = 0; step < kWidth / 16; ++step) {
       const int within = step % 4 * 2;
-      warpgroup_multiply<Major::k, Major::k>(s, q + step / 4 * (Plan::kQueryTile / 16) + within,
-                                             k + step / 4 * (Plan::kKeyTile / 16) + within, step > 0);
+      warpgroup_multiply<Major::kK, Major::kK>(s, q + step / 4 * (Plan::kQueryTile / 16) + within,
+                                               k + step / 4 * (Plan::kKeyTile / 16) + within, step > 0);
     }
     warpgroup_commit();
   }
@@ -74,7 +74,7 @@ struct ForwardCompute {
     const std::uint64_t v = warpgroup_operand(stage(place), Plan::kKeyTile);
 #pragma unroll
     for (int step = 0; step < kForwardKeys / 16; ++step) {
-      warpgroup_multiply<Major::mn>(rows.o, weights[step], v + step * (2048 / 16), 1);
+      warpgroup_multiply<Major::kMn>(rows.o, weights[step], v + step * (2048 / 16), 1);
     }
     warpgroup_commit();
   }

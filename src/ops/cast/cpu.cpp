@@ -22,6 +22,6 @@ void forward(const KernelCall& call) {
 
 }  // namespace
 
-void register_cast_cpu(KernelRegistry& registry) { registry.add("cast", DeviceKind::cpu, {forward, {}}); }
+void register_cast_cpu(KernelRegistry& registry) { registry.add("cast", DeviceKind::kCpu, {forward, {}}); }
 
 }  // namespace hone

@@ -25,6 +25,6 @@ void forward(const KernelCall& call) {
 
 }  // namespace
 
-void register_cast_cuda(KernelRegistry& registry) { registry.add("cast", DeviceKind::cuda, {forward, {}}); }
+void register_cast_cuda(KernelRegistry& registry) { registry.add("cast", DeviceKind::kCuda, {forward, {}}); }
 
 }  // namespace hone

@@ -39,9 +39,9 @@ void forward(const KernelCall& call) {
 }  // namespace
 
 void register_document_mean_cpu(KernelRegistry& registry) {
-  registry.add("document_mean", DeviceKind::cpu,
+  registry.add("document_mean", DeviceKind::kCpu,
                {[](const KernelCall& call) {
-                  call.in(DocumentMeanIn::x).dtype() == DType::f64 ? forward<double>(call) : forward<float>(call);
+                  call.in(DocumentMeanIn::x).dtype() == DType::kF64 ? forward<double>(call) : forward<float>(call);
                 },
                 {}});
 }

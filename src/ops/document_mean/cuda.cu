@@ -47,9 +47,9 @@ void forward(const KernelCall& call) {
 }  // namespace
 
 void register_document_mean_cuda(KernelRegistry& registry) {
-  registry.add("document_mean", DeviceKind::cuda,
+  registry.add("document_mean", DeviceKind::kCuda,
                {[](const KernelCall& call) {
-                  call.in(DocumentMeanIn::x).dtype() == DType::f64 ? forward<double>(call) : forward<float>(call);
+                  call.in(DocumentMeanIn::x).dtype() == DType::kF64 ? forward<double>(call) : forward<float>(call);
                 },
                 {}});
 }

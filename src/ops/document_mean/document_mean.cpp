@@ -12,16 +12,16 @@ namespace {
 class DocumentMean final : public Op {
  public:
   std::string_view name() const override { return "document_mean"; }
-  OpCategory category() const override { return OpCategory::loss; }
+  OpCategory category() const override { return OpCategory::kLoss; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& x = required(inputs, DocumentMeanIn::x, name());
     const Type& member = required(inputs, DocumentMeanIn::member, name());
     const Type& cu_seqlens = required(inputs, DocumentMeanIn::cu_seqlens, name());
     expect(x.shape.size() == 1 && x.dtype == accumulator_of(x.dtype), name(),
            text_of("x is ", to_text(x), "; expected f32[tokens]"));
-    expect(member.dtype == DType::i32 && member.shape == x.shape, name(),
+    expect(member.dtype == DType::kI32 && member.shape == x.shape, name(),
            text_of("x is ", to_text(x), ", member ", to_text(member), "; expected i32 of the same shape"));
-    expect(cu_seqlens.dtype == DType::i32 && cu_seqlens.shape.size() == 1 && cu_seqlens.shape[0].size > 0, name(),
+    expect(cu_seqlens.dtype == DType::kI32 && cu_seqlens.shape.size() == 1 && cu_seqlens.shape[0].size > 0, name(),
            text_of("cu_seqlens is ", to_text(cu_seqlens), "; expected i32[documents + 1]"));
     return {x};
   }

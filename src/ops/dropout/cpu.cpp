@@ -38,7 +38,7 @@ void forward(const KernelCall& call) {
 }  // namespace
 
 void register_dropout_cpu(KernelRegistry& registry) {
-  registry.add("dropout", DeviceKind::cpu,
+  registry.add("dropout", DeviceKind::kCpu,
                {[](const KernelCall& call) {
                   for_floating(call.in(DropoutIn::x).dtype(), [&]<class T>() { forward<T>(call); });
                 },

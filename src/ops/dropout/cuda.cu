@@ -86,7 +86,7 @@ void forward(const KernelCall& call) {
 }  // namespace
 
 void register_dropout_cuda(KernelRegistry& registry) {
-  registry.add("dropout", DeviceKind::cuda,
+  registry.add("dropout", DeviceKind::kCuda,
                {[](const KernelCall& call) {
                   for_cuda_floating(call.in(DropoutIn::x).dtype(), [&]<class T>() { forward<T>(call); });
                 },

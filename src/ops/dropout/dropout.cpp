@@ -14,13 +14,13 @@ namespace {
 class Dropout final : public Op {
  public:
   std::string_view name() const override { return "dropout"; }
-  OpCategory category() const override { return OpCategory::elementwise; }
+  OpCategory category() const override { return OpCategory::kElementwise; }
   Attributes default_attributes() const override { return DropoutAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& x = required(inputs, DropoutIn::x, name());
     const Type& draw = required(inputs, DropoutIn::draw, name());
     const auto& a = attributes.as<DropoutAttributes>();
-    expect(is_floating(x.dtype) && draw == Type{DType::i32, {kDropoutDraw}}, name(),
+    expect(is_floating(x.dtype) && draw == Type{DType::kI32, {kDropoutDraw}}, name(),
            text_of("x is ", to_text(x), ", draw ", to_text(draw), "; expected a floating type and i32[4]"));
     expect(a.probability >= 0 && a.probability < 1 && a.site >= 0, name(),
            text_of("probability ", a.probability, ", site ", a.site,

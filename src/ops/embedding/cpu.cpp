@@ -42,15 +42,15 @@ void gradient(const KernelCall& call) {
 }  // namespace
 
 void register_embedding_cpu(KernelRegistry& registry) {
-  registry.add("embedding", DeviceKind::cpu,
+  registry.add("embedding", DeviceKind::kCpu,
                {[](const KernelCall& call) {
                   for_floating(call.in(EmbeddingIn::weight).dtype(), [&]<class T>() { forward<T>(call); });
                 },
                 {}});
-  registry.add("embedding_gradient", DeviceKind::cpu,
+  registry.add("embedding_gradient", DeviceKind::kCpu,
                {[](const KernelCall& call) {
                   for_floating(call.in(EmbeddingGradientIn::dy).dtype(), [&]<class T>() {
-                    if (call.out(0).dtype() == DType::bf16) return gradient<T, BFloat16>(call);
+                    if (call.out(0).dtype() == DType::kBf16) return gradient<T, BFloat16>(call);
                     gradient<T, Accumulator<T>>(call);
                   });
                 },

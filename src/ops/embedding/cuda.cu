@@ -278,11 +278,11 @@ std::size_t workspace(InputTypes inputs, std::span<const Type> outputs, const At
 }  // namespace
 
 void register_embedding_cuda(KernelRegistry& registry) {
-  registry.add("embedding", DeviceKind::cuda, {forward, {}});
-  registry.add("embedding_gradient", DeviceKind::cuda,
+  registry.add("embedding", DeviceKind::kCuda, {forward, {}});
+  registry.add("embedding_gradient", DeviceKind::kCuda,
                {[](const KernelCall& call) {
                   for_cuda_floating(call.in(EmbeddingGradientIn::dy).dtype(), [&]<class T>() {
-                    if (call.out(0).dtype() == DType::bf16) return gradient<T, __nv_bfloat16>(call);
+                    if (call.out(0).dtype() == DType::kBf16) return gradient<T, __nv_bfloat16>(call);
                     gradient<T, CudaAccumulator<T>>(call);
                   });
                 },

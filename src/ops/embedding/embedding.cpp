@@ -11,7 +11,7 @@ namespace {
 class EmbeddingGradient final : public Op {
  public:
   std::string_view name() const override { return "embedding_gradient"; }
-  OpCategory category() const override { return OpCategory::memory; }
+  OpCategory category() const override { return OpCategory::kMemory; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     return {required(inputs, EmbeddingGradientIn::dweight, name())};
   }
@@ -36,11 +36,11 @@ const EmbeddingGradient kGradient;
 class Embedding final : public Op {
  public:
   std::string_view name() const override { return "embedding"; }
-  OpCategory category() const override { return OpCategory::memory; }
+  OpCategory category() const override { return OpCategory::kMemory; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& tokens = required(inputs, EmbeddingIn::tokens, name());
     const Type& weight = required(inputs, EmbeddingIn::weight, name());
-    expect(tokens.dtype == DType::i32 && tokens.shape.size() == 1 && weight.shape.size() == 2, name(),
+    expect(tokens.dtype == DType::kI32 && tokens.shape.size() == 1 && weight.shape.size() == 2, name(),
            text_of("tokens are ", to_text(tokens), ", weight ", to_text(weight),
                    "; expected i32[rows] and [vocab, hidden]"));
     return {Type{weight.dtype, {tokens.shape[0], weight.shape[1]}}};

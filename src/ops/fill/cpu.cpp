@@ -19,7 +19,7 @@ void forward(const KernelCall& call) {
 
 void register_fill_cpu(KernelRegistry& registry) {
   registry.add(
-      "fill", DeviceKind::cpu,
+      "fill", DeviceKind::kCpu,
       {[](const KernelCall& call) { for_floating(call.out(0).dtype(), [&]<class T>() { forward<T>(call); }); }, {}});
 }
 

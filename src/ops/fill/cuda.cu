@@ -21,7 +21,7 @@ void forward(const KernelCall& call) {
 
 void register_fill_cuda(KernelRegistry& registry) {
   registry.add(
-      "fill", DeviceKind::cuda,
+      "fill", DeviceKind::kCuda,
       {[](const KernelCall& call) { for_cuda_floating(call.out(0).dtype(), [&]<class T>() { forward<T>(call); }); },
        {}});
 }

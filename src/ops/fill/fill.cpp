@@ -9,7 +9,7 @@ namespace {
 class Fill final : public Op {
  public:
   std::string_view name() const override { return "fill"; }
-  OpCategory category() const override { return OpCategory::memory; }
+  OpCategory category() const override { return OpCategory::kMemory; }
   Attributes default_attributes() const override { return FillAttributes{}; }
   std::vector<Type> infer(InputTypes, const Attributes& attributes) const override {
     Type type = type_from_text(attributes.as<FillAttributes>().type);

@@ -22,6 +22,8 @@ void forward(const KernelCall& call) {
 
 }  // namespace
 
-void register_gather_rows_cpu(KernelRegistry& registry) { registry.add("gather_rows", DeviceKind::cpu, {forward, {}}); }
+void register_gather_rows_cpu(KernelRegistry& registry) {
+  registry.add("gather_rows", DeviceKind::kCpu, {forward, {}});
+}
 
 }  // namespace hone

@@ -12,7 +12,7 @@ void forward(const KernelCall& call) {
 }  // namespace
 
 void register_gather_rows_cuda(KernelRegistry& registry) {
-  registry.add("gather_rows", DeviceKind::cuda, {forward, {}});
+  registry.add("gather_rows", DeviceKind::kCuda, {forward, {}});
 }
 
 }  // namespace hone

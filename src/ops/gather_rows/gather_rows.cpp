@@ -9,11 +9,11 @@ namespace {
 class GatherRows final : public Op {
  public:
   std::string_view name() const override { return "gather_rows"; }
-  OpCategory category() const override { return OpCategory::memory; }
+  OpCategory category() const override { return OpCategory::kMemory; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& x = required(inputs, GatherRowsIn::x, name());
     const Type& index = required(inputs, GatherRowsIn::index, name());
-    expect(x.shape.size() == 2 && index.dtype == DType::i32 && index.shape.size() == 1, name(),
+    expect(x.shape.size() == 2 && index.dtype == DType::kI32 && index.shape.size() == 1, name(),
            text_of("x is ", to_text(x), ", index ", to_text(index), "; expected [rows, n] and i32[samples]"));
     return {Type{x.dtype, {index.shape[0], x.shape[1]}}};
   }

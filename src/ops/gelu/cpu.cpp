@@ -71,14 +71,14 @@ bool is_exact(const KernelCall& call) { return call.attributes_as<GeluAttributes
 }  // namespace
 
 void register_gelu_cpu(KernelRegistry& registry) {
-  registry.add("gelu", DeviceKind::cpu,
+  registry.add("gelu", DeviceKind::kCpu,
                {[](const KernelCall& call) {
                   for_floating(call.in(0).dtype(), [&]<class T>() {
                     is_exact(call) ? forward<T, ExactGelu>(call) : forward<T, TanhGelu>(call);
                   });
                 },
                 {}});
-  registry.add("gelu_backward", DeviceKind::cpu,
+  registry.add("gelu_backward", DeviceKind::kCpu,
                {[](const KernelCall& call) {
                   for_floating(call.in(GeluBackwardIn::dy).dtype(), [&]<class T>() {
                     is_exact(call) ? backward<T, ExactGelu>(call) : backward<T, TanhGelu>(call);

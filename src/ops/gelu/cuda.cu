@@ -85,8 +85,8 @@ void backward(const KernelCall& call) {
 }  // namespace
 
 void register_gelu_cuda(KernelRegistry& registry) {
-  registry.add("gelu", DeviceKind::cuda, {forward, {}});
-  registry.add("gelu_backward", DeviceKind::cuda, {backward, {}});
+  registry.add("gelu", DeviceKind::kCuda, {forward, {}});
+  registry.add("gelu_backward", DeviceKind::kCuda, {backward, {}});
 }
 
 }  // namespace hone

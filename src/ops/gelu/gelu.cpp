@@ -11,7 +11,7 @@ namespace {
 class GeluBackward final : public Op {
  public:
   std::string_view name() const override { return "gelu_backward"; }
-  OpCategory category() const override { return OpCategory::activation; }
+  OpCategory category() const override { return OpCategory::kActivation; }
   Attributes default_attributes() const override { return GeluAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     return {required(inputs, GeluBackwardIn::x, name())};
@@ -29,7 +29,7 @@ const GeluBackward kBackward;
 class Gelu final : public Op {
  public:
   std::string_view name() const override { return "gelu"; }
-  OpCategory category() const override { return OpCategory::activation; }
+  OpCategory category() const override { return OpCategory::kActivation; }
   Attributes default_attributes() const override { return GeluAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& x = required(inputs, 0, name());

@@ -52,7 +52,7 @@ std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes
 }  // namespace
 
 void register_gradient_norm_cpu(KernelRegistry& registry) {
-  registry.add("gradient_norm", DeviceKind::cpu, {forward, workspace});
+  registry.add("gradient_norm", DeviceKind::kCpu, {forward, workspace});
 }
 
 }  // namespace hone

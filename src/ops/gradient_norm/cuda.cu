@@ -76,10 +76,10 @@ __global__ void __launch_bounds__(kThreads, 2) squares_kernel(const __grid_const
   const void* data = batch.data[which];
   double mine = 0;
   switch (batch.dtype[which]) {
-    case DType::bf16:
+    case DType::kBf16:
       mine = squares_of(static_cast<const __nv_bfloat16*>(data), begin, end);
       break;
-    case DType::f32:
+    case DType::kF32:
       mine = squares_of(static_cast<const float*>(data), begin, end);
       break;
     default:
@@ -124,7 +124,7 @@ void forward(const KernelCall& call) {
     check_launch("gradient_norm");
     blocks += more;
   }
-  if (call.out(0).dtype() == DType::f64) {
+  if (call.out(0).dtype() == DType::kF64) {
     root_kernel<<<1, kSumThreads, 0, stream_of(call)>>>(sums, blocks, cuda_data<double>(call.out(0)));
   } else {
     root_kernel<<<1, kSumThreads, 0, stream_of(call)>>>(sums, blocks, cuda_data<float>(call.out(0)));
@@ -141,7 +141,7 @@ std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes
 }  // namespace
 
 void register_gradient_norm_cuda(KernelRegistry& registry) {
-  registry.add("gradient_norm", DeviceKind::cuda, {forward, workspace});
+  registry.add("gradient_norm", DeviceKind::kCuda, {forward, workspace});
 }
 
 }  // namespace hone

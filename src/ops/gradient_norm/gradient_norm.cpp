@@ -9,7 +9,7 @@ namespace {
 class GradientNorm final : public Op {
  public:
   std::string_view name() const override { return "gradient_norm"; }
-  OpCategory category() const override { return OpCategory::optimizer; }
+  OpCategory category() const override { return OpCategory::kOptimizer; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const DType dtype = accumulator_of(required(inputs, 0, name()).dtype);
     for (std::size_t i = 0; i < inputs.size(); ++i) {

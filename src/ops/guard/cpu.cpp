@@ -19,7 +19,7 @@ void forward(const KernelCall& call) {
 }  // namespace
 
 void register_guard_cpu(KernelRegistry& registry) {
-  registry.add("guard", DeviceKind::cpu,
+  registry.add("guard", DeviceKind::kCpu,
                {[](const KernelCall& call) {
                   for_floating(call.in(GuardIn::values).dtype(), [&]<class T>() { forward<T>(call); });
                 },

@@ -34,7 +34,7 @@ void forward(const KernelCall& call) {
 }  // namespace
 
 void register_guard_cuda(KernelRegistry& registry) {
-  registry.add("guard", DeviceKind::cuda,
+  registry.add("guard", DeviceKind::kCuda,
                {[](const KernelCall& call) {
                   for_cuda_floating(call.in(GuardIn::values).dtype(), [&]<class T>() { forward<T>(call); });
                 },

@@ -9,11 +9,11 @@ namespace {
 class Guard final : public Op {
  public:
   std::string_view name() const override { return "guard"; }
-  OpCategory category() const override { return OpCategory::optimizer; }
+  OpCategory category() const override { return OpCategory::kOptimizer; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& values = required(inputs, GuardIn::values, name());
     const Type& bad = required(inputs, GuardIn::bad, name());
-    expect(is_floating(values.dtype) && bad == Type{DType::i32, {1}}, name(),
+    expect(is_floating(values.dtype) && bad == Type{DType::kI32, {1}}, name(),
            text_of("values are ", to_text(values), ", bad ", to_text(bad), "; expected a floating type and i32[1]"));
     return {bad};
   }

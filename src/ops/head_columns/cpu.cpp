@@ -30,8 +30,8 @@ void copy_columns(const KernelCall& call) {
 void register_head_columns_cpu(KernelRegistry& registry) {
   const Kernel kernel{
       [](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { copy_columns<T>(call); }); }, {}};
-  registry.add("head_columns", DeviceKind::cpu, kernel);
-  registry.add("head_columns_backward", DeviceKind::cpu, kernel);
+  registry.add("head_columns", DeviceKind::kCpu, kernel);
+  registry.add("head_columns_backward", DeviceKind::kCpu, kernel);
 }
 
 }  // namespace hone

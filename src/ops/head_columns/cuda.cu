@@ -52,8 +52,8 @@ void register_head_columns_cuda(KernelRegistry& registry) {
   const Kernel kernel{
       [](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { copy_columns<T>(call); }); },
       {}};
-  registry.add("head_columns", DeviceKind::cuda, kernel);
-  registry.add("head_columns_backward", DeviceKind::cuda, kernel);
+  registry.add("head_columns", DeviceKind::kCuda, kernel);
+  registry.add("head_columns_backward", DeviceKind::kCuda, kernel);
 }
 
 }  // namespace hone

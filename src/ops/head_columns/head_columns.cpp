@@ -20,7 +20,7 @@ void expect_columns(std::string_view op, const Type& x, const HeadColumnsAttribu
 class HeadColumnsBackward final : public Op {
  public:
   std::string_view name() const override { return "head_columns_backward"; }
-  OpCategory category() const override { return OpCategory::memory; }
+  OpCategory category() const override { return OpCategory::kMemory; }
   Attributes default_attributes() const override { return HeadColumnsAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& dy = required(inputs, 0, name());
@@ -36,7 +36,7 @@ const HeadColumnsBackward kBackward;
 class HeadColumns final : public Op {
  public:
   std::string_view name() const override { return "head_columns"; }
-  OpCategory category() const override { return OpCategory::memory; }
+  OpCategory category() const override { return OpCategory::kMemory; }
   Attributes default_attributes() const override { return HeadColumnsAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& x = required(inputs, 0, name());

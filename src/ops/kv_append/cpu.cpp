@@ -32,7 +32,7 @@ void append(const KernelCall& call) {
 }  // namespace
 
 void register_kv_append_cpu(KernelRegistry& registry) {
-  registry.add("kv_append", DeviceKind::cpu,
+  registry.add("kv_append", DeviceKind::kCpu,
                {[](const KernelCall& call) {
                   for_floating(call.in(KvAppendIn::qkv).dtype(), [&]<class T>() { append<T>(call); });
                 },

@@ -62,7 +62,7 @@ void append(const KernelCall& call) {
 }  // namespace
 
 void register_kv_append_cuda(KernelRegistry& registry) {
-  registry.add("kv_append", DeviceKind::cuda,
+  registry.add("kv_append", DeviceKind::kCuda,
                {[](const KernelCall& call) {
                   for_cuda_floating(call.in(KvAppendIn::qkv).dtype(), [&]<class T>() { append<T>(call); });
                 },

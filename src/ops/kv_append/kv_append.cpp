@@ -10,7 +10,7 @@ namespace {
 class KvAppend final : public Op {
  public:
   std::string_view name() const override { return "kv_append"; }
-  OpCategory category() const override { return OpCategory::memory; }
+  OpCategory category() const override { return OpCategory::kMemory; }
   Attributes default_attributes() const override { return KvAppendAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& qkv = required(inputs, KvAppendIn::qkv, name());
@@ -27,7 +27,7 @@ class KvAppend final : public Op {
            name(),
            text_of("qkv is ", to_text(qkv), ", the caches ", to_text(keys), " and ", to_text(values), "; expected [",
                    "num_blocks, block_size, ", a.kv_heads * a.head_dim, "] of one dtype"));
-    expect(slots.dtype == DType::i32 && slots.shape.size() == 1 && slots.shape[0] == qkv.shape[0], name(),
+    expect(slots.dtype == DType::kI32 && slots.shape.size() == 1 && slots.shape[0] == qkv.shape[0], name(),
            text_of("slots are ", to_text(slots), ", qkv is ", to_text(qkv), "; expected i32[rows]"));
     return {keys, values};
   }

@@ -67,10 +67,10 @@ void backward(const KernelCall& call) {
 
 void register_latent_heads_cpu(KernelRegistry& registry) {
   registry.add(
-      "latent_heads", DeviceKind::cpu,
+      "latent_heads", DeviceKind::kCpu,
       {[](const KernelCall& call) { for_floating(call.out(0).dtype(), [&]<class T>() { forward<T>(call); }); }, {}});
   registry.add(
-      "latent_heads_backward", DeviceKind::cpu,
+      "latent_heads_backward", DeviceKind::kCpu,
       {[](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { backward<T>(call); }); }, {}});
 }
 

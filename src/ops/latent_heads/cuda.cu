@@ -173,11 +173,11 @@ void backward(const KernelCall& call) {
 
 void register_latent_heads_cuda(KernelRegistry& registry) {
   registry.add(
-      "latent_heads", DeviceKind::cuda,
+      "latent_heads", DeviceKind::kCuda,
       {[](const KernelCall& call) { for_cuda_floating(call.out(0).dtype(), [&]<class T>() { forward<T>(call); }); },
        {}});
   registry.add(
-      "latent_heads_backward", DeviceKind::cuda,
+      "latent_heads_backward", DeviceKind::kCuda,
       {[](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { backward<T>(call); }); },
        {}});
 }

@@ -21,7 +21,7 @@ void expect_heads(std::string_view op, const LatentHeadsAttributes& a) {
 class LatentHeadsBackward final : public Op {
  public:
   std::string_view name() const override { return "latent_heads_backward"; }
-  OpCategory category() const override { return OpCategory::memory; }
+  OpCategory category() const override { return OpCategory::kMemory; }
   Attributes default_attributes() const override { return LatentHeadsAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& dqkv = required(inputs, 0, name());
@@ -53,7 +53,7 @@ const LatentHeadsBackward kBackward;
 class LatentHeadsForward final : public Op {
  public:
   std::string_view name() const override { return "latent_heads"; }
-  OpCategory category() const override { return OpCategory::memory; }
+  OpCategory category() const override { return OpCategory::kMemory; }
   Attributes default_attributes() const override { return LatentHeadsAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& query = required(inputs, LatentHeadsIn::query, name());

@@ -28,12 +28,12 @@ void forward(const KernelCall& call) {
 }  // namespace
 
 void register_layer_norm_cpu(KernelRegistry& registry) {
-  registry.add("layer_norm", DeviceKind::cpu,
+  registry.add("layer_norm", DeviceKind::kCpu,
                {[](const KernelCall& call) {
                   for_floating(call.in(LayerNormIn::x).dtype(), [&]<class T>() { forward<T>(call); });
                 },
                 {}});
-  registry.add("layer_norm_backward", DeviceKind::cpu,
+  registry.add("layer_norm_backward", DeviceKind::kCpu,
                {[](const KernelCall& call) {
                   for_floating(call.in(LayerNormBackwardIn::dy).dtype(), [&]<class T>() {
                     layer_norm_backward<T, LayerNormBackwardIn, LayerNormBackwardOut>(call, nullptr);

@@ -56,12 +56,12 @@ std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes
 }  // namespace
 
 void register_layer_norm_cuda(KernelRegistry& registry) {
-  registry.add("layer_norm", DeviceKind::cuda,
+  registry.add("layer_norm", DeviceKind::kCuda,
                {[](const KernelCall& call) {
                   for_cuda_floating(call.in(LayerNormIn::x).dtype(), [&]<class T>() { forward<T>(call); });
                 },
                 {}});
-  registry.add("layer_norm_backward", DeviceKind::cuda,
+  registry.add("layer_norm_backward", DeviceKind::kCuda,
                {[](const KernelCall& call) {
                   for_cuda_floating(call.in(LayerNormBackwardIn::dy).dtype(), [&]<class T>() { backward<T>(call); });
                 },

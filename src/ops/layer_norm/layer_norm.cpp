@@ -13,7 +13,7 @@ namespace {
 class LayerNormBackward final : public Op {
  public:
   std::string_view name() const override { return "layer_norm_backward"; }
-  OpCategory category() const override { return OpCategory::normalization; }
+  OpCategory category() const override { return OpCategory::kNormalization; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     std::vector<Type> outputs{required(inputs, LayerNormBackwardIn::x, name())};
     if (inputs.size() > LayerNormBackwardIn::dweight && inputs[LayerNormBackwardIn::dweight]) {
@@ -40,7 +40,7 @@ const LayerNormBackward kBackward;
 class LayerNorm final : public Op {
  public:
   std::string_view name() const override { return "layer_norm"; }
-  OpCategory category() const override { return OpCategory::normalization; }
+  OpCategory category() const override { return OpCategory::kNormalization; }
   Attributes default_attributes() const override { return LayerNormAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& x = required(inputs, LayerNormIn::x, name());

@@ -69,7 +69,7 @@ std::size_t workspace(InputTypes inputs, std::span<const Type> outputs, const At
 }  // namespace
 
 void register_linear_bias_gradient_cuda(KernelRegistry& registry) {
-  registry.add("linear_bias_gradient", DeviceKind::cuda,
+  registry.add("linear_bias_gradient", DeviceKind::kCuda,
                {[](const KernelCall& call) {
                   for_cuda_floating(call.in(LinearBiasGradientIn::dy).dtype(),
                                     [&]<class T>() { bias_gradient<T>(call); });

@@ -67,10 +67,10 @@ void bias_gradient(const KernelCall& call) {
 }  // namespace
 
 void register_linear_cpu(KernelRegistry& registry) {
-  registry.add("linear", DeviceKind::cpu, {forward, workspace<linear_product>});
-  registry.add("linear_input_gradient", DeviceKind::cpu, {input_gradient, workspace<linear_input_product>});
-  registry.add("linear_weight_gradient", DeviceKind::cpu, {weight_gradient, workspace<linear_weight_product>});
-  registry.add("linear_bias_gradient", DeviceKind::cpu,
+  registry.add("linear", DeviceKind::kCpu, {forward, workspace<linear_product>});
+  registry.add("linear_input_gradient", DeviceKind::kCpu, {input_gradient, workspace<linear_input_product>});
+  registry.add("linear_weight_gradient", DeviceKind::kCpu, {weight_gradient, workspace<linear_weight_product>});
+  registry.add("linear_bias_gradient", DeviceKind::kCpu,
                {[](const KernelCall& call) {
                   for_floating(call.in(LinearBiasGradientIn::dy).dtype(), [&]<class T>() { bias_gradient<T>(call); });
                 },

@@ -15,7 +15,7 @@ namespace {
 // (cublas.h), the result has padded rows in scratch memory and is copied to y.
 std::int64_t gemm_row_stride(const Type& x, const Type& y) {
   const std::int64_t n = y.row_size();
-  if (x.dtype != DType::bf16 || n % kCublasAlignment == 0) return n;
+  if (x.dtype != DType::kBf16 || n % kCublasAlignment == 0) return n;
   return (n + kLogitStride - 1) / kLogitStride * kLogitStride;
 }
 
@@ -98,9 +98,9 @@ std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes
 void register_linear_bias_gradient_cuda(KernelRegistry& registry);
 
 void register_linear_cuda(KernelRegistry& registry) {
-  registry.add("linear", DeviceKind::cuda, {forward, forward_workspace});
-  registry.add("linear_input_gradient", DeviceKind::cuda, {input_gradient, workspace});
-  registry.add("linear_weight_gradient", DeviceKind::cuda, {weight_gradient, workspace});
+  registry.add("linear", DeviceKind::kCuda, {forward, forward_workspace});
+  registry.add("linear_input_gradient", DeviceKind::kCuda, {input_gradient, workspace});
+  registry.add("linear_weight_gradient", DeviceKind::kCuda, {weight_gradient, workspace});
   register_linear_bias_gradient_cuda(registry);
 }
 

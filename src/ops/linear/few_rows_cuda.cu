@@ -144,7 +144,7 @@ __global__ void HONE_WGMMA_BOUNDS(kThreads, 1)
       warpgroup_fence();
 #pragma unroll
       for (int part = 0; part < kStageColumns / 16; ++part) {
-        warpgroup_multiply<Major::k, Major::k>(c, a + 2 * part, b + 2 * part, step > 0 || part > 0 ? 1 : 0);
+        warpgroup_multiply<Major::kK, Major::kK>(c, a + 2 * part, b + 2 * part, step > 0 || part > 0 ? 1 : 0);
       }
       warpgroup_commit();
       warpgroup_wait<1>();
@@ -237,10 +237,10 @@ bool launch_groups(const GemmArgs& args, bool constant_weight, int sm_count, cud
 // whose bits differ.
 bool takes(const GemmArgs& args) {
   const auto aligned = [](const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; };
-  return args.a_type == DType::bf16 && args.b_type == DType::bf16 &&
-         (args.c_type == DType::bf16 || args.c_type == DType::f32) && args.transpose_a == Transpose::no &&
-         args.transpose_b == Transpose::yes && !args.accumulate &&
-         (args.bias == nullptr || args.bias_type == DType::bf16) && args.m >= 1 && args.m <= 128 && args.k >= 8 &&
+  return args.a_type == DType::kBf16 && args.b_type == DType::kBf16 &&
+         (args.c_type == DType::kBf16 || args.c_type == DType::kF32) && args.transpose_a == Transpose::kNo &&
+         args.transpose_b == Transpose::kYes && !args.accumulate &&
+         (args.bias == nullptr || args.bias_type == DType::kBf16) && args.m >= 1 && args.m <= 128 && args.k >= 8 &&
          args.n % kCublasAlignment == 0 && args.k % 8 == 0 && args.lda % 8 == 0 && args.ldb % 8 == 0 &&
          aligned(args.a) && aligned(args.b);
 }
@@ -256,8 +256,8 @@ bool launch_few_rows(const GemmArgs& args, bool constant_weight, cudaStream_t st
   check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "cudaDeviceGetAttribute");
   check_cuda(cudaDeviceGetAttribute(&sm_count, cudaDevAttrMultiProcessorCount, device), "cudaDeviceGetAttribute");
   if (major != 9) return false;
-  return args.c_type == DType::f32 ? launch_groups<float>(args, constant_weight, sm_count, stream)
-                                   : launch_groups<__nv_bfloat16>(args, constant_weight, sm_count, stream);
+  return args.c_type == DType::kF32 ? launch_groups<float>(args, constant_weight, sm_count, stream)
+                                    : launch_groups<__nv_bfloat16>(args, constant_weight, sm_count, stream);
 }
 
 }  // namespace hone

@@ -18,7 +18,7 @@ Cost product_cost(const Cost& traffic, const Type& rows_by_k, std::int64_t n) {
 class LinearInputGradient final : public Op {
  public:
   std::string_view name() const override { return "linear_input_gradient"; }
-  OpCategory category() const override { return OpCategory::gemm; }
+  OpCategory category() const override { return OpCategory::kGemm; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& dy = required(inputs, LinearInputGradientIn::dy, name());
     const Type& weight = required(inputs, LinearInputGradientIn::weight, name());
@@ -36,7 +36,7 @@ class LinearInputGradient final : public Op {
 class LinearWeightGradient final : public Op {
  public:
   std::string_view name() const override { return "linear_weight_gradient"; }
-  OpCategory category() const override { return OpCategory::gemm; }
+  OpCategory category() const override { return OpCategory::kGemm; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     return {required(inputs, LinearWeightGradientIn::dweight, name())};
   }
@@ -51,7 +51,7 @@ class LinearWeightGradient final : public Op {
 class LinearBiasGradient final : public Op {
  public:
   std::string_view name() const override { return "linear_bias_gradient"; }
-  OpCategory category() const override { return OpCategory::elementwise; }
+  OpCategory category() const override { return OpCategory::kElementwise; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     return {required(inputs, LinearBiasGradientIn::dbias, name())};
   }
@@ -71,7 +71,7 @@ const LinearBiasGradient kBiasGradient;
 class Linear final : public Op {
  public:
   std::string_view name() const override { return "linear"; }
-  OpCategory category() const override { return OpCategory::gemm; }
+  OpCategory category() const override { return OpCategory::kGemm; }
   Attributes default_attributes() const override { return LinearAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& x = required(inputs, LinearIn::x, name());

@@ -18,7 +18,7 @@ constexpr std::int64_t kRowBlock = 512;                        // rows at a time
 constexpr std::int64_t kJointLogits = std::int64_t{16} << 20;  // logits at a time if both passes are joined
 
 // The passes that a launch runs.
-enum class Passes : std::uint8_t { forward, backward, joint };
+enum class Passes : std::uint8_t { kForward, kBackward, kJoint };
 
 // Shapes of the GEMMs of a block of `rows` rows with a chunk of the vocabulary; the caller fills in the operands.
 struct Products {
@@ -29,7 +29,7 @@ struct Products {
     return {.m = rows,
             .n = chunk,
             .k = hidden,
-            .transpose_b = Transpose::yes,
+            .transpose_b = Transpose::kYes,
             .a_type = dtype,
             .b_type = dtype,
             .c_type = wide,
@@ -55,7 +55,7 @@ struct Products {
     return {.m = chunk,
             .n = hidden,
             .k = rows,
-            .transpose_a = Transpose::yes,
+            .transpose_a = Transpose::kYes,
             .a_type = wide,
             .b_type = dtype,
             .c_type = sums,
@@ -83,16 +83,16 @@ struct Workspace {
     const std::int64_t hidden = x_type.row_size();
     block = std::min(kRowBlock, x_type.rows());
     std::int64_t chunks = 1;
-    if (passes == Passes::joint) {
+    if (passes == Passes::kJoint) {
       chunks = (weight.rows() + kVocabChunk - 1) / kVocabChunk;
       block = std::min(block, std::max(kJointLogits / (chunks * kVocabChunk), std::int64_t{16}));
     }
     rows = take<std::int32_t>(x_type.rows());
     x = take<T>(block * hidden);
     logits = take<A>(chunks * block * kVocabChunk);
-    dx = passes == Passes::forward ? nullptr : take<A>(block * hidden);
-    target_logits = passes == Passes::backward ? nullptr : take<A>(block);
-    states = passes == Passes::backward ? nullptr : take<LogSoftmax<A>>(block);
+    dx = passes == Passes::kForward ? nullptr : take<A>(block * hidden);
+    target_logits = passes == Passes::kBackward ? nullptr : take<A>(block);
+    states = passes == Passes::kBackward ? nullptr : take<LogSoftmax<A>>(block);
     if (base_ != nullptr) {
       gemm = memory.subspan(used_);
       return;
@@ -100,7 +100,7 @@ struct Workspace {
     const Products products{block, std::min(kVocabChunk, weight.rows()), hidden, x_type.dtype,
                             accumulator_of(x_type.dtype)};
     std::size_t gemm_bytes = gemm_workspace_bytes(products.logits(), thread_count());
-    if (passes != Passes::forward) {
+    if (passes != Passes::kForward) {
       gemm_bytes = std::max(gemm_bytes, gemm_workspace_bytes(products.input_gradient(), thread_count()));
       for (const DType sums : {products.wide, products.dtype}) {
         gemm_bytes = std::max(gemm_bytes, gemm_workspace_bytes(products.weight_gradient(sums), thread_count()));
@@ -185,13 +185,13 @@ class Head {
     for (const TensorView& output : call.outputs) {
       if (output.data != operands_.dweight.data) std::memset(output.data, 0, output.type->bytes());
     }
-    const A* dlogp = operands_.passes == Passes::backward ? operands_.dlogp.as<A>() : nullptr;
+    const A* dlogp = operands_.passes == Passes::kBackward ? operands_.dlogp.as<A>() : nullptr;
     const std::int64_t count = list_rows(operands_.x.rows(), operands_.targets, vocab_, work_.rows,
                                          [&](std::int64_t row) { return dlogp == nullptr || dlogp[row] != A(0); });
     for (std::int64_t first = 0; first < count; first += work_.block) {
       gather(first, std::min(work_.block, count - first));
-      if (operands_.passes != Passes::backward) take_logits();
-      if (operands_.passes != Passes::forward) take_gradients();
+      if (operands_.passes != Passes::kBackward) take_logits();
+      if (operands_.passes != Passes::kForward) take_gradients();
     }
   }
 
@@ -205,7 +205,7 @@ class Head {
   }
 
   // Memory of the logits of the chunk that starts at `id`.
-  A* logits_of(std::int64_t id) { return work_.logits + (operands_.passes == Passes::joint ? id * work_.block : 0); }
+  A* logits_of(std::int64_t id) { return work_.logits + (operands_.passes == Passes::kJoint ? id * work_.block : 0); }
 
   void compute_logits(std::int64_t id) {
     take_chunk(id);
@@ -231,7 +231,7 @@ class Head {
 
   // Backward pass of the block.
   void take_gradients() {
-    const bool logits_again = operands_.passes == Passes::backward;
+    const bool logits_again = operands_.passes == Passes::kBackward;
     const A* dlogp = operands_.dlogp.as<A>();
     const A* lse = (operands_.kept_lse ? operands_.kept_lse : operands_.lse).as<A>();
     const DType sums = operands_.dweight ? operands_.dweight.dtype() : products_.wide;
@@ -315,16 +315,16 @@ void run(const KernelCall& call) {
 
 template <Passes passes, class In, class Out>
 void add_kernel(KernelRegistry& registry, std::string_view op) {
-  registry.add(op, DeviceKind::cpu, {run<passes, In, Out>, workspace<passes, In>});
+  registry.add(op, DeviceKind::kCpu, {run<passes, In, Out>, workspace<passes, In>});
 }
 
 }  // namespace
 
 void register_linear_logprobs_cpu(KernelRegistry& registry) {
-  add_kernel<Passes::forward, LinearLogprobsIn, LinearLogprobsOut>(registry, "linear_logprobs");
-  add_kernel<Passes::backward, LinearLogprobsBackwardIn, LinearLogprobsBackwardOut>(registry,
-                                                                                    "linear_logprobs_backward");
-  add_kernel<Passes::joint, LinearLogprobsJointIn, LinearLogprobsJointOut>(registry, "linear_logprobs_joint");
+  add_kernel<Passes::kForward, LinearLogprobsIn, LinearLogprobsOut>(registry, "linear_logprobs");
+  add_kernel<Passes::kBackward, LinearLogprobsBackwardIn, LinearLogprobsBackwardOut>(registry,
+                                                                                     "linear_logprobs_backward");
+  add_kernel<Passes::kJoint, LinearLogprobsJointIn, LinearLogprobsJointOut>(registry, "linear_logprobs_joint");
 }
 
 }  // namespace hone

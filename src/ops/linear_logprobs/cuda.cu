@@ -48,7 +48,7 @@ constexpr std::int64_t kJointLogits = std::int64_t{320} << 20;    // logits at a
 constexpr std::int64_t kRowUnit = 256;                            // larger blocks of rows are a multiple of it
 
 // The passes that a launch runs.
-enum class Passes : std::uint8_t { forward, backward, joint };
+enum class Passes : std::uint8_t { kForward, kBackward, kJoint };
 
 // Rows of a block such that no block has more than `most` rows and all have about the same number.
 std::int64_t block_rows(std::int64_t rows, std::int64_t most) {
@@ -71,7 +71,7 @@ struct Workspace {
   std::size_t bytes = 0;
 
   Workspace(const Type& x, const Type& weight, Passes passes, std::byte* memory) {
-    const bool backward = passes == Passes::backward;
+    const bool backward = passes == Passes::kBackward;
     const std::int64_t rows = std::max<std::int64_t>(x.rows(), 1);
     const std::int64_t vocab = std::max<std::int64_t>(weight.rows(), 1);
     if (backward) {
@@ -80,9 +80,9 @@ struct Workspace {
               kVocabChunk;
     } else {
       chunk = ceil_div(vocab, kLogitStride) * kLogitStride;
-      block = std::max<std::int64_t>((passes == Passes::joint ? kJointLogits : kLogits) / vocab, 1);
+      block = std::max<std::int64_t>((passes == Passes::kJoint ? kJointLogits : kLogits) / vocab, 1);
       if (block > kRowUnit) block = block / kRowUnit * kRowUnit;
-      block = passes == Passes::joint ? block_rows(rows, block) : std::min(block, rows);
+      block = passes == Passes::kJoint ? block_rows(rows, block) : std::min(block, rows);
     }
     const auto take = [&]<class Element>(Element*& piece, std::int64_t count) {
       piece = reinterpret_cast<Element*>(memory + bytes);
@@ -94,7 +94,7 @@ struct Workspace {
     take(logits, block * chunk);
     // If dx is a sum of several GEMMs, it is summed here and rounded once.
     if (kNarrow && (backward || vocab % kCublasAlignment != 0)) take(dx, block * x.row_size());
-    if (!backward) take(statistics, (passes == Passes::joint ? block : rows) * ceil_div(vocab, kVocabChunk));
+    if (!backward) take(statistics, (passes == Passes::kJoint ? block : rows) * ceil_div(vocab, kVocabChunk));
   }
 };
 
@@ -104,7 +104,7 @@ class Head {
  public:
   using A = CudaAccumulator<T>;
   static constexpr DType kType = DTypeOf<std::conditional_t<Workspace<T>::kNarrow, BFloat16, T>>::value;
-  static constexpr DType kWide = std::is_same_v<A, double> ? DType::f64 : DType::f32;
+  static constexpr DType kWide = std::is_same_v<A, double> ? DType::kF64 : DType::kF32;
 
   Head(const KernelCall& call, Passes passes)
       : call_(call),
@@ -189,7 +189,7 @@ class Head {
         multiply({.m = rows,
                   .n = ids,
                   .k = hidden_,
-                  .transpose_b = Transpose::yes,
+                  .transpose_b = Transpose::kYes,
                   .a_type = kType,
                   .b_type = kType,
                   .c_type = kWide,
@@ -246,7 +246,7 @@ class Head {
     multiply({.m = piece.ids,
               .n = hidden_,
               .k = rows,
-              .transpose_a = Transpose::yes,
+              .transpose_a = Transpose::kYes,
               .a_type = kType,
               .b_type = kType,
               .c_type = dweight.dtype(),
@@ -286,24 +286,24 @@ template <Passes passes, class In, class Out>
 void run(const KernelCall& call) {
   for_cuda_floating(call.in(In::x).dtype(), [&]<class T>() {
     Head<T, In, Out> head(call, passes);
-    if constexpr (passes == Passes::forward) head.forward();
-    if constexpr (passes == Passes::backward) head.backward();
-    if constexpr (passes == Passes::joint) head.joint();
+    if constexpr (passes == Passes::kForward) head.forward();
+    if constexpr (passes == Passes::kBackward) head.backward();
+    if constexpr (passes == Passes::kJoint) head.joint();
   });
 }
 
 template <Passes passes, class In, class Out>
 void add_kernel(KernelRegistry& registry, std::string_view op) {
-  registry.add(op, DeviceKind::cuda, {run<passes, In, Out>, workspace<passes, In>});
+  registry.add(op, DeviceKind::kCuda, {run<passes, In, Out>, workspace<passes, In>});
 }
 
 }  // namespace
 
 void register_linear_logprobs_cuda(KernelRegistry& registry) {
-  add_kernel<Passes::forward, LinearLogprobsIn, LinearLogprobsOut>(registry, "linear_logprobs");
-  add_kernel<Passes::backward, LinearLogprobsBackwardIn, LinearLogprobsBackwardOut>(registry,
-                                                                                    "linear_logprobs_backward");
-  add_kernel<Passes::joint, LinearLogprobsJointIn, LinearLogprobsJointOut>(registry, "linear_logprobs_joint");
+  add_kernel<Passes::kForward, LinearLogprobsIn, LinearLogprobsOut>(registry, "linear_logprobs");
+  add_kernel<Passes::kBackward, LinearLogprobsBackwardIn, LinearLogprobsBackwardOut>(registry,
+                                                                                     "linear_logprobs_backward");
+  add_kernel<Passes::kJoint, LinearLogprobsJointIn, LinearLogprobsJointOut>(registry, "linear_logprobs_joint");
 }
 
 }  // namespace hone

@@ -16,7 +16,7 @@ double products(const Type& x, const Type& weight) {
 class LinearLogprobsBackward final : public Op {
  public:
   std::string_view name() const override { return "linear_logprobs_backward"; }
-  OpCategory category() const override { return OpCategory::loss; }
+  OpCategory category() const override { return OpCategory::kLoss; }
   Attributes default_attributes() const override { return LinearLogprobsAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     std::vector<Type> outputs{required(inputs, LinearLogprobsBackwardIn::x, name())};
@@ -43,7 +43,7 @@ const LinearLogprobsBackward kBackward;
 class LinearLogprobsOp final : public Op {
  public:
   std::string_view name() const override { return "linear_logprobs"; }
-  OpCategory category() const override { return OpCategory::loss; }
+  OpCategory category() const override { return OpCategory::kLoss; }
   Attributes default_attributes() const override { return LinearLogprobsAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& x = required(inputs, LinearLogprobsIn::x, name());
@@ -53,8 +53,8 @@ class LinearLogprobsOp final : public Op {
                x.shape[1] == weight.shape[1],
            name(),
            text_of("x is ", to_text(x), ", weight ", to_text(weight), "; expected [rows, hidden] and [vocab, hidden]"));
-    expect(targets == Type{DType::i32, {x.shape[0]}}, name(),
-           text_of("targets are ", to_text(targets), "; expected ", to_text(Type{DType::i32, {x.shape[0]}})));
+    expect(targets == Type{DType::kI32, {x.shape[0]}}, name(),
+           text_of("targets are ", to_text(targets), "; expected ", to_text(Type{DType::kI32, {x.shape[0]}})));
     const double temperature = attributes.as<LinearLogprobsAttributes>().temperature;
     expect(temperature > 0, name(), text_of("the temperature is ", temperature, "; it must be more than 0"));
     return std::vector<Type>(4, Type{accumulator_of(x.dtype), {x.shape[0]}});
@@ -88,7 +88,7 @@ const LinearLogprobsOp kForward;
 class LinearLogprobsJoint final : public FusedOp {
  public:
   std::string_view name() const override { return "linear_logprobs_joint"; }
-  OpCategory category() const override { return OpCategory::loss; }
+  OpCategory category() const override { return OpCategory::kLoss; }
   Attributes default_attributes() const override { return LinearLogprobsAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     expect(inputs.size() > LinearLogprobsJointIn::targets, name(),

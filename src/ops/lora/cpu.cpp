@@ -53,7 +53,7 @@ void collect(const KernelCall& call) {
 
 template <class D>
 void collect(const KernelCall& call) {
-  if (call.out(0).dtype() == DType::bf16) {
+  if (call.out(0).dtype() == DType::kBf16) {
     if constexpr (!std::is_same_v<D, double>) collect<D, BFloat16>(call);
   } else {
     collect<D, Accumulator<D>>(call);
@@ -204,13 +204,13 @@ void take(const KernelCall& call) {
 }  // namespace
 
 void register_lora_cpu(KernelRegistry& registry) {
-  const auto add = [&](std::string_view op, auto run) { registry.add(op, DeviceKind::cpu, {std::move(run), {}}); };
+  const auto add = [&](std::string_view op, auto run) { registry.add(op, DeviceKind::kCpu, {std::move(run), {}}); };
   add("lora_spread",
       [](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { spread<T>(call); }); });
   add("lora_collect", [](const KernelCall& call) {
     for_floating(call.in(LoraCollectIn::dup).dtype(), [&]<class T>() { collect<T>(call); });
   });
-  registry.add("lora_linear", DeviceKind::cpu, {adapted, adapted_workspace});
+  registry.add("lora_linear", DeviceKind::kCpu, {adapted, adapted_workspace});
   add("lora_dora_norm", [](const KernelCall& call) {
     for_floating(call.in(LoraDoraNormIn::weight).dtype(), [&]<class T>() { norm<T>(call); });
   });

@@ -25,7 +25,7 @@ void expect_vector(InputTypes inputs, std::size_t index, std::string_view op, co
 class LoraCollect final : public Op {
  public:
   std::string_view name() const override { return "lora_collect"; }
-  OpCategory category() const override { return OpCategory::memory; }
+  OpCategory category() const override { return OpCategory::kMemory; }
   Attributes default_attributes() const override { return LoraAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& dup = required(inputs, LoraCollectIn::dup, name());
@@ -45,7 +45,7 @@ const LoraCollect kCollect;
 class LoraSpread final : public Op {
  public:
   std::string_view name() const override { return "lora_spread"; }
-  OpCategory category() const override { return OpCategory::memory; }
+  OpCategory category() const override { return OpCategory::kMemory; }
   Attributes default_attributes() const override { return LoraAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& b = required(inputs, 0, name());
@@ -67,7 +67,7 @@ const LoraSpread kSpread;
 class LinearAdapted final : public Op {
  public:
   std::string_view name() const override { return "lora_linear"; }
-  OpCategory category() const override { return OpCategory::gemm; }
+  OpCategory category() const override { return OpCategory::kGemm; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& x = required(inputs, LoraLinearIn::x, name());
     const Type& weight = required(inputs, LoraLinearIn::weight, name());
@@ -112,7 +112,7 @@ class LinearAdapted final : public Op {
 class DoraNorm final : public Op {
  public:
   std::string_view name() const override { return "lora_dora_norm"; }
-  OpCategory category() const override { return OpCategory::normalization; }
+  OpCategory category() const override { return OpCategory::kNormalization; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& weight = required(inputs, LoraDoraNormIn::weight, name());
     expect_vector(inputs, LoraDoraNormIn::delta, name(), "delta", weight);
@@ -133,7 +133,7 @@ class DoraNorm final : public Op {
 class DoraProduct final : public Op {
  public:
   std::string_view name() const override { return "lora_dora_product"; }
-  OpCategory category() const override { return OpCategory::elementwise; }
+  OpCategory category() const override { return OpCategory::kElementwise; }
   Attributes default_attributes() const override { return LoraAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& dy = required(inputs, LoraDoraProductIn::dy, name());
@@ -150,7 +150,7 @@ const DoraProduct kProduct;
 class DoraScale final : public Op {
  public:
   std::string_view name() const override { return "lora_dora_scale"; }
-  OpCategory category() const override { return OpCategory::elementwise; }
+  OpCategory category() const override { return OpCategory::kElementwise; }
   Attributes default_attributes() const override { return LoraAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& z = required(inputs, LoraDoraScaleIn::z, name());
@@ -191,7 +191,7 @@ class DoraScale final : public Op {
 class BiasCollect final : public Op {
  public:
   std::string_view name() const override { return "lora_bias_collect"; }
-  OpCategory category() const override { return OpCategory::elementwise; }
+  OpCategory category() const override { return OpCategory::kElementwise; }
   Attributes default_attributes() const override { return LoraAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& dbias = required(inputs, LoraBiasCollectIn::dbias, name());
@@ -209,7 +209,7 @@ const BiasCollect kBiasCollect;
 class Bias final : public Op {
  public:
   std::string_view name() const override { return "lora_bias"; }
-  OpCategory category() const override { return OpCategory::elementwise; }
+  OpCategory category() const override { return OpCategory::kElementwise; }
   Attributes default_attributes() const override { return LoraAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& trained = required(inputs, LoraBiasIn::trained, name());
@@ -233,7 +233,7 @@ const Bias kBias;
 class TakeColumns final : public Op {
  public:
   std::string_view name() const override { return "lora_columns"; }
-  OpCategory category() const override { return OpCategory::memory; }
+  OpCategory category() const override { return OpCategory::kMemory; }
   Attributes default_attributes() const override { return LoraColumns{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& x = required(inputs, 0, name());
@@ -250,7 +250,7 @@ const TakeColumns kTakeColumns;
 class JoinColumns final : public Op {
  public:
   std::string_view name() const override { return "lora_join"; }
-  OpCategory category() const override { return OpCategory::memory; }
+  OpCategory category() const override { return OpCategory::kMemory; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& a = required(inputs, LoraJoinIn::a, name());
     const Type& b = required(inputs, LoraJoinIn::b, name());

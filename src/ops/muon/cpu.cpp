@@ -109,7 +109,7 @@ void apply(const KernelCall& call) {
 
 void register_muon_cpu(KernelRegistry& registry) {
   const auto add = [&](std::string_view op, auto with_type) {
-    registry.add(op, DeviceKind::cpu, {std::move(with_type), {}});
+    registry.add(op, DeviceKind::kCpu, {std::move(with_type), {}});
   };
   add("muon_momentum", [](const KernelCall& call) {
     for_floating(call.in(MuonMomentumIn::gradient).dtype(), [&]<class T>() { momentum<T>(call); });

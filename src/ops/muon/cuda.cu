@@ -181,7 +181,7 @@ void apply(const KernelCall& call) {
 
 void register_muon_cuda(KernelRegistry& registry) {
   const auto add = [&](std::string_view op, auto with_type) {
-    registry.add(op, DeviceKind::cuda, {std::move(with_type), {}});
+    registry.add(op, DeviceKind::kCuda, {std::move(with_type), {}});
   };
   add("muon_momentum", [](const KernelCall& call) {
     for_cuda_floating(call.in(MuonMomentumIn::gradient).dtype(), [&]<class T>() { momentum<T>(call); });

@@ -37,7 +37,7 @@ Cost elementwise(Cost cost, double flops, std::int64_t elements) {
 class MuonMomentum final : public Op {
  public:
   std::string_view name() const override { return "muon_momentum"; }
-  OpCategory category() const override { return OpCategory::optimizer; }
+  OpCategory category() const override { return OpCategory::kOptimizer; }
   Attributes default_attributes() const override { return MuonMomentumAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const auto& own = attributes.as<MuonMomentumAttributes>();
@@ -47,7 +47,7 @@ class MuonMomentum final : public Op {
     expect_type(inputs, MuonMomentumIn::momentum, name(), "the momentum", {wide, gradient.shape});
     expect_type(inputs, MuonMomentumIn::norm, name(), "the norm", {wide, {1}});
     expect_type(inputs, MuonMomentumIn::hyper, name(), "hyper", {wide, {kAdamwHypers}});
-    expect_type(inputs, MuonMomentumIn::bad, name(), "bad", {DType::i32, {1}});
+    expect_type(inputs, MuonMomentumIn::bad, name(), "bad", {DType::kI32, {1}});
     return {gradient, required(inputs, MuonMomentumIn::momentum, name()), Type{wide, {own.rows, gradient.shape[1]}}};
   }
   Cost cost(InputTypes, std::span<const Type> outputs, const Attributes&) const override {
@@ -67,7 +67,7 @@ class MuonMomentum final : public Op {
 class MuonUnit final : public Op {
  public:
   std::string_view name() const override { return "muon_unit"; }
-  OpCategory category() const override { return OpCategory::optimizer; }
+  OpCategory category() const override { return OpCategory::kOptimizer; }
   Attributes default_attributes() const override { return MuonUnitAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& x = required(inputs, MuonUnitIn::x, name());
@@ -86,7 +86,7 @@ class MuonUnit final : public Op {
 class MuonCombine final : public Op {
  public:
   std::string_view name() const override { return "muon_combine"; }
-  OpCategory category() const override { return OpCategory::optimizer; }
+  OpCategory category() const override { return OpCategory::kOptimizer; }
   Attributes default_attributes() const override { return MuonCombineAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& x = required(inputs, MuonCombineIn::x, name());
@@ -104,7 +104,7 @@ class MuonCombine final : public Op {
 class MuonApply final : public Op {
  public:
   std::string_view name() const override { return "muon_apply"; }
-  OpCategory category() const override { return OpCategory::optimizer; }
+  OpCategory category() const override { return OpCategory::kOptimizer; }
   Attributes default_attributes() const override { return MuonApplyAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& weight = required(inputs, MuonApplyIn::weight, name());
@@ -121,7 +121,7 @@ class MuonApply final : public Op {
       outputs.push_back(*master);
     }
     expect_type(inputs, MuonApplyIn::hyper, name(), "hyper", {wide, {kAdamwHypers}});
-    expect_type(inputs, MuonApplyIn::bad, name(), "bad", {DType::i32, {1}});
+    expect_type(inputs, MuonApplyIn::bad, name(), "bad", {DType::kI32, {1}});
     return outputs;
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes&) const override {
@@ -160,7 +160,7 @@ Tensor gram_of_columns(Tensor x) {
 double muon_scale(MuonScale scale, std::int64_t rows, std::int64_t columns) {
   const auto m = static_cast<double>(rows);
   const auto n = static_cast<double>(columns);
-  return scale == MuonScale::original ? std::sqrt(std::max(1.0, m / n)) : 0.2 * std::sqrt(std::max(m, n));
+  return scale == MuonScale::kOriginal ? std::sqrt(std::max(1.0, m / n)) : 0.2 * std::sqrt(std::max(m, n));
 }
 
 Tensor newton_schulz(Tensor x, std::int64_t steps) {

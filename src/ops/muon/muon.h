@@ -102,8 +102,8 @@ struct MuonTensors {
 // Factor of a matrix's learning rate that follows from its shape, after Jordan or after Moonlight (Liu et al., "Muon is
 // scalable for LLM training", 2025).
 enum class MuonScale : std::uint8_t {
-  match_rms_adamw,  // 0.2 sqrt(max(rows, columns)): updates as large as AdamW's at the same rate (Moonlight)
-  original,         // sqrt(max(1, rows / columns)) (Jordan)
+  kMatchRmsAdamw,  // 0.2 sqrt(max(rows, columns)): updates as large as AdamW's at the same rate (Moonlight)
+  kOriginal,       // sqrt(max(1, rows / columns)) (Jordan)
 };
 [[nodiscard]] double muon_scale(MuonScale scale, std::int64_t rows, std::int64_t columns);
 

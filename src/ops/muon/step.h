@@ -14,7 +14,7 @@ struct MuonMomentumNumbers {
   bool nesterov;
 
   constexpr MuonMomentumNumbers(double momentum, bool is_nesterov, const A* hyper, A norm)
-      : clip(clip_factor(hyper[static_cast<int>(AdamwHyper::max_grad_norm)], norm)),
+      : clip(clip_factor(hyper[static_cast<int>(AdamwHyper::kMaxGradNorm)], norm)),
         rest(static_cast<A>(1.0 - momentum)),
         nesterov(is_nesterov) {}
 
@@ -35,13 +35,13 @@ struct MuonApplyNumbers {
         rate(static_cast<A>(rate_of(attributes, hyper) * attributes.rate_scale)),
         seed(static_cast<std::uint64_t>(attributes.seed)),
         stream(static_cast<std::uint32_t>(attributes.stream)),
-        step(static_cast<std::uint32_t>(hyper[static_cast<int>(AdamwHyper::step)])) {}
+        step(static_cast<std::uint32_t>(hyper[static_cast<int>(AdamwHyper::kStep)])) {}
 
   [[nodiscard]] constexpr A next_weight(A weight, A move) const { return weight * decay - rate * move; }
 
  private:
   [[nodiscard]] static constexpr double rate_of(const MuonApplyAttributes& attributes, const A* hyper) {
-    return static_cast<double>(hyper[static_cast<int>(AdamwHyper::learning_rate)]) * attributes.rate_ratio;
+    return static_cast<double>(hyper[static_cast<int>(AdamwHyper::kLearningRate)]) * attributes.rate_ratio;
   }
 };
 

@@ -24,7 +24,7 @@ void forward(const KernelCall& call) {
 
 void register_normal_fill_cpu(KernelRegistry& registry) {
   registry.add(
-      "normal_fill", DeviceKind::cpu,
+      "normal_fill", DeviceKind::kCpu,
       {[](const KernelCall& call) { for_floating(call.out(0).dtype(), [&]<class T>() { forward<T>(call); }); }, {}});
 }
 

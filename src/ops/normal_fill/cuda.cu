@@ -39,7 +39,7 @@ void forward(const KernelCall& call) {
 
 void register_normal_fill_cuda(KernelRegistry& registry) {
   registry.add(
-      "normal_fill", DeviceKind::cuda,
+      "normal_fill", DeviceKind::kCuda,
       {[](const KernelCall& call) { for_cuda_floating(call.out(0).dtype(), [&]<class T>() { forward<T>(call); }); },
        {}});
 }

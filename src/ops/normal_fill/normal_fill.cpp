@@ -10,7 +10,7 @@ namespace {
 class NormalFill final : public Op {
  public:
   std::string_view name() const override { return "normal_fill"; }
-  OpCategory category() const override { return OpCategory::memory; }
+  OpCategory category() const override { return OpCategory::kMemory; }
   Attributes default_attributes() const override { return NormalFillAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& weight = required(inputs, 0, name());

@@ -16,10 +16,10 @@ void nothing(const KernelCall&) {}
 }  // namespace
 
 void register_offload_cpu(KernelRegistry& registry) {
-  registry.add("offload", DeviceKind::cpu, {copy, {}});
-  registry.add("offload_wait", DeviceKind::cpu, {nothing, {}});
-  registry.add("offload_fetch", DeviceKind::cpu, {copy, {}});
-  registry.add("offload_fetch_wait", DeviceKind::cpu, {nothing, {}});
+  registry.add("offload", DeviceKind::kCpu, {copy, {}});
+  registry.add("offload_wait", DeviceKind::kCpu, {nothing, {}});
+  registry.add("offload_fetch", DeviceKind::kCpu, {copy, {}});
+  registry.add("offload_fetch_wait", DeviceKind::kCpu, {nothing, {}});
 }
 
 }  // namespace hone

@@ -18,11 +18,11 @@ void wait(const KernelCall& call) { side_copies().wait(slot_of(call)); }
 }  // namespace
 
 void register_offload_cuda(KernelRegistry& registry) {
-  registry.add("offload", DeviceKind::cuda, {[](const KernelCall& call) { start(call, cudaMemcpyDeviceToHost); }, {}});
-  registry.add("offload_wait", DeviceKind::cuda, {wait, {}});
-  registry.add("offload_fetch", DeviceKind::cuda,
+  registry.add("offload", DeviceKind::kCuda, {[](const KernelCall& call) { start(call, cudaMemcpyDeviceToHost); }, {}});
+  registry.add("offload_wait", DeviceKind::kCuda, {wait, {}});
+  registry.add("offload_fetch", DeviceKind::kCuda,
                {[](const KernelCall& call) { start(call, cudaMemcpyHostToDevice); }, {}});
-  registry.add("offload_fetch_wait", DeviceKind::cuda, {wait, {}});
+  registry.add("offload_fetch_wait", DeviceKind::kCuda, {wait, {}});
 }
 
 }  // namespace hone

@@ -11,7 +11,7 @@ class Offload final : public Op {
  public:
   explicit Offload(std::string_view name) : name_(name) {}
   std::string_view name() const override { return name_; }
-  OpCategory category() const override { return OpCategory::memory; }
+  OpCategory category() const override { return OpCategory::kMemory; }
   Attributes default_attributes() const override { return OffloadAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& x = required(inputs, OffloadIn::x, name_);
@@ -29,7 +29,7 @@ class Offload final : public Op {
 class Fetch final : public Op {
  public:
   std::string_view name() const override { return "offload_fetch"; }
-  OpCategory category() const override { return OpCategory::memory; }
+  OpCategory category() const override { return OpCategory::kMemory; }
   Attributes default_attributes() const override { return OffloadAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override { return {required(inputs, 0, name())}; }
 };
@@ -38,7 +38,7 @@ class Fetch final : public Op {
 class FetchWait final : public Op {
  public:
   std::string_view name() const override { return "offload_fetch_wait"; }
-  OpCategory category() const override { return OpCategory::memory; }
+  OpCategory category() const override { return OpCategory::kMemory; }
   Attributes default_attributes() const override { return OffloadAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override { return {required(inputs, 0, name())}; }
   Cost cost(InputTypes, std::span<const Type>, const Attributes&) const override { return {}; }

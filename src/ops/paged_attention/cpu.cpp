@@ -68,7 +68,7 @@ std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes
 }  // namespace
 
 void register_paged_attention_cpu(KernelRegistry& registry) {
-  registry.add("paged_attention", DeviceKind::cpu,
+  registry.add("paged_attention", DeviceKind::kCpu,
                {[](const KernelCall& call) {
                   for_floating(call.in(PagedAttentionIn::qkv).dtype(), [&]<class T>() { forward<T>(call); });
                 },

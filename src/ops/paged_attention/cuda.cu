@@ -46,7 +46,7 @@ void forward(const KernelCall& call) {
 }
 
 std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes& attributes) {
-  if (inputs[PagedAttentionIn::qkv]->dtype != DType::bf16) return 0;
+  if (inputs[PagedAttentionIn::qkv]->dtype != DType::kBf16) return 0;
   return plan_of(*inputs[PagedAttentionIn::qkv], *inputs[PagedAttentionIn::block_table],
                  attributes.as<PagedAttentionAttributes>())
       .workspace_bytes;
@@ -55,7 +55,7 @@ std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes
 }  // namespace
 
 void register_paged_attention_cuda(KernelRegistry& registry) {
-  registry.add("paged_attention", DeviceKind::cuda,
+  registry.add("paged_attention", DeviceKind::kCuda,
                {[](const KernelCall& call) {
                   for_cuda_floating(call.in(PagedAttentionIn::qkv).dtype(), [&]<class T>() { forward<T>(call); });
                 },

@@ -11,7 +11,7 @@ namespace {
 class PagedAttention final : public Op {
  public:
   std::string_view name() const override { return "paged_attention"; }
-  OpCategory category() const override { return OpCategory::attention; }
+  OpCategory category() const override { return OpCategory::kAttention; }
   Attributes default_attributes() const override { return PagedAttentionAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& qkv = required(inputs, PagedAttentionIn::qkv, name());
@@ -54,7 +54,7 @@ class PagedAttention final : public Op {
            text_of("k_cache and v_cache are ", to_text(keys), " and ", to_text(values), "; they do not fit ",
                    a.kv_heads, " key heads of head_dim ", a.head_dim, ", block_size ", a.block_size, " and dtype ",
                    name_of(qkv.dtype)));
-    const bool of_ids = table.dtype == DType::i32 && cu_seqlens.dtype == DType::i32 && starts.dtype == DType::i32;
+    const bool of_ids = table.dtype == DType::kI32 && cu_seqlens.dtype == DType::kI32 && starts.dtype == DType::kI32;
     expect(of_ids && table.shape.size() == 2 && starts.shape == Shape{table.shape[0]} &&
                cu_seqlens.shape == Shape{Dim(table.shape[0].size + 1)},
            name(),

@@ -97,15 +97,15 @@ void backward(const KernelCall& call) {
 }  // namespace
 
 void register_policy_term_cpu(KernelRegistry& registry) {
-  registry.add("policy_term", DeviceKind::cpu,
+  registry.add("policy_term", DeviceKind::kCpu,
                {[](const KernelCall& call) {
-                  call.in(PolicyTermIn::logp).dtype() == DType::f64 ? forward<double>(call) : forward<float>(call);
+                  call.in(PolicyTermIn::logp).dtype() == DType::kF64 ? forward<double>(call) : forward<float>(call);
                 },
                 {}});
-  registry.add("policy_term_backward", DeviceKind::cpu,
+  registry.add("policy_term_backward", DeviceKind::kCpu,
                {[](const KernelCall& call) {
-                  call.in(PolicyTermBackwardIn::dterm).dtype() == DType::f64 ? backward<double>(call)
-                                                                             : backward<float>(call);
+                  call.in(PolicyTermBackwardIn::dterm).dtype() == DType::kF64 ? backward<double>(call)
+                                                                              : backward<float>(call);
                 },
                 {}});
 }

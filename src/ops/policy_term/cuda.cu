@@ -122,15 +122,15 @@ void backward(const KernelCall& call) {
 }  // namespace
 
 void register_policy_term_cuda(KernelRegistry& registry) {
-  registry.add("policy_term", DeviceKind::cuda,
+  registry.add("policy_term", DeviceKind::kCuda,
                {[](const KernelCall& call) {
-                  call.in(PolicyTermIn::logp).dtype() == DType::f64 ? forward<double>(call) : forward<float>(call);
+                  call.in(PolicyTermIn::logp).dtype() == DType::kF64 ? forward<double>(call) : forward<float>(call);
                 },
                 {}});
-  registry.add("policy_term_backward", DeviceKind::cuda,
+  registry.add("policy_term_backward", DeviceKind::kCuda,
                {[](const KernelCall& call) {
-                  call.in(PolicyTermBackwardIn::dterm).dtype() == DType::f64 ? backward<double>(call)
-                                                                             : backward<float>(call);
+                  call.in(PolicyTermBackwardIn::dterm).dtype() == DType::kF64 ? backward<double>(call)
+                                                                              : backward<float>(call);
                 },
                 {}});
 }

@@ -12,7 +12,7 @@ namespace {
 class PolicyTermBackward final : public Op {
  public:
   std::string_view name() const override { return "policy_term_backward"; }
-  OpCategory category() const override { return OpCategory::loss; }
+  OpCategory category() const override { return OpCategory::kLoss; }
   Attributes default_attributes() const override { return PolicyTermAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     return {required(inputs, PolicyTermBackwardIn::logp, name())};
@@ -30,7 +30,7 @@ const PolicyTermBackward kBackward;
 class PolicyTermOp final : public Op {
  public:
   std::string_view name() const override { return "policy_term"; }
-  OpCategory category() const override { return OpCategory::loss; }
+  OpCategory category() const override { return OpCategory::kLoss; }
   Attributes default_attributes() const override { return PolicyTermAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& logp = required(inputs, PolicyTermIn::logp, name());

@@ -83,17 +83,17 @@ void weight_gradient(const KernelCall& call) {
 }  // namespace
 
 void register_qk_norm_cpu(KernelRegistry& registry) {
-  registry.add("qk_norm", DeviceKind::cpu,
+  registry.add("qk_norm", DeviceKind::kCpu,
                {[](const KernelCall& call) {
                   for_floating(call.in(QkNormIn::qkv).dtype(), [&]<class T>() { forward<T>(call); });
                 },
                 {}});
-  registry.add("qk_norm_input_gradient", DeviceKind::cpu,
+  registry.add("qk_norm_input_gradient", DeviceKind::kCpu,
                {[](const KernelCall& call) {
                   for_floating(call.in(QkNormInputGradientIn::dy).dtype(), [&]<class T>() { input_gradient<T>(call); });
                 },
                 {}});
-  registry.add("qk_norm_weight_gradient", DeviceKind::cpu,
+  registry.add("qk_norm_weight_gradient", DeviceKind::kCpu,
                {[](const KernelCall& call) {
                   for_floating(call.in(QkNormWeightGradientIn::dy).dtype(),
                                [&]<class T>() { weight_gradient<T>(call); });

@@ -300,18 +300,18 @@ std::size_t weight_workspace(InputTypes inputs, std::span<const Type> outputs, c
 }  // namespace
 
 void register_qk_norm_cuda(KernelRegistry& registry) {
-  registry.add("qk_norm", DeviceKind::cuda,
+  registry.add("qk_norm", DeviceKind::kCuda,
                {[](const KernelCall& call) {
                   for_cuda_floating(call.in(QkNormIn::qkv).dtype(), [&]<class T>() { forward<T>(call); });
                 },
                 {}});
-  registry.add("qk_norm_input_gradient", DeviceKind::cuda,
+  registry.add("qk_norm_input_gradient", DeviceKind::kCuda,
                {[](const KernelCall& call) {
                   for_cuda_floating(call.in(QkNormInputGradientIn::dy).dtype(),
                                     [&]<class T>() { input_gradient<T>(call); });
                 },
                 {}});
-  registry.add("qk_norm_weight_gradient", DeviceKind::cuda,
+  registry.add("qk_norm_weight_gradient", DeviceKind::kCuda,
                {[](const KernelCall& call) {
                   for_cuda_floating(call.in(QkNormWeightGradientIn::dy).dtype(),
                                     [&]<class T>() { weight_gradient<T>(call); });

@@ -13,7 +13,7 @@ namespace {
 class QkNormInputGradient final : public Op {
  public:
   std::string_view name() const override { return "qk_norm_input_gradient"; }
-  OpCategory category() const override { return OpCategory::normalization; }
+  OpCategory category() const override { return OpCategory::kNormalization; }
   Attributes default_attributes() const override { return QkNormAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const auto& a = attributes.as<QkNormAttributes>();
@@ -31,7 +31,7 @@ class QkNormInputGradient final : public Op {
 class QkNormWeightGradient final : public Op {
  public:
   std::string_view name() const override { return "qk_norm_weight_gradient"; }
-  OpCategory category() const override { return OpCategory::normalization; }
+  OpCategory category() const override { return OpCategory::kNormalization; }
   Attributes default_attributes() const override { return QkNormWeightAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const auto& a = attributes.as<QkNormWeightAttributes>();
@@ -56,7 +56,7 @@ const QkNormWeightGradient kWeightGradient;
 class QkNorm final : public Op {
  public:
   std::string_view name() const override { return "qk_norm"; }
-  OpCategory category() const override { return OpCategory::normalization; }
+  OpCategory category() const override { return OpCategory::kNormalization; }
   Attributes default_attributes() const override { return QkNormAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& qkv = required(inputs, QkNormIn::qkv, name());

@@ -30,10 +30,10 @@ void penalize(const KernelCall& call) {
 }  // namespace
 
 void register_repetition_penalty_cpu(KernelRegistry& registry) {
-  registry.add("repetition_penalty", DeviceKind::cpu,
+  registry.add("repetition_penalty", DeviceKind::kCpu,
                {[](const KernelCall& call) {
-                  call.in(RepetitionPenaltyIn::logits).dtype() == DType::f64 ? penalize<double>(call)
-                                                                             : penalize<float>(call);
+                  call.in(RepetitionPenaltyIn::logits).dtype() == DType::kF64 ? penalize<double>(call)
+                                                                              : penalize<float>(call);
                 },
                 {}});
 }

@@ -50,10 +50,10 @@ void penalize(const KernelCall& call) {
 }  // namespace
 
 void register_repetition_penalty_cuda(KernelRegistry& registry) {
-  registry.add("repetition_penalty", DeviceKind::cuda,
+  registry.add("repetition_penalty", DeviceKind::kCuda,
                {[](const KernelCall& call) {
-                  call.in(RepetitionPenaltyIn::logits).dtype() == DType::f64 ? penalize<double>(call)
-                                                                             : penalize<float>(call);
+                  call.in(RepetitionPenaltyIn::logits).dtype() == DType::kF64 ? penalize<double>(call)
+                                                                              : penalize<float>(call);
                 },
                 {}});
 }

@@ -10,7 +10,7 @@ namespace {
 class RepetitionPenalty final : public Op {
  public:
   std::string_view name() const override { return "repetition_penalty"; }
-  OpCategory category() const override { return OpCategory::loss; }
+  OpCategory category() const override { return OpCategory::kLoss; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& logits = required(inputs, RepetitionPenaltyIn::logits, name());
     expect(logits.shape.size() == 2 && logits.dtype == accumulator_of(logits.dtype), name(),
@@ -21,9 +21,9 @@ class RepetitionPenalty final : public Op {
              text_of(what, " are ", to_text(required(inputs, index, name())), "; expected ", to_text(wanted)));
     };
     check(RepetitionPenaltyIn::penalties, "penalties", {logits.dtype, {samples}});
-    check(RepetitionPenaltyIn::offsets, "offsets", {DType::i32, {samples.size + 1}});
+    check(RepetitionPenaltyIn::offsets, "offsets", {DType::kI32, {samples.size + 1}});
     const Type& ids = required(inputs, RepetitionPenaltyIn::ids, name());
-    expect(ids.dtype == DType::i32 && ids.shape.size() == 1, name(),
+    expect(ids.dtype == DType::kI32 && ids.shape.size() == 1, name(),
            text_of("ids are ", to_text(ids), "; expected i32[any]"));
     return {logits};
   }

@@ -25,12 +25,12 @@ void forward(const KernelCall& call) {
 }  // namespace
 
 void register_rms_norm_cpu(KernelRegistry& registry) {
-  registry.add("rms_norm", DeviceKind::cpu,
+  registry.add("rms_norm", DeviceKind::kCpu,
                {[](const KernelCall& call) {
                   for_floating(call.in(RmsNormIn::x).dtype(), [&]<class T>() { forward<T>(call); });
                 },
                 {}});
-  registry.add("rms_norm_backward", DeviceKind::cpu,
+  registry.add("rms_norm_backward", DeviceKind::kCpu,
                {[](const KernelCall& call) {
                   for_floating(call.in(RmsNormBackwardIn::dy).dtype(), [&]<class T>() {
                     rms_norm_backward<T, RmsNormBackwardIn, RmsNormBackwardOut>(call, nullptr);

@@ -18,8 +18,8 @@ void backward(const KernelCall& call) {
 }  // namespace
 
 void register_rms_norm_cuda(KernelRegistry& registry) {
-  registry.add("rms_norm", DeviceKind::cuda, {forward, {}});
-  registry.add("rms_norm_backward", DeviceKind::cuda, {backward, rms_norm_workspace<RmsNormBackwardIn>});
+  registry.add("rms_norm", DeviceKind::kCuda, {forward, {}});
+  registry.add("rms_norm_backward", DeviceKind::kCuda, {backward, rms_norm_workspace<RmsNormBackwardIn>});
 }
 
 }  // namespace hone

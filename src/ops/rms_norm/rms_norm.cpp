@@ -11,7 +11,7 @@ namespace {
 class RmsNormBackward final : public Op {
  public:
   std::string_view name() const override { return "rms_norm_backward"; }
-  OpCategory category() const override { return OpCategory::normalization; }
+  OpCategory category() const override { return OpCategory::kNormalization; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     std::vector<Type> outputs{required(inputs, RmsNormBackwardIn::x, name())};
     if (inputs.size() > RmsNormBackwardIn::dweight && inputs[RmsNormBackwardIn::dweight])
@@ -35,7 +35,7 @@ const RmsNormBackward kBackward;
 class RmsNorm final : public Op {
  public:
   std::string_view name() const override { return "rms_norm"; }
-  OpCategory category() const override { return OpCategory::normalization; }
+  OpCategory category() const override { return OpCategory::kNormalization; }
   Attributes default_attributes() const override { return RmsNormAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& x = required(inputs, RmsNormIn::x, name());

@@ -63,9 +63,9 @@ void rotate(const KernelCall& call) {
 }  // namespace
 
 void register_rope_cpu(KernelRegistry& registry) {
-  registry.add("rope_table", DeviceKind::cpu, {table, {}});
+  registry.add("rope_table", DeviceKind::kCpu, {table, {}});
   registry.add(
-      "rope", DeviceKind::cpu,
+      "rope", DeviceKind::kCpu,
       {[](const KernelCall& call) { for_floating(call.in(RopeIn::x).dtype(), [&]<class T>() { rotate<T>(call); }); },
        {}});
 }

@@ -131,8 +131,8 @@ void rotate(const KernelCall& call) {
 }  // namespace
 
 void register_rope_cuda(KernelRegistry& registry) {
-  registry.add("rope_table", DeviceKind::cuda, {table, {}});
-  registry.add("rope", DeviceKind::cuda,
+  registry.add("rope_table", DeviceKind::kCuda, {table, {}});
+  registry.add("rope", DeviceKind::kCuda,
                {[](const KernelCall& call) {
                   for_cuda_floating(call.in(RopeIn::x).dtype(), [&]<class T>() { rotate<T>(call); });
                 },

@@ -14,12 +14,12 @@ namespace {
 class RopeTable final : public Op {
  public:
   std::string_view name() const override { return "rope_table"; }
-  OpCategory category() const override { return OpCategory::rope; }
+  OpCategory category() const override { return OpCategory::kRope; }
   Attributes default_attributes() const override { return RopeTableAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& positions = required(inputs, 0, name());
     const auto& a = attributes.as<RopeTableAttributes>();
-    expect(positions.dtype == DType::i32 && positions.shape.size() == 1, name(),
+    expect(positions.dtype == DType::kI32 && positions.shape.size() == 1, name(),
            text_of("positions are ", to_text(positions), "; expected i32[rows]"));
     expect(a.head_dim > 0 && a.head_dim % 2 == 0, name(), text_of("head_dim ", a.head_dim, " is not even"));
     expect(a.scaling == "default" || a.scaling == "llama3", name(),
@@ -31,7 +31,7 @@ class RopeTable final : public Op {
                    ", high_freq_factor ", a.high_freq_factor, ", original_max_position_embeddings ",
                    a.original_max_position_embeddings,
                    "; all must be positive, and low_freq_factor less than high_freq_factor"));
-    return {Type{DType::f32, {positions.shape[0], a.head_dim}}};
+    return {Type{DType::kF32, {positions.shape[0], a.head_dim}}};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     Cost cost = Op::cost(inputs, outputs, attributes);
@@ -44,14 +44,14 @@ class RopeTable final : public Op {
 class Rope final : public Op {
  public:
   std::string_view name() const override { return "rope"; }
-  OpCategory category() const override { return OpCategory::rope; }
+  OpCategory category() const override { return OpCategory::kRope; }
   Attributes default_attributes() const override { return RopeAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& x = required(inputs, RopeIn::x, name());
     const Type& table = required(inputs, RopeIn::table, name());
     const auto& a = attributes.as<RopeAttributes>();
     expect_sizes(name(), {a.heads, a.head_dim});
-    expect(x.shape.size() == 2 && table.shape.size() == 2 && table.dtype == DType::f32 &&
+    expect(x.shape.size() == 2 && table.shape.size() == 2 && table.dtype == DType::kF32 &&
                x.shape[0] == table.shape[0] && table.shape[1].size == a.head_dim && a.heads >= 0 &&
                a.heads * a.head_dim <= x.shape[1].size,
            name(),

@@ -17,10 +17,10 @@ struct Parameters {
 
   explicit Parameters(const A* row) {
     const auto at = [row](SampleParameter which) { return row[static_cast<std::size_t>(which)]; };
-    temperature = at(SampleParameter::temperature);
-    top_p = at(SampleParameter::top_p);
-    min_p = at(SampleParameter::min_p);
-    top_k = at(SampleParameter::top_k);
+    temperature = at(SampleParameter::kTemperature);
+    top_p = at(SampleParameter::kTopP);
+    min_p = at(SampleParameter::kMinP);
+    top_k = at(SampleParameter::kTopK);
   }
 };
 
@@ -171,16 +171,16 @@ void forward(const KernelCall& call) {
 std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes&) {
   const Type& logits = required(inputs, SampleIn::logits, "sample");
   const std::int64_t vocab = logits.row_size();
-  const std::size_t share = logits.dtype == DType::f64 ? slot_bytes<double>(vocab) : slot_bytes<float>(vocab);
+  const std::size_t share = logits.dtype == DType::kF64 ? slot_bytes<double>(vocab) : slot_bytes<float>(vocab);
   return share * static_cast<std::size_t>(std::min<std::int64_t>(logits.rows(), thread_count()));
 }
 
 }  // namespace
 
 void register_sample_cpu(KernelRegistry& registry) {
-  registry.add("sample", DeviceKind::cpu,
+  registry.add("sample", DeviceKind::kCpu,
                {[](const KernelCall& call) {
-                  call.in(SampleIn::logits).dtype() == DType::f64 ? forward<double>(call) : forward<float>(call);
+                  call.in(SampleIn::logits).dtype() == DType::kF64 ? forward<double>(call) : forward<float>(call);
                 },
                 workspace});
 }

@@ -28,17 +28,17 @@ struct Logits {
     return parameters[row * kSampleParameters + static_cast<int>(which)];
   }
   [[nodiscard]] __device__ bool greedy(std::int64_t row) const {
-    return !(parameter(row, SampleParameter::temperature) > A(0));
+    return !(parameter(row, SampleParameter::kTemperature) > A(0));
   }
   [[nodiscard]] __device__ A temperature(std::int64_t row) const {
-    return greedy(row) ? A(1) : parameter(row, SampleParameter::temperature);
+    return greedy(row) ? A(1) : parameter(row, SampleParameter::kTemperature);
   }
   [[nodiscard]] __device__ bool keeps_first(std::int64_t row) const {
-    const A top_k = parameter(row, SampleParameter::top_k);
+    const A top_k = parameter(row, SampleParameter::kTopK);
     return top_k >= A(1) && top_k < static_cast<A>(vocab);
   }
   [[nodiscard]] __device__ bool keeps_share(std::int64_t row) const {
-    return parameter(row, SampleParameter::top_p) < A(1);
+    return parameter(row, SampleParameter::kTopP) < A(1);
   }
 };
 
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(kSampleThreads) sample_mass_kernel(Logits<A> p
     if (threadIdx.x == 0) shared.softmax.max = max;
   }
   __syncthreads();
-  SampleRow<A> drawn(p.drawn_from(row), p.vocab, p.temperature(row), p.parameter(row, SampleParameter::min_p), shared);
+  SampleRow<A> drawn(p.drawn_from(row), p.vocab, p.temperature(row), p.parameter(row, SampleParameter::kMinP), shared);
   const std::uint64_t mass = drawn.chunk_mass(static_cast<int>(blockIdx.x));
   if (threadIdx.x == 0) chunks.masses[row * chunks.count + blockIdx.x] = mass;
 }
@@ -147,13 +147,13 @@ __global__ void __launch_bounds__(kSampleThreads)
   statistics_of_row(p.drawn_from(row), chunks.statistics);
   std::int32_t token = -1;
   if (!p.greedy(row)) {
-    SampleRow<A> drawn(p.drawn_from(row), p.vocab, p.temperature(row), p.parameter(row, SampleParameter::min_p),
+    SampleRow<A> drawn(p.drawn_from(row), p.vocab, p.temperature(row), p.parameter(row, SampleParameter::kMinP),
                        shared);
     const bool filtered = p.keeps_first(row) || p.keeps_share(row);
     if (p.keeps_first(row)) {
-      drawn.keep_first(static_cast<std::uint64_t>(p.parameter(row, SampleParameter::top_k)));
+      drawn.keep_first(static_cast<std::uint64_t>(p.parameter(row, SampleParameter::kTopK)));
     }
-    if (p.keeps_share(row)) drawn.keep_share(p.parameter(row, SampleParameter::top_p));
+    if (p.keeps_share(row)) drawn.keep_share(p.parameter(row, SampleParameter::kTopP));
     const std::uint64_t word = random_word(static_cast<std::uint64_t>(keys[2 * row]), kStreamHash,
                                            2 * static_cast<std::uint64_t>(keys[2 * row + 1]));
     token = drawn.draw((static_cast<double>(word >> 11) + 0.5) * 0x1p-53,
@@ -202,16 +202,16 @@ std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes
   const Type& logits = *inputs[SampleIn::logits];
   if (!reduces_chunks(logits.rows(), logits.row_size())) return 0;
   const std::int64_t chunks = ceil_div(logits.row_size(), kVocabChunk);
-  return logits.dtype == DType::f64 ? Chunks<double>::bytes(logits.rows(), chunks)
-                                    : Chunks<float>::bytes(logits.rows(), chunks);
+  return logits.dtype == DType::kF64 ? Chunks<double>::bytes(logits.rows(), chunks)
+                                     : Chunks<float>::bytes(logits.rows(), chunks);
 }
 
 }  // namespace
 
 void register_sample_cuda(KernelRegistry& registry) {
-  registry.add("sample", DeviceKind::cuda,
+  registry.add("sample", DeviceKind::kCuda,
                {[](const KernelCall& call) {
-                  call.in(SampleIn::logits).dtype() == DType::f64 ? forward<double>(call) : forward<float>(call);
+                  call.in(SampleIn::logits).dtype() == DType::kF64 ? forward<double>(call) : forward<float>(call);
                 },
                 workspace});
 }

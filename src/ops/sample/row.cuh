@@ -15,7 +15,7 @@ namespace hone {
 template <class A>
 class SampleRow {
   static constexpr double kUnits = 0x1p44;
-  enum class Measure : std::uint8_t { tokens, mass };
+  enum class Measure : std::uint8_t { kTokens, kMass };
 
  public:
   using Key = SampleKey<A>;
@@ -30,9 +30,9 @@ class SampleRow {
         shared_(shared) {}
 
   // Keeps the `count` most probable tokens.
-  __device__ void keep_first(std::uint64_t count) { keep(Measure::tokens, count, A(0)); }
+  __device__ void keep_first(std::uint64_t count) { keep(Measure::kTokens, count, A(0)); }
   // Keeps the fewest tokens, most probable first, that have this share of the mass.
-  __device__ void keep_share(A share) { keep(Measure::mass, 0, share); }
+  __device__ void keep_share(A share) { keep(Measure::kMass, 0, share); }
 
   // The mass of a chunk's tokens that are kept.
   [[nodiscard]] __device__ std::uint64_t chunk_mass(int chunk) {
@@ -156,7 +156,7 @@ class SampleRow {
       std::uint64_t all;
       const std::uint64_t up_to = block_scan(mine, shared_.warp_sums, all);
       if (levels == 0) {
-        if (measure == Measure::mass) wanted = mass_of_share(share, all);
+        if (measure == Measure::kMass) wanted = mass_of_share(share, all);
         if (all == 0 || wanted >= all) return;
       }
       if (up_to >= wanted && up_to - mine < wanted) {
@@ -188,7 +188,7 @@ class SampleRow {
 
   __device__ std::uint64_t amount_in(Measure measure, int bin) const {
     const SampleHistogram<A>& histogram = shared_.histogram;
-    if (measure == Measure::tokens) return histogram.tokens[bin];
+    if (measure == Measure::kTokens) return histogram.tokens[bin];
     return (std::uint64_t{histogram.high[bin]} << 32) + histogram.low[bin];
   }
 
@@ -210,7 +210,7 @@ class SampleRow {
       } else {
         atomicAdd(histogram.tokens + bin, 1u);
       }
-      if (measure == Measure::tokens || token.mass == 0) return;
+      if (measure == Measure::kTokens || token.mass == 0) return;
       const auto low = static_cast<std::uint32_t>(token.mass);
       const std::uint32_t before = atomicAdd(histogram.low + bin, low);
       const std::uint32_t high = static_cast<std::uint32_t>(token.mass >> 32) + (before + low < before ? 1u : 0u);
@@ -227,7 +227,7 @@ class SampleRow {
       if (!within(token, bins, levels)) return;
       const std::uint32_t at = atomicAdd(&shared_.listed, 1u);
       list.place[at] = token.place;
-      list.amount[at] = measure == Measure::tokens ? 1 : token.mass;
+      list.amount[at] = measure == Measure::kTokens ? 1 : token.mass;
     });
     __syncthreads();
     const auto count = static_cast<int>(shared_.listed);

@@ -10,7 +10,7 @@ namespace {
 class Sample final : public Op {
  public:
   std::string_view name() const override { return "sample"; }
-  OpCategory category() const override { return OpCategory::loss; }
+  OpCategory category() const override { return OpCategory::kLoss; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& logits = required(inputs, SampleIn::logits, name());
     expect(logits.shape.size() == 2 && logits.shape[1].size > 0 && logits.dtype == accumulator_of(logits.dtype), name(),
@@ -21,9 +21,9 @@ class Sample final : public Op {
              text_of(what, " are ", to_text(required(inputs, index, name())), "; expected ", to_text(wanted)));
     };
     check(SampleIn::parameters, "parameters", {logits.dtype, {samples, kSampleParameters}});
-    check(SampleIn::keys, "keys", {DType::i64, {samples, 2}});
+    check(SampleIn::keys, "keys", {DType::kI64, {samples, 2}});
     if (inputs[SampleIn::penalized]) check(SampleIn::penalized, "penalized logits", logits);
-    return {Type{DType::i32, {samples}}, Type{logits.dtype, {samples}}};
+    return {Type{DType::kI32, {samples}}, Type{logits.dtype, {samples}}};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     Cost cost = Op::cost(inputs, outputs, attributes);

@@ -17,10 +17,10 @@ struct SampleOut {
 
 // The columns of `parameters`.
 enum class SampleParameter : std::uint8_t {
-  temperature,  // 0: greedy, the token with the largest logit, and the lowest id among equals
-  top_p,        // 1: off
-  min_p,        // 0: off
-  top_k,        // 0: off
+  kTemperature,  // 0: greedy, the token with the largest logit, and the lowest id among equals
+  kTopP,         // 1: off
+  kMinP,         // 0: off
+  kTopK,         // 0: off
 };
 inline constexpr std::int64_t kSampleParameters = 4;
 

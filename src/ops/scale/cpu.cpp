@@ -21,7 +21,7 @@ void forward(const KernelCall& call) {
 
 void register_scale_cpu(KernelRegistry& registry) {
   registry.add(
-      "scale", DeviceKind::cpu,
+      "scale", DeviceKind::kCpu,
       {[](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { forward<T>(call); }); }, {}});
 }
 

@@ -22,7 +22,7 @@ void forward(const KernelCall& call) {
 
 void register_scale_cuda(KernelRegistry& registry) {
   registry.add(
-      "scale", DeviceKind::cuda,
+      "scale", DeviceKind::kCuda,
       {[](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { forward<T>(call); }); },
        {}});
 }

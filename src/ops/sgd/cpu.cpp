@@ -56,7 +56,7 @@ void forward(const KernelCall& call) {
     }
   };
   if constexpr (std::is_same_v<T, BFloat16>) {
-    if (call.in(SgdIn::gradient).dtype() == DType::bf16) return with_gradient.template operator()<T>();
+    if (call.in(SgdIn::gradient).dtype() == DType::kBf16) return with_gradient.template operator()<T>();
   }
   with_gradient.template operator()<A>();
 }
@@ -64,7 +64,7 @@ void forward(const KernelCall& call) {
 }  // namespace
 
 void register_sgd_cpu(KernelRegistry& registry) {
-  registry.add("sgd", DeviceKind::cpu,
+  registry.add("sgd", DeviceKind::kCpu,
                {[](const KernelCall& call) {
                   for_floating(call.in(SgdIn::weight).dtype(), [&]<class T>() { forward<T>(call); });
                 },

@@ -105,7 +105,7 @@ void forward(const KernelCall& call) {
     }
   };
   if constexpr (std::is_same_v<T, __nv_bfloat16>) {
-    if (call.in(SgdIn::gradient).dtype() == DType::bf16) return with_gradient.template operator()<T>();
+    if (call.in(SgdIn::gradient).dtype() == DType::kBf16) return with_gradient.template operator()<T>();
   }
   with_gradient.template operator()<A>();
 }
@@ -113,7 +113,7 @@ void forward(const KernelCall& call) {
 }  // namespace
 
 void register_sgd_cuda(KernelRegistry& registry) {
-  registry.add("sgd", DeviceKind::cuda,
+  registry.add("sgd", DeviceKind::kCuda,
                {[](const KernelCall& call) {
                   for_cuda_floating(call.in(SgdIn::weight).dtype(), [&]<class T>() { forward<T>(call); });
                 },

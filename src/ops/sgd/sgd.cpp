@@ -14,7 +14,7 @@ namespace {
 class Sgd final : public Op {
  public:
   std::string_view name() const override { return "sgd"; }
-  OpCategory category() const override { return OpCategory::optimizer; }
+  OpCategory category() const override { return OpCategory::kOptimizer; }
   Attributes default_attributes() const override { return SgdAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& weight = required(inputs, SgdIn::weight, name());
@@ -40,7 +40,7 @@ class Sgd final : public Op {
       outputs.push_back(required(inputs, i, name()));
     check(SgdIn::norm, "the norm", {wide, {1}});
     check(SgdIn::hyper, "hyper", {wide, {kAdamwHypers}});
-    check(SgdIn::bad, "bad", {DType::i32, {1}});
+    check(SgdIn::bad, "bad", {DType::kI32, {1}});
     return outputs;
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {

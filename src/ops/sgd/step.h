@@ -16,16 +16,16 @@ struct SgdNumbers {
   std::uint32_t stream, step;
 
   constexpr SgdNumbers(const SgdAttributes& attributes, const A* hyper, A norm)
-      : clip(clip_factor(hyper[static_cast<int>(AdamwHyper::max_grad_norm)], norm)),
-        rate(hyper[static_cast<int>(AdamwHyper::learning_rate)]),
+      : clip(clip_factor(hyper[static_cast<int>(AdamwHyper::kMaxGradNorm)], norm)),
+        rate(hyper[static_cast<int>(AdamwHyper::kLearningRate)]),
         decay(static_cast<A>(attributes.weight_decay)),
         momentum(static_cast<A>(attributes.momentum)),
         rest(static_cast<A>(1.0 - attributes.dampening)),
-        first(hyper[static_cast<int>(AdamwHyper::step)] == A(1)),
+        first(hyper[static_cast<int>(AdamwHyper::kStep)] == A(1)),
         nesterov(attributes.nesterov),
         seed(static_cast<std::uint64_t>(attributes.seed)),
         stream(static_cast<std::uint32_t>(attributes.stream)),
-        step(static_cast<std::uint32_t>(hyper[static_cast<int>(AdamwHyper::step)])) {}
+        step(static_cast<std::uint32_t>(hyper[static_cast<int>(AdamwHyper::kStep)])) {}
 
   [[nodiscard]] constexpr A gradient(A raw, A weight) const { return raw * clip + decay * weight; }
   [[nodiscard]] constexpr A next_momentum(A before, A g) const { return first ? g : momentum * before + rest * g; }

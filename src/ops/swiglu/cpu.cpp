@@ -73,9 +73,9 @@ void backward(const KernelCall& call) {
 
 void register_swiglu_cpu(KernelRegistry& registry) {
   registry.add(
-      "swiglu", DeviceKind::cpu,
+      "swiglu", DeviceKind::kCpu,
       {[](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { forward<T>(call); }); }, {}});
-  registry.add("swiglu_backward", DeviceKind::cpu,
+  registry.add("swiglu_backward", DeviceKind::kCpu,
                {[](const KernelCall& call) {
                   for_floating(call.in(SwigluBackwardIn::dy).dtype(), [&]<class T>() { backward<T>(call); });
                 },

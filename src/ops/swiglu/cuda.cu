@@ -113,10 +113,10 @@ void backward(const KernelCall& call) {
 
 void register_swiglu_cuda(KernelRegistry& registry) {
   registry.add(
-      "swiglu", DeviceKind::cuda,
+      "swiglu", DeviceKind::kCuda,
       {[](const KernelCall& call) { for_cuda_floating(call.in(0).dtype(), [&]<class T>() { forward<T>(call); }); },
        {}});
-  registry.add("swiglu_backward", DeviceKind::cuda,
+  registry.add("swiglu_backward", DeviceKind::kCuda,
                {[](const KernelCall& call) {
                   for_cuda_floating(call.in(SwigluBackwardIn::dy).dtype(), [&]<class T>() { backward<T>(call); });
                 },

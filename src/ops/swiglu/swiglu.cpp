@@ -11,7 +11,7 @@ namespace {
 class SwigluBackward final : public Op {
  public:
   std::string_view name() const override { return "swiglu_backward"; }
-  OpCategory category() const override { return OpCategory::activation; }
+  OpCategory category() const override { return OpCategory::kActivation; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     return {required(inputs, SwigluBackwardIn::gate_up, name())};
   }
@@ -28,7 +28,7 @@ const SwigluBackward kBackward;
 class Swiglu final : public Op {
  public:
   std::string_view name() const override { return "swiglu"; }
-  OpCategory category() const override { return OpCategory::activation; }
+  OpCategory category() const override { return OpCategory::kActivation; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& gate_up = required(inputs, 0, name());
     expect(gate_up.shape.size() == 2 && gate_up.shape[1].size % 2 == 0, name(),

@@ -28,8 +28,8 @@ void store(const KernelCall& call) {
 }  // namespace
 
 void register_token_feedback_cpu(KernelRegistry& registry) {
-  registry.add("token_feedback", DeviceKind::cpu, {take, {}});
-  registry.add("token_feedback_store", DeviceKind::cpu, {store, {}});
+  registry.add("token_feedback", DeviceKind::kCpu, {take, {}});
+  registry.add("token_feedback_store", DeviceKind::kCpu, {store, {}});
 }
 
 }  // namespace hone

@@ -48,8 +48,8 @@ void store(const KernelCall& call) {
 }  // namespace
 
 void register_token_feedback_cuda(KernelRegistry& registry) {
-  registry.add("token_feedback", DeviceKind::cuda, {take, {}});
-  registry.add("token_feedback_store", DeviceKind::cuda, {store, {}});
+  registry.add("token_feedback", DeviceKind::kCuda, {take, {}});
+  registry.add("token_feedback_store", DeviceKind::kCuda, {store, {}});
 }
 
 }  // namespace hone

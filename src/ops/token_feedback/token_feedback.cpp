@@ -7,7 +7,7 @@ namespace hone {
 namespace {
 
 void expect_vectors(std::string_view name, const Type& tokens, const Type& sampled) {
-  expect(tokens.dtype == DType::i32 && tokens.shape.size() == 1 && sampled.dtype == DType::i32 &&
+  expect(tokens.dtype == DType::kI32 && tokens.shape.size() == 1 && sampled.dtype == DType::kI32 &&
              sampled.shape.size() == 1,
          name, text_of("tokens are ", to_text(tokens), ", sampled ", to_text(sampled), "; expected i32[rows], i32[n]"));
 }
@@ -16,7 +16,7 @@ void expect_vectors(std::string_view name, const Type& tokens, const Type& sampl
 class TokenFeedback final : public Op {
  public:
   std::string_view name() const override { return "token_feedback"; }
-  OpCategory category() const override { return OpCategory::memory; }
+  OpCategory category() const override { return OpCategory::kMemory; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& tokens = required(inputs, TokenFeedbackIn::tokens, name());
     expect_vectors(name(), tokens, required(inputs, TokenFeedbackIn::sampled, name()));
@@ -28,7 +28,7 @@ class TokenFeedback final : public Op {
 class TokenFeedbackStore final : public Op {
  public:
   std::string_view name() const override { return "token_feedback_store"; }
-  OpCategory category() const override { return OpCategory::memory; }
+  OpCategory category() const override { return OpCategory::kMemory; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& token = required(inputs, TokenFeedbackStoreIn::token, name());
     const Type& sampled = required(inputs, TokenFeedbackStoreIn::sampled, name());

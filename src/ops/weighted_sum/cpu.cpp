@@ -27,15 +27,15 @@ void backward(const KernelCall& call) {
 }  // namespace
 
 void register_weighted_sum_cpu(KernelRegistry& registry) {
-  registry.add("weighted_sum", DeviceKind::cpu,
+  registry.add("weighted_sum", DeviceKind::kCpu,
                {[](const KernelCall& call) {
-                  call.in(WeightedSumIn::values).dtype() == DType::f64 ? forward<double>(call) : forward<float>(call);
+                  call.in(WeightedSumIn::values).dtype() == DType::kF64 ? forward<double>(call) : forward<float>(call);
                 },
                 {}});
-  registry.add("weighted_sum_backward", DeviceKind::cpu,
+  registry.add("weighted_sum_backward", DeviceKind::kCpu,
                {[](const KernelCall& call) {
-                  call.in(WeightedSumBackwardIn::dy).dtype() == DType::f64 ? backward<double>(call)
-                                                                           : backward<float>(call);
+                  call.in(WeightedSumBackwardIn::dy).dtype() == DType::kF64 ? backward<double>(call)
+                                                                            : backward<float>(call);
                 },
                 {}});
 }

@@ -11,7 +11,7 @@ namespace {
 class WeightedSumBackward final : public Op {
  public:
   std::string_view name() const override { return "weighted_sum_backward"; }
-  OpCategory category() const override { return OpCategory::loss; }
+  OpCategory category() const override { return OpCategory::kLoss; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     return {required(inputs, WeightedSumBackwardIn::weights, name())};
   }
@@ -27,7 +27,7 @@ const WeightedSumBackward kBackward;
 class WeightedSum final : public Op {
  public:
   std::string_view name() const override { return "weighted_sum"; }
-  OpCategory category() const override { return OpCategory::loss; }
+  OpCategory category() const override { return OpCategory::kLoss; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& values = required(inputs, WeightedSumIn::values, name());
     const Type& weights = required(inputs, WeightedSumIn::weights, name());

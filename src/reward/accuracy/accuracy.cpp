@@ -8,12 +8,12 @@ namespace {
 
 std::optional<double> score_of(Verdict verdict) {
   switch (verdict) {
-    case Verdict::correct:
+    case Verdict::kCorrect:
       return 1.0;
-    case Verdict::wrong:
+    case Verdict::kWrong:
       return 0.0;
-    case Verdict::no_gold:
-    case Verdict::failed:
+    case Verdict::kNoGold:
+    case Verdict::kFailed:
       break;
   }
   return std::nullopt;

@@ -30,9 +30,9 @@ namespace hone {
 
 // Score as a function of the tests that pass.
 enum class CodeScoring : std::uint8_t {
-  pass_fail,     // 1 if all pass, otherwise 0
-  partial,       // passed / total
-  weighted_sum,  // pass_fail + 0.1 * partial
+  kPassFail,     // 1 if all pass, otherwise 0
+  kPartial,      // passed / total
+  kWeightedSum,  // pass_fail + 0.1 * partial
 };
 template <>
 inline constexpr EnumTable kEnumTable<CodeScoring>{.names = "pass_fail|partial|weighted_sum"};
@@ -104,7 +104,7 @@ void print_file(SandboxProgram& program) {
 }
 
 struct CodeforcesKeys {
-  CodeScoring scoring_mode = CodeScoring::weighted_sum;
+  CodeScoring scoring_mode = CodeScoring::kWeightedSum;
   std::string tests_folder;  // empty: the environment variable CF_TESTS_FOLDER, if it is set
 
   template <class Visitor>
@@ -180,7 +180,7 @@ class CodeforcesJudge {
     if (problem->reads_files) print_file(program);
     ContestVerdict verdict;
     verdict.run.tests = problem->tests.size();
-    verdict.run.stops = keys_.scoring_mode == CodeScoring::pass_fail;
+    verdict.run.stops = keys_.scoring_mode == CodeScoring::kPassFail;
     verdict.run.run = [this, problem, compiled, program = std::move(program)](std::size_t test) {
       return run_test(*problem, program, test);
     };
@@ -229,11 +229,11 @@ class CodeforcesJudge {
     const auto total = static_cast<double>(tests.size());
     const double all = passed == total ? 1.0 : 0.0;
     switch (keys_.scoring_mode) {
-      case CodeScoring::pass_fail:
+      case CodeScoring::kPassFail:
         return all;
-      case CodeScoring::partial:
+      case CodeScoring::kPartial:
         return passed / total;
-      case CodeScoring::weighted_sum:
+      case CodeScoring::kWeightedSum:
         break;
     }
     return all + kPartialWeight * (passed / total);

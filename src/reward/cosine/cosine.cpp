@@ -29,9 +29,9 @@ struct CosineKeys {
 };
 
 std::optional<double> score_cosine(const RewardInput& input, Verdict verdict, const CosineKeys& keys) {
-  if (verdict == Verdict::no_gold) return 1.0;
-  if (verdict == Verdict::failed) return std::nullopt;
-  const bool correct = verdict == Verdict::correct;
+  if (verdict == Verdict::kNoGold) return 1.0;
+  if (verdict == Verdict::kFailed) return std::nullopt;
+  const bool correct = verdict == Verdict::kCorrect;
   const double low = correct ? keys.min_value_correct : keys.max_value_wrong;
   const double high = correct ? keys.max_value_correct : keys.min_value_wrong;
   const double progress = static_cast<double>(code_points(input.completion)) / static_cast<double>(keys.max_len);

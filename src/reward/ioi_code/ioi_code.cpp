@@ -90,13 +90,13 @@ class IoiJudge {
     IoiProblem& problem = subtask->problem;
     problem = ioi_problem(*input.row, stored);
     subtask->stored = stored;
-    if (problem.tests.empty() || problem.task == IoiTask::other) return settled(0.0);
+    if (problem.tests.empty() || problem.task == IoiTask::kOther) return settled(0.0);
     const std::string source = with_includes(code, problem.id);
     subtask->program = compiler_.compile(submission_source(problem, source));
     if (!subtask->program->failure.empty()) return infrastructure("the compiler", *subtask->program);
     if (subtask->program->binary.empty()) return settled(0.0);
     if (problem.has("checker/checker.cpp")) subtask->checker = compiler_.compile(checker_source(problem));
-    if (problem.task == IoiTask::communication) subtask->manager = compiler_.compile(manager_source(problem));
+    if (problem.task == IoiTask::kCommunication) subtask->manager = compiler_.compile(manager_source(problem));
     for (const auto& [name, binary] : {std::pair("the checker", subtask->checker), {"the manager", subtask->manager}}) {
       if (binary && binary->binary.empty()) return infrastructure(name, *binary);
     }

@@ -90,9 +90,9 @@ void read_config(IoiProblem& problem) {
   if (!config.is_object()) throw Error(kWhere, text_of(kConfig, " is not a JSON object"));
   const std::string type = config.value("task_type", "Batch");
   if (type == "Communication") {
-    problem.task = IoiTask::communication;
+    problem.task = IoiTask::kCommunication;
   } else if (type != "Batch") {
-    problem.task = IoiTask::other;
+    problem.task = IoiTask::kOther;
     log_once(text_of(kWhere, ": tasks of the type ", type, " (", problem.id, ") score 0, as in open-r1's judge, which ",
                      "supports Batch and Communication"));
   }
@@ -153,7 +153,7 @@ IoiProblem ioi_problem(const Json& row, const StoredTests& stored) {
   } catch (const Json::exception& error) {
     throw Error(kWhere, text_of(kConfig, ": ", error.what()));
   }
-  if (problem.task == IoiTask::communication && !problem.has("graders/manager.cpp")) {
+  if (problem.task == IoiTask::kCommunication && !problem.has("graders/manager.cpp")) {
     throw Error(kWhere, "grader_files of a Communication task lacks graders/manager.cpp");
   }
   return problem;

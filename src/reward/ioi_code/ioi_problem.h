@@ -22,9 +22,9 @@ struct IoiTest {
 };
 
 enum class IoiTask : std::uint8_t {
-  batch,          // the program reads the input and prints the output
-  communication,  // the program exchanges data with a manager, which reads the input and prints the score
-  other,          // a type that open-r1's judge does not support; scores 0
+  kBatch,          // the program reads the input and prints the output
+  kCommunication,  // the program exchanges data with a manager, which reads the input and prints the score
+  kOther,          // a type that open-r1's judge does not support; scores 0
 };
 
 // Problem with its tests and files. The views refer to the row and to the stored tests, which must outlive it.
@@ -35,7 +35,7 @@ struct IoiProblem {
   double seconds = 0;
   double memory_bytes = 0;
   int score_precision = 2;  // decimal places
-  IoiTask task = IoiTask::batch;
+  IoiTask task = IoiTask::kBatch;
   int processes = 1;         // processes of the program in a communication task
   bool pipes_named = false;  // true: the program gets its pipes as arguments; false: as its standard streams
   std::string manager_arguments;

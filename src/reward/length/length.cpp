@@ -10,14 +10,14 @@
 
 namespace hone {
 
-enum class LengthScope : std::uint8_t { group, call };
+enum class LengthScope : std::uint8_t { kGroup, kCall };
 template <>
 inline constexpr EnumTable kEnumTable<LengthScope>{.names = "group|call"};
 
 namespace {
 
 struct LengthKeys {
-  LengthScope scope = LengthScope::group;
+  LengthScope scope = LengthScope::kGroup;
 
   template <class Visitor>
   void fields(Visitor& v) {
@@ -30,7 +30,7 @@ RewardScores score_lengths(std::span<const RewardInput> batch, const RewardOptio
   std::vector<std::int64_t> lengths;
   std::map<std::int64_t, std::pair<std::int64_t, std::int64_t>> range;  // scope -> minimum and maximum length
   const auto scope = [&](const RewardInput& input) {
-    return options.keys.get<LengthKeys>().scope == LengthScope::group ? input.group : 0;
+    return options.keys.get<LengthKeys>().scope == LengthScope::kGroup ? input.group : 0;
   };
   for (const RewardInput& input : batch) {
     const auto length = static_cast<std::int64_t>(code_points(input.completion));
@@ -42,12 +42,12 @@ RewardScores score_lengths(std::span<const RewardInput> batch, const RewardOptio
   RewardScores scores;
   for (std::size_t i = 0; i < batch.size(); ++i) {
     const auto [shortest, longest] = range.at(scope(batch[i]));
-    if (verdicts[i] == Verdict::failed || shortest == longest) {
-      scores.push_back(verdicts[i] == Verdict::failed ? std::nullopt : std::optional(0.0));
+    if (verdicts[i] == Verdict::kFailed || shortest == longest) {
+      scores.push_back(verdicts[i] == Verdict::kFailed ? std::nullopt : std::optional(0.0));
       continue;
     }
     const double lambda = 0.5 - static_cast<double>(lengths[i] - shortest) / static_cast<double>(longest - shortest);
-    const bool wrong = verdicts[i] == Verdict::wrong;  // Verdict::no_gold counts as correct, as in open-r1
+    const bool wrong = verdicts[i] == Verdict::kWrong;  // Verdict::kNoGold counts as correct, as in open-r1
     scores.emplace_back(wrong ? std::min(0.0, lambda) : lambda);
   }
   return scores;

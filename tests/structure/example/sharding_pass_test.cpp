@@ -25,7 +25,7 @@ namespace {
 class ToyScatter final : public Op {
  public:
   std::string_view name() const override { return "toy_scatter"; }
-  OpCategory category() const override { return OpCategory::communication; }
+  OpCategory category() const override { return OpCategory::kCommunication; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override { return {required(inputs, 0, name())}; }
   std::optional<std::size_t> alias(std::size_t) const override { return 0; }
 };
@@ -35,7 +35,7 @@ const ToyScatter kScatter;
 class ToyGather final : public Op {
  public:
   std::string_view name() const override { return "toy_gather"; }
-  OpCategory category() const override { return OpCategory::communication; }
+  OpCategory category() const override { return OpCategory::kCommunication; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override { return {required(inputs, 0, name())}; }
   std::optional<std::size_t> alias(std::size_t) const override { return 0; }
   bool is_view() const override { return true; }
@@ -57,9 +57,9 @@ void scatter(const KernelCall& call) {
 class Sharding final : public CompilePass {
  public:
   std::string_view name() const override { return "toy_sharding"; }
-  PassStage place() const override { return PassStage::typed; }
+  PassStage place() const override { return PassStage::kTyped; }
   Program run(const Program& program, ProgramKind kind, const CompileOptions&) const override {
-    if (kind == ProgramKind::update) return program;
+    if (kind == ProgramKind::kUpdate) return program;
     ProgramRewriter rewriter(program);
     for (const Node& node : program.nodes()) {
       if (node.op->name() != "linear") {
@@ -82,7 +82,7 @@ void register_toy_sharding() {
     register_operations();
     op_registry().add(kGather);
     op_registry().add(kScatter);
-    kernel_registry().add("toy_scatter", DeviceKind::cpu, {scatter, {}});
+    kernel_registry().add("toy_scatter", DeviceKind::kCpu, {scatter, {}});
     return true;
   }();
   (void)once;
@@ -119,12 +119,12 @@ StepBits step(const FixtureModel& fixture, const PassRegistry& passes, Recompute
 }
 
 TEST(ShardingPass, OverOneDeviceChangesNoBit) {
-  if (test_device().kind() != DeviceKind::cpu) GTEST_SKIP() << "the operations of this test have only CPU kernels";
+  if (test_device().kind() != DeviceKind::kCpu) GTEST_SKIP() << "the operations of this test have only CPU kernels";
   register_toy_sharding();
   PassRegistry passes;
   passes.add(kSharding);
   const FixtureModel fixture("qwen3");
-  for (const Recompute recompute : {Recompute::none, Recompute::layers}) {
+  for (const Recompute recompute : {Recompute::kNone, Recompute::kLayers}) {
     const StepBits plain = step(fixture, PassRegistry(), recompute);
     const StepBits sharded = step(fixture, passes, recompute);
     EXPECT_EQ(plain.text.find("toy_gather"), std::string::npos);

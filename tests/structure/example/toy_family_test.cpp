@@ -49,16 +49,16 @@ std::vector<double> train_steps(const Model& model, TensorStore& weights, Recomp
 
 TEST(ToyFamily, Trains) {
   const std::unique_ptr<Model> model = toy_model();
-  TensorStore weights = random_weights(*model, 1, DType::f32, test_device());
-  const std::vector<double> losses = train_steps(*model, weights, Recompute::none, 20);
+  TensorStore weights = random_weights(*model, 1, DType::kF32, test_device());
+  const std::vector<double> losses = train_steps(*model, weights, Recompute::kNone, 20);
   EXPECT_GT(losses.front(), 2.0);
   EXPECT_LT(losses.back(), 0.5 * losses.front());
-  TensorStore again = random_weights(*model, 1, DType::f32, test_device());
-  EXPECT_EQ(train_steps(*model, again, Recompute::layers, 20), losses);
+  TensorStore again = random_weights(*model, 1, DType::kF32, test_device());
+  EXPECT_EQ(train_steps(*model, again, Recompute::kLayers, 20), losses);
 }
 
 TEST(ToyFamily, ItsProgramsAreText) {
-  const Program program = trace_training(*toy_model(), {.capacity = {16, 2}, .compile = {.dtype = DType::bf16}});
+  const Program program = trace_training(*toy_model(), {.capacity = {16, 2}, .compile = {.dtype = DType::kBf16}});
   const std::string text = to_text(program);
   EXPECT_NE(text.find(" = toy_square("), std::string::npos);
   EXPECT_NE(text.find(" = toy_square_backward("), std::string::npos);
@@ -68,10 +68,10 @@ TEST(ToyFamily, ItsProgramsAreText) {
 
 TEST(ToyFamily, IsSavedAndLoaded) {
   const std::unique_ptr<Model> model = toy_model();
-  const TensorStore weights = random_weights(*model, 2, DType::f32, test_device());
+  const TensorStore weights = random_weights(*model, 2, DType::kF32, test_device());
   const TemporaryDirectory folder;
   save_model(folder.path() / "toy", *model, weights, nullptr);
-  const TensorStore loaded = load_weights(*model, ModelDirectory(folder.path() / "toy"), DType::f32, test_device());
+  const TensorStore loaded = load_weights(*model, ModelDirectory(folder.path() / "toy"), DType::kF32, test_device());
   for (const NamedType& tensor : weights.tensors()) {
     EXPECT_EQ(loaded.download(tensor.name), weights.download(tensor.name)) << tensor.name;
   }
@@ -79,8 +79,8 @@ TEST(ToyFamily, IsSavedAndLoaded) {
 
 TEST(ToyFamily, GeneratesWhatItLearned) {
   const std::unique_ptr<Model> model = toy_model();
-  TensorStore weights = random_weights(*model, 1, DType::f32, test_device());
-  (void)train_steps(*model, weights, Recompute::none, 60);
+  TensorStore weights = random_weights(*model, 1, DType::kF32, test_device());
+  (void)train_steps(*model, weights, Recompute::kNone, 60);
   const Tokenizer tokenizer = letter_tokenizer(model->shape().vocab_size);
   Engine engine(*model, tokenizer, weights, std::make_shared<Arena>(test_device()), {.max_model_len = 32});
   const Request request{{1, 2, 3}, {.temperature = 0, .max_tokens = 5}};

@@ -10,7 +10,7 @@ namespace {
 OpCase toy_square_case(std::int64_t rows, std::int64_t n, double factor) {
   return {
       .name = "toy_square_" + std::to_string(rows) + "x" + std::to_string(n),
-      .inputs = {{"x", {DType::f32, {{rows, Count::tokens}, n}}}},
+      .inputs = {{"x", {DType::kF32, {{rows, Count::tokens}, n}}}},
       .below = {{Count::tokens, rows / 2 + 1}},
       .build = [=](Program&, std::span<const Tensor> in) -> std::vector<Tensor> {
         return {toy_square(in[0], {.factor = factor})};

@@ -21,7 +21,7 @@
 namespace hone::test {
 namespace {
 
-constexpr WeightTraits kProbeTraits{.name = "probe", .decays = false, .adapter = AdapterUse::refused};
+constexpr WeightTraits kProbeTraits{.name = "probe", .decays = false, .adapter = AdapterUse::kRefused};
 constexpr WeightKind kProbe(kProbeTraits);
 constexpr const char* kProbeName = "probe";
 
@@ -48,7 +48,7 @@ class Probed final : public Model {
                       .shape = {vocab_size, shape().hidden_size},
                       .parts = {{"model.probe.weight", 0, vocab_size}},
                       .kind = kProbe,
-                      .dtype = DType::f32});
+                      .dtype = DType::kF32});
     check_specs(specs_);
   }
   const ModelShape& shape() const override { return base_->shape(); }
@@ -58,7 +58,7 @@ class Probed final : public Model {
   Tensor forward(WeightBinder& weights, Batch& batch) const override {
     const Tensor hidden = base_->forward(weights, batch);
     if (!batch.learns) return hidden;
-    const Tensor logp = linear_logprobs(cast(hidden, DType::f32), weights(kProbeName), batch.tokens, {}).logp;
+    const Tensor logp = linear_logprobs(cast(hidden, DType::kF32), weights(kProbeName), batch.tokens, {}).logp;
     batch.add_loss({"probe_loss", 1.0, scale(logp, -1.0)});
     return hidden;
   }
@@ -87,17 +87,17 @@ std::vector<float> floats_of(const TensorStore& store, const char* name) {
 TEST(WeightKindOfItsOwn, IsHeldInItsTypeAndMovesByItsRule) {
   constexpr double kRate = 0.5;
   const std::unique_ptr<Model> model = probed();
-  TensorStore weights = random_weights(*model, 1, DType::bf16, test_device());
-  EXPECT_EQ(weights.type(kProbeName).dtype, DType::f32);
-  EXPECT_EQ(model_dtype(*model, weights), DType::bf16);
+  TensorStore weights = random_weights(*model, 1, DType::kBf16, test_device());
+  EXPECT_EQ(weights.type(kProbeName).dtype, DType::kF32);
+  EXPECT_EQ(model_dtype(*model, weights), DType::kBf16);
 
   const HostBatch batch = batch_of(std::vector<std::vector<TokenId>>{{1, 2, 3, 4, 5, 6, 7, 8}, {3, 1, 3, 1}});
   auto arena = std::make_shared<Arena>(test_device());
   Optimizer optimizer(*model, weights, arena, {});
-  for (const NamedType& state : update_store(*model, DType::bf16, {}, kOptimizerStore)) {
+  for (const NamedType& state : update_store(*model, DType::kBf16, {}, kOptimizerStore)) {
     EXPECT_FALSE(state.name.starts_with(kProbeName)) << state.name;
   }
-  Executable executable(trace_training(*model, {.capacity = capacity_of(batch), .compile = {.dtype = DType::bf16}}),
+  Executable executable(trace_training(*model, {.capacity = capacity_of(batch), .compile = {.dtype = DType::kBf16}}),
                         arena, {.weights = &weights, .gradients = &optimizer.gradients()});
   const std::vector<float> before = floats_of(weights, kProbeName);
   double first = 0;
@@ -123,13 +123,13 @@ TEST(WeightKindOfItsOwn, IsHeldInItsTypeAndMovesByItsRule) {
 
 TEST(WeightKindOfItsOwn, IsSavedAndLoadedInItsType) {
   const std::unique_ptr<Model> model = probed();
-  const TensorStore weights = random_weights(*model, 2, DType::bf16, test_device());
+  const TensorStore weights = random_weights(*model, 2, DType::kBf16, test_device());
   const TemporaryDirectory folder;
   save_model(folder.path() / "probed", *model, weights, nullptr);
   const ModelDirectory saved(folder.path() / "probed");
-  EXPECT_EQ(saved.weights().at("model.probe.weight").type, StoredType::f32);
-  EXPECT_EQ(saved.weights().at("model.embed_tokens.weight").type, StoredType::bf16);
-  const TensorStore loaded = load_weights(*model, saved, DType::bf16, test_device());
+  EXPECT_EQ(saved.weights().at("model.probe.weight").type, StoredType::kF32);
+  EXPECT_EQ(saved.weights().at("model.embed_tokens.weight").type, StoredType::kBf16);
+  const TensorStore loaded = load_weights(*model, saved, DType::kBf16, test_device());
   for (const NamedType& tensor : weights.tensors()) {
     EXPECT_EQ(loaded.download(tensor.name), weights.download(tensor.name)) << tensor.name;
   }

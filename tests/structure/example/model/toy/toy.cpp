@@ -79,13 +79,13 @@ class Toy final : public Model {
     };
     const auto norm = [&](std::string name, std::string part) {
       specs_.push_back(
-          {std::move(name), {hidden}, {{std::move(part), 0, hidden}}, WeightKind::norm, Initializer::ones});
+          {std::move(name), {hidden}, {{std::move(part), 0, hidden}}, WeightKind::norm, Initializer::kOnes});
     };
-    matrix("embedding", shape_.vocab_size, hidden, "embed.weight", {ShardAxis::vocabulary}, WeightKind::embedding);
+    matrix("embedding", shape_.vocab_size, hidden, "embed.weight", {ShardAxis::kVocabulary}, WeightKind::embedding);
     for (std::int64_t layer = 0; layer < shape_.num_hidden_layers; ++layer) {
       const std::string part = text_of("blocks.", layer, ".");
       norm(layer_name(layer, "attention.norm"), part + "norm1.weight");
-      const std::vector<PartAxis> by_head{{ShardAxis::heads, 0, shape_.head_dim}};
+      const std::vector<PartAxis> by_head{{ShardAxis::kHeads, 0, shape_.head_dim}};
       specs_.push_back({layer_name(layer, "attention.qkv"),
                         {3 * heads, hidden},
                         {{.name = part + "q.weight", .row = 0, .rows = heads, .axes = by_head},
@@ -93,10 +93,10 @@ class Toy final : public Model {
                          {.name = part + "v.weight", .row = 2 * heads, .rows = heads, .axes = by_head}},
                         WeightKind::linear});
       matrix(layer_name(layer, "attention.out"), hidden, heads, part + "o.weight",
-             {ShardAxis::heads, 1, shape_.head_dim});
+             {ShardAxis::kHeads, 1, shape_.head_dim});
       norm(layer_name(layer, "mlp.norm"), part + "norm2.weight");
-      matrix(layer_name(layer, "mlp.up"), 2 * hidden, hidden, part + "up.weight", {ShardAxis::inner, 0});
-      matrix(layer_name(layer, "mlp.down"), hidden, 2 * hidden, part + "down.weight", {ShardAxis::inner, 1});
+      matrix(layer_name(layer, "mlp.up"), 2 * hidden, hidden, part + "up.weight", {ShardAxis::kInner, 0});
+      matrix(layer_name(layer, "mlp.down"), hidden, 2 * hidden, part + "down.weight", {ShardAxis::kInner, 1});
     }
     norm("norm", "norm.weight");
   }

@@ -36,9 +36,9 @@ void backward(const KernelCall& call) {
 
 void register_toy_square_cpu(KernelRegistry& registry) {
   registry.add(
-      "toy_square", DeviceKind::cpu,
+      "toy_square", DeviceKind::kCpu,
       {[](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { forward<T>(call); }); }, {}});
-  registry.add("toy_square_backward", DeviceKind::cpu,
+  registry.add("toy_square_backward", DeviceKind::kCpu,
                {[](const KernelCall& call) {
                   for_floating(call.in(ToySquareBackwardIn::x).dtype(), [&]<class T>() { backward<T>(call); });
                 },

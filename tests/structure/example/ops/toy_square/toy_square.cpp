@@ -11,7 +11,7 @@ namespace {
 class ToySquareBackward final : public Op {
  public:
   std::string_view name() const override { return "toy_square_backward"; }
-  OpCategory category() const override { return OpCategory::activation; }
+  OpCategory category() const override { return OpCategory::kActivation; }
   Attributes default_attributes() const override { return ToySquareAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     return {required(inputs, ToySquareBackwardIn::x, name())};
@@ -28,7 +28,7 @@ const ToySquareBackward kBackward;
 class ToySquare final : public Op {
  public:
   std::string_view name() const override { return "toy_square"; }
-  OpCategory category() const override { return OpCategory::activation; }
+  OpCategory category() const override { return OpCategory::kActivation; }
   Attributes default_attributes() const override { return ToySquareAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& x = required(inputs, 0, name());
