@@ -143,9 +143,9 @@ __device__ void decode_item(DecodeCompute<Plan>& compute, const TileQueries<__nv
   }
 }
 
-// `early`: no node of the program writes cu_seqlens, starts and block_table, so that items are found, and keys before
-// `starts` copied, while earlier kernels run; those keys were written by earlier runs. A block takes every
-// gridDim.x-th of `all` (DecodeCopy::run) and copies for the next one while it computes.
+// `early`: no node of the program writes cu_seqlens, starts and block_table, so that items are found while earlier
+// kernels run, and for a sequence with one new row the tiles before it are copied, which earlier runs wrote. A block
+// takes every gridDim.x-th of `all` (DecodeCopy::run) and copies for the next one while it computes.
 template <class Plan, class Keys>
 __global__ void HONE_WGMMA_BOUNDS(Plan::kThreads, Plan::kBlocks)
     wgmma_attention_decode(TileQueries<__nv_bfloat16> queries, Keys keys, ForwardSplits splits, bool early, int all,

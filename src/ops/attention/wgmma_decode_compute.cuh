@@ -64,7 +64,8 @@ struct DecodeCompute {
   }
   __device__ static void meet() { named_barrier_wait(1, Plan::kConsumers); }
 
-  // Starts the scores of the keys in stage `keys` and adds the values in stage `values`, each if it is not negative.
+  // Starts the scores of the keys in stage `keys` (kScores), and the products that add the values in stage `values`
+  // (kValues).
   template <bool kScores, bool kValues>
   __device__ void start(int keys, int values) {
     const std::uint64_t q = warpgroup_operand(shared + Plan::kQuery, 16);
