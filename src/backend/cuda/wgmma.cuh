@@ -40,7 +40,39 @@ __device__ inline void settle(float (&c)[kCount][4]) {
     asm volatile("" : "+f"(c[n][0]), "+f"(c[n][1]), "+f"(c[n][2]), "+f"(c[n][3])::"memory");
 }
 
+// C of the first 1, 2, ... groups of 8 columns: the operands of the asm statement and their names in its text.
 #define HONE_FOUR(n) "+f"(c[n][0]), "+f"(c[n][1]), "+f"(c[n][2]), "+f"(c[n][3])
+#define HONE_NAMES_1 "%0, %1, %2, %3"
+#define HONE_C_1 HONE_FOUR(0)
+#define HONE_NAMES_2 HONE_NAMES_1 ", %4, %5, %6, %7"
+#define HONE_C_2 HONE_C_1, HONE_FOUR(1)
+#define HONE_NAMES_3 HONE_NAMES_2 ", %8, %9, %10, %11"
+#define HONE_C_3 HONE_C_2, HONE_FOUR(2)
+#define HONE_NAMES_4 HONE_NAMES_3 ", %12, %13, %14, %15"
+#define HONE_C_4 HONE_C_3, HONE_FOUR(3)
+#define HONE_NAMES_5 HONE_NAMES_4 ", %16, %17, %18, %19"
+#define HONE_C_5 HONE_C_4, HONE_FOUR(4)
+#define HONE_NAMES_6 HONE_NAMES_5 ", %20, %21, %22, %23"
+#define HONE_C_6 HONE_C_5, HONE_FOUR(5)
+#define HONE_NAMES_7 HONE_NAMES_6 ", %24, %25, %26, %27"
+#define HONE_C_7 HONE_C_6, HONE_FOUR(6)
+#define HONE_NAMES_8 HONE_NAMES_7 ", %28, %29, %30, %31"
+#define HONE_C_8 HONE_C_7, HONE_FOUR(7)
+#define HONE_NAMES_16                                                                  \
+  HONE_NAMES_8                                                                         \
+  ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+  "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define HONE_C_16                                                                                                  \
+  HONE_C_8, HONE_FOUR(8), HONE_FOUR(9), HONE_FOUR(10), HONE_FOUR(11), HONE_FOUR(12), HONE_FOUR(13), HONE_FOUR(14), \
+      HONE_FOUR(15)
+// The instruction with 8 count columns; a_, b_, keep_, ... are the names of the operands after C.
+#define HONE_WGMMA(count, columns, a_, b_, keep_, order_a_, order_b_)                               \
+  asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, " keep_                                      \
+               ", 0;\n"                                                                             \
+               "wgmma.mma_async.sync.aligned.m64n" columns "k16.f32.bf16.bf16 {" HONE_NAMES_##count \
+               "}, " a_ ", " b_ ", keep, 1, 1, " order_a_ ", " order_b_ ";\n}\n"                    \
+               : HONE_C_##count                                                                     \
+               : "l"(a), "l"(b), "r"(keep), "n"(kOrderA), "n"(kOrderB))
 
 // Computes c[64, 8 kCount] = keep c + a[64, 16] b[16, 8 kCount], where `keep` is 0 or 1. Each of the four warps holds
 // 16 rows of c in the layout of C of mma.m16n8k16.
@@ -48,55 +80,25 @@ template <Major kMajorA, Major kMajorB, int kCount>
 __device__ void warpgroup_multiply(float (&c)[kCount][4], std::uint64_t a, std::uint64_t b, int keep) {
   constexpr int kOrderA = static_cast<int>(kMajorA);
   constexpr int kOrderB = static_cast<int>(kMajorB);
-  static_assert(kCount == 1 || kCount == 2 || kCount == 4 || kCount == 8 || kCount == 16);
+  static_assert((kCount >= 1 && kCount <= 8) || kCount == 16);
   if constexpr (kCount == 1) {
-    asm volatile(
-        "{\n.reg .pred keep;\n"
-        "setp.ne.b32 keep, %6, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%0, %1, %2, %3}, %4, %5, keep, 1, 1, %7, %8;\n}\n"
-        : HONE_FOUR(0)
-        : "l"(a), "l"(b), "r"(keep), "n"(kOrderA), "n"(kOrderB));
+    HONE_WGMMA(1, "8", "%4", "%5", "%6", "%7", "%8");
   } else if constexpr (kCount == 2) {
-    asm volatile(
-        "{\n.reg .pred keep;\n"
-        "setp.ne.b32 keep, %10, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, %7}, "
-        "%8, %9, keep, 1, 1, %11, %12;\n}\n"
-        : HONE_FOUR(0), HONE_FOUR(1)
-        : "l"(a), "l"(b), "r"(keep), "n"(kOrderA), "n"(kOrderB));
+    HONE_WGMMA(2, "16", "%8", "%9", "%10", "%11", "%12");
+  } else if constexpr (kCount == 3) {
+    HONE_WGMMA(3, "24", "%12", "%13", "%14", "%15", "%16");
   } else if constexpr (kCount == 4) {
-    asm volatile(
-        "{\n.reg .pred keep;\n"
-        "setp.ne.b32 keep, %18, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
-        "}, %16, %17, keep, 1, 1, %19, %20;\n}\n"
-        : HONE_FOUR(0), HONE_FOUR(1), HONE_FOUR(2), HONE_FOUR(3)
-        : "l"(a), "l"(b), "r"(keep), "n"(kOrderA), "n"(kOrderB));
+    HONE_WGMMA(4, "32", "%16", "%17", "%18", "%19", "%20");
+  } else if constexpr (kCount == 5) {
+    HONE_WGMMA(5, "40", "%20", "%21", "%22", "%23", "%24");
+  } else if constexpr (kCount == 6) {
+    HONE_WGMMA(6, "48", "%24", "%25", "%26", "%27", "%28");
+  } else if constexpr (kCount == 7) {
+    HONE_WGMMA(7, "56", "%28", "%29", "%30", "%31", "%32");
   } else if constexpr (kCount == 8) {
-    asm volatile(
-        "{\n.reg .pred keep;\n"
-        "setp.ne.b32 keep, %34, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-        "}, %32, %33, keep, 1, 1, %35, %36;\n}\n"
-        : HONE_FOUR(0), HONE_FOUR(1), HONE_FOUR(2), HONE_FOUR(3), HONE_FOUR(4), HONE_FOUR(5), HONE_FOUR(6), HONE_FOUR(7)
-        : "l"(a), "l"(b), "r"(keep), "n"(kOrderA), "n"(kOrderB));
-  } else {
-    asm volatile(
-        "{\n.reg .pred keep;\n"
-        "setp.ne.b32 keep, %66, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-        "}, %64, %65, keep, 1, 1, %67, %68;\n}\n"
-        : HONE_FOUR(0), HONE_FOUR(1), HONE_FOUR(2), HONE_FOUR(3), HONE_FOUR(4), HONE_FOUR(5), HONE_FOUR(6),
-          HONE_FOUR(7), HONE_FOUR(8), HONE_FOUR(9), HONE_FOUR(10), HONE_FOUR(11), HONE_FOUR(12), HONE_FOUR(13),
-          HONE_FOUR(14), HONE_FOUR(15)
-        : "l"(a), "l"(b), "r"(keep), "n"(kOrderA), "n"(kOrderB));
+    HONE_WGMMA(8, "64", "%32", "%33", "%34", "%35", "%36");
+  } else if constexpr (kCount == 16) {
+    HONE_WGMMA(16, "128", "%64", "%65", "%66", "%67", "%68");
   }
 }
 
@@ -109,29 +111,40 @@ __device__ void warpgroup_multiply(float (&c)[kCount][4], const std::uint32_t (&
     asm volatile(
         "{\n.reg .pred keep;\n"
         "setp.ne.b32 keep, %37, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" HONE_NAMES_8
         "}, {%32, %33, %34, %35}, %36, keep, 1, 1, %38;\n}\n"
-        : HONE_FOUR(0), HONE_FOUR(1), HONE_FOUR(2), HONE_FOUR(3), HONE_FOUR(4), HONE_FOUR(5), HONE_FOUR(6), HONE_FOUR(7)
+        : HONE_C_8
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep), "n"(kOrderB));
   } else {
     asm volatile(
         "{\n.reg .pred keep;\n"
         "setp.ne.b32 keep, %69, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+        "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" HONE_NAMES_16
         "}, {%64, %65, %66, %67}, %68, keep, 1, 1, %70;\n}\n"
-        : HONE_FOUR(0), HONE_FOUR(1), HONE_FOUR(2), HONE_FOUR(3), HONE_FOUR(4), HONE_FOUR(5), HONE_FOUR(6),
-          HONE_FOUR(7), HONE_FOUR(8), HONE_FOUR(9), HONE_FOUR(10), HONE_FOUR(11), HONE_FOUR(12), HONE_FOUR(13),
-          HONE_FOUR(14), HONE_FOUR(15)
+        : HONE_C_16
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep), "n"(kOrderB));
   }
 }
 
+#undef HONE_WGMMA
+#undef HONE_NAMES_1
+#undef HONE_C_1
+#undef HONE_NAMES_2
+#undef HONE_C_2
+#undef HONE_NAMES_3
+#undef HONE_C_3
+#undef HONE_NAMES_4
+#undef HONE_C_4
+#undef HONE_NAMES_5
+#undef HONE_C_5
+#undef HONE_NAMES_6
+#undef HONE_C_6
+#undef HONE_NAMES_7
+#undef HONE_C_7
+#undef HONE_NAMES_8
+#undef HONE_C_8
+#undef HONE_NAMES_16
+#undef HONE_C_16
 #undef HONE_FOUR
 
 // Launch bounds of kernels that use wgmma. Code for other architectures gets a bound of 32 threads, so that launchers
