@@ -20,18 +20,26 @@ template <class Unit>
 __global__ void __launch_bounds__(kThreads) append_kernel(const Unit* qkv, const std::int32_t* slots, RowCount rows,
                                                           Layout layout, Unit* k_cache, Unit* v_cache) {
   const std::int64_t row = blockIdx.x;
-  begin_dependent_kernel();
-  if (row >= rows.get()) return;
-  const std::int64_t slot = slots[row];
-  if (slot < 0 || slot >= layout.slots) return;
   const Unit* from = qkv + row * layout.row + layout.key;
+  begin_dependent_kernel();
+  // The count, the slot and the thread's first units are loaded together, which is safe because there is memory for
+  // every row.
+  const std::int64_t used = rows.get();
+  const std::int64_t slot = slots[row];
+  Unit key{};
+  Unit value{};
+  const auto load = [&](std::int64_t i) {
+    if (i >= layout.width) return;
+    key = from[i];
+    value = from[layout.width + i];
+  };
+  load(threadIdx.x);
+  if (row >= used || slot < 0 || slot >= layout.slots) return;
   const std::int64_t to = slot * layout.width;
-#pragma unroll 2
   for (std::int64_t i = threadIdx.x; i < layout.width; i += kThreads) {
-    const Unit key = from[i];
-    const Unit value = from[layout.width + i];
     k_cache[to + i] = key;
     v_cache[to + i] = value;
+    load(i + kThreads);
   }
 }
 

@@ -63,16 +63,18 @@ __global__ void __launch_bounds__(kMaxThreads, kHeld == 2 ? 3 : 1) rms_norm_kern
   const std::int64_t row = blockIdx.x;
   const std::int64_t at = row * p.n;
   const int packs = static_cast<int>(p.n / kPack);
-  begin_dependent_kernel();
-  // One thread reads the count while the row is being loaded, which is safe because there is memory for every row.
-  __shared__ std::int64_t used;
-  if (threadIdx.x == 0) used = p.rows.get();
   HeldRow<T, kPack, kHeld> x;
   HeldRow<T, kPack, kHeld> residual;
   HeldRow<T, kPack, kHeld> weight;
+  allow_dependent_launch();
+  // The kernel starts early only if no kernel before it may write the weight (LaunchShape::early).
+  weight.template load<true>(p.weight, packs);
+  wait_for_prior_kernels();
+  // One thread reads the count while the row is being loaded, which is safe because there is memory for every row.
+  __shared__ std::int64_t used;
+  if (threadIdx.x == 0) used = p.rows.get();
   x.load(p.x + at, packs);
   if constexpr (kAdd) residual.load(p.residual + at, packs);
-  weight.template load<true>(p.weight, packs);
   if constexpr (kAdd) x.assign([&](int h, int k) { return x.at(h, k) + residual.at(h, k); });
   A squares = 0;
 #pragma unroll
