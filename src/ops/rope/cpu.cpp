@@ -3,6 +3,7 @@
 
 #include "ops/registry.h"
 #include "ops/rope/rope.h"
+#include "ops/rope/row.h"
 #include "ops/rows.h"
 
 namespace hone {
@@ -30,33 +31,14 @@ void table(const KernelCall& call) {
 
 template <class T>
 void rotate(const KernelCall& call) {
-  using A = Accumulator<T>;
   const TensorView& x = call.in(RopeIn::x);
   const auto& a = call.attributes_as<RopeAttributes>();
   const std::int64_t n = x.row_size();
-  const std::int64_t half = a.head_dim / 2;
-  const A sign = a.inverse ? A(-1) : A(1);
   const T* xs = x.as<T>();
-  const auto* rotations = call.in(RopeIn::table).as<float>();
+  const auto* table = call.in(RopeIn::table).as<float>();
   T* ys = call.out(0).as<T>();
-  for_rows(x.rows(), n, [&](std::int64_t row) {
-    const float* cosines = rotations + row * a.head_dim;
-    const float* sines = cosines + half;
-    for (std::int64_t head = 0; head < a.heads; ++head) {
-      const T* in = xs + row * n + head * a.head_dim;
-      T* out = ys + row * n + head * a.head_dim;
-      for (std::int64_t i = 0; i < half; ++i) {
-        const A first = widen(in[i]);
-        const A second = widen(in[half + i]);
-        const A cosine = static_cast<A>(cosines[i]);
-        const A sine = sign * static_cast<A>(sines[i]);
-        out[i] = static_cast<T>(first * cosine - second * sine);
-        out[half + i] = static_cast<T>(second * cosine + first * sine);
-      }
-    }
-    const std::int64_t rotated = a.heads * a.head_dim;
-    std::copy(xs + row * n + rotated, xs + (row + 1) * n, ys + row * n + rotated);
-  });
+  for_rows(x.rows(), n,
+           [&](std::int64_t row) { rotate_row(xs + row * n, table + row * a.head_dim, n, a, ys + row * n); });
   zero_tail(call.out(0));
 }
 

@@ -3,6 +3,7 @@
 #include "ops/cuda_kernel.cuh"
 #include "ops/registry.h"
 #include "ops/rope/rope.h"
+#include "ops/rope/row.cuh"
 
 namespace hone {
 namespace {
@@ -51,59 +52,15 @@ void table(const KernelCall& call) {
   }
 }
 
-struct Heads {
-  int heads, head_dim;
-  bool inverse;
-};
-
-// Rotates one row, which a block has. A thread takes the packs at i and i + head_dim / 2 of a head, or a pack that is
-// only copied.
+// Rotates one row, which a block has.
 template <class T, int kPack>
-__global__ void rope_kernel(const T* x, const float* table, RowCount rows, std::int64_t n, Heads heads, T* y) {
-  using A = CudaAccumulator<T>;
-  using Elements = Pack<T, kPack>;
-  using Rotations = Pack<float, kPack>;
-  const std::int64_t row = blockIdx.x;
+__global__ void rope_kernel(const T* x, const float* table, RowCount rows, RotatedRow row, T* y) {
+  const std::int64_t at = blockIdx.x;
   begin_dependent_kernel();
-  const bool used = row < rows.get();
-  const int half = heads.head_dim / 2;
-  const int packs_a_half = half / kPack;
-  const int pairs = heads.heads * packs_a_half;
-  const int rotated = heads.heads * heads.head_dim;
-  const int items = pairs + static_cast<int>((n - rotated) / kPack);
-  const A sign = heads.inverse ? A(-1) : A(1);
-  x += row * n;
-  y += row * n;
-  table += row * heads.head_dim;
-  for (int item = static_cast<int>(threadIdx.x); item < items; item += static_cast<int>(blockDim.x)) {
-    if (item >= pairs) {
-      const int at = rotated + (item - pairs) * kPack;
-      *reinterpret_cast<Elements*>(y + at) = used ? *reinterpret_cast<const Elements*>(x + at) : Elements{};
-      continue;
-    }
-    const int head = item / packs_a_half;
-    const int i = (item - head * packs_a_half) * kPack;
-    const int at = head * heads.head_dim + i;
-    Elements first{};
-    Elements second{};
-    if (used) {
-      first = *reinterpret_cast<const Elements*>(x + at);
-      second = *reinterpret_cast<const Elements*>(x + at + half);
-      const Rotations cosines = *reinterpret_cast<const Rotations*>(table + i);
-      const Rotations sines = *reinterpret_cast<const Rotations*>(table + half + i);
-#pragma unroll
-      for (int k = 0; k < kPack; ++k) {
-        const A a = widened(first[k]);
-        const A b = widened(second[k]);
-        const A cosine = static_cast<A>(cosines[k]);
-        const A sine = sign * static_cast<A>(sines[k]);
-        first[k] = narrowed<T>(a * cosine - b * sine);
-        second[k] = narrowed<T>(b * cosine + a * sine);
-      }
-    }
-    *reinterpret_cast<Elements*>(y + at) = first;
-    *reinterpret_cast<Elements*>(y + at + half) = second;
-  }
+  y += at * row.n;
+  rotate_row<T, kPack>(
+      x + at * row.n, table + at * row.head_dim, at < rows.get(), row,
+      [&](int column, const Pack<T, kPack>& values) { *reinterpret_cast<Pack<T, kPack>*>(y + column) = values; });
 }
 
 template <class T>
@@ -111,20 +68,15 @@ void rotate(const KernelCall& call) {
   const TensorView& x = call.in(RopeIn::x);
   if (x.capacity() == 0) return;
   const auto& a = call.attributes_as<RopeAttributes>();
-  const std::int64_t n = x.row_size();
-  const auto launch = [&]<int kPack>() {
-    const std::int64_t items = (n - a.heads * a.head_dim / 2) / kPack;
-    const auto threads = static_cast<unsigned>(std::clamp<std::int64_t>(ceil_div(items, 32) * 32, 32, 512));
+  const RotatedRow row{.n = static_cast<int>(x.row_size()),
+                       .heads = static_cast<int>(a.heads),
+                       .head_dim = static_cast<int>(a.head_dim),
+                       .inverse = a.inverse};
+  with_rotated_row<T>(row, [&]<int kPack>(unsigned threads) {
     launch_dependent({static_cast<unsigned>(x.capacity()), threads}, stream_of(call), rope_kernel<T, kPack>,
-                     cuda_data<T>(x), cuda_data<float>(call.in(RopeIn::table)), row_count(x), n,
-                     Heads{static_cast<int>(a.heads), static_cast<int>(a.head_dim), a.inverse},
+                     cuda_data<T>(x), cuda_data<float>(call.in(RopeIn::table)), row_count(x), row,
                      cuda_data<T>(call.out(0)));
-  };
-  if (a.head_dim / 2 % kPackSize<T> == 0) {
-    with_pack<T>(n, launch);
-  } else {
-    launch.template operator()<1>();
-  }
+  });
   check_launch("rope");
 }
 
