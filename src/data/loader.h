@@ -1,4 +1,5 @@
-// Loaders that yield micro-batches in an order that depends only on the seed, and that can resume at any position.
+// Loaders that yield batches of sequences in an order that depends only on the seed, and that can resume at any
+// position.
 #pragma once
 
 #include <cstdint>

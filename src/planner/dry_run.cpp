@@ -88,7 +88,7 @@ int print_dry_run(const LanguageRun& run) {
     return loader == nullptr ? std::string("none") : format_count(loader->batches_per_epoch());
   };
   return print_run(
-      run, text_of("micro-batches per epoch ", count(run.batches), ", per evaluation ", count(run.eval_batches), "\n"));
+      run, text_of("batches per epoch ", count(run.batches), ", per evaluation ", count(run.eval_batches), "\n"));
 }
 
 int print_dry_run(const GrpoRun& run) {

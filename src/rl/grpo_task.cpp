@@ -206,7 +206,7 @@ GrpoTask::LossTotals GrpoTask::run(const char* name, const PolicyBatch& step, co
                     static_cast<std::size_t>(step.batch.cu_seqlens[begin]), totals, values);
     begin = end;
   }
-  const auto size = static_cast<std::size_t>(run_.batch.micro_batch);
+  const auto size = static_cast<std::size_t>(run_.batch.size);
   const auto samples = static_cast<std::size_t>(step.batch.document_count());
   for (std::size_t first = 0; first < samples; first += size) {
     const PolicyBatch batch = samples_of(step, first, std::min(first + size, samples));
@@ -234,6 +234,7 @@ MetricValues GrpoTask::accumulate(std::int64_t step) {
   micro_steps_ += run_.options.gradient_accumulation_steps;
   if (!chosen.rollouts.empty()) last_rollout_metrics_ = rollout_metrics(chosen.rollouts, run_.rewards);
   MetricValues values = metrics(totals, chosen.rollouts.empty() ? NamedValues() : last_rollout_metrics_);
+  values.emplace_back(kPaddingMetric, totals.padding.share());
   if (run_.options.exact_logprobs && run_.options.rollout == RolloutKind::kOwn) check_exact(values, step);
   return values;
 }
@@ -246,7 +247,7 @@ GrpoTask::StepSamples GrpoTask::choose_samples() {
     if (at % (run_.batch.steps_per_generation * run_.options.num_iterations) == 0)
       chosen.rollouts.push_back(generate());
     chosen.fresh.push_back(updates_since_generation_ == 0 && !run_.options.needs_trainer_logps());
-    const auto size = static_cast<std::ptrdiff_t>(run_.batch.micro_batch);
+    const auto size = static_cast<std::ptrdiff_t>(run_.batch.size);
     const auto first = samples_.begin() + at % run_.batch.steps_per_generation * size;
     step_samples_.insert(step_samples_.end(), first, first + size);
   }
@@ -274,7 +275,6 @@ MetricValues GrpoTask::metrics(const LossTotals& totals, const NamedValues& roll
   append(values, rollout);
   append(values, totals.metrics.values());
   totals.figures.append_to(values, 1.0);
-  values.emplace_back(kPaddingMetric, totals.padding.share());
   return values;
 }
 
@@ -341,7 +341,7 @@ Json GrpoTask::last_batch() const { return to_json(step_samples_); }
 
 Json GrpoTask::state() const {
   const std::int64_t reuse = run_.batch.steps_per_generation * run_.options.num_iterations;
-  const bool in_use = micro_steps_ % reuse != 0;  // the current generation has micro-batches left
+  const bool in_use = micro_steps_ % reuse != 0;  // the current generation has batches left
   return {{"micro_steps", micro_steps_},
           {"generations", generations_},
           {"updates_since_generation", updates_since_generation_},

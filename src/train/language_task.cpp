@@ -16,7 +16,6 @@ MetricValues means(const LossSums& sums, double divisor, const std::string& pref
   MetricValues values{
       {"loss", sums.loss / divisor}, {"entropy", sums.entropy / tokens}, {"mean_token_accuracy", sums.hits / tokens}};
   sums.figures.append_to(values, divisor);
-  values.emplace_back(kPaddingMetric, sums.padding.share());
   for (auto& [name, value] : values) name.insert(0, prefix);
   return values;
 }
@@ -46,7 +45,9 @@ MetricValues LanguageTask::accumulate(std::int64_t step) {
   LossLaunches launches(setup_.training, micro_batches_.size(), setup_.seed, step);
   for (const HostBatch& batch : micro_batches_) launches.launch(batch, weight);
   const LossSums sums = launches.sums();
-  return means(sums, 1.0, "");
+  MetricValues values = means(sums, 1.0, "");
+  values.emplace_back(kPaddingMetric, sums.padding.share());
+  return values;
 }
 
 double LanguageTask::epoch() const {

@@ -137,7 +137,7 @@ TEST_F(Recipes, ADryRunSaysWhatWouldHappen) {
   ASSERT_EQ(ended.code, 0) << ended.said;
   for (const char* part :
        {"parameters, in bf16", "weights", "it fits", "steps 40", "cosine_with_min_lr, 2 steps of warm-up",
-        "starts from scratch", "micro-batches per epoch"}) {
+        "starts from scratch", "batches per epoch"}) {
     EXPECT_THAT(ended.printed, HasSubstr(part));
   }
   EXPECT_FALSE(fs::exists(at("dry")));
