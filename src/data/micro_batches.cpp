@@ -126,6 +126,11 @@ std::vector<std::size_t> cut_micro_batches(std::span<const BatchLimits> sequence
   return ends;
 }
 
+std::int64_t tokens_of_step(std::int64_t batch, std::int64_t batches) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  return batch > kMost / std::max<std::int64_t>(batches, 1) ? kMost : batch * batches;
+}
+
 MicroBatchShape micro_batch_shape(const StepSizes& sizes, std::optional<std::int64_t> max_tokens,
                                   std::string_view data) {
   if (max_tokens && *max_tokens < sizes.longest.tokens) {
@@ -135,7 +140,7 @@ MicroBatchShape micro_batch_shape(const StepSizes& sizes, std::optional<std::int
                 text_of("at least ", sizes.longest.tokens, ", or shorter sequences"));
   }
   // No micro-batch has more tokens than a step.
-  const std::int64_t whole = sizes.batch.tokens * sizes.batches_per_step;
+  const std::int64_t whole = tokens_of_step(sizes.batch.tokens, sizes.batches_per_step);
   MicroBatchShape shape;
   shape.limits.tokens = std::min(max_tokens.value_or(sizes.batch.tokens), whole);
   shape.limits.documents = documents_for(sizes, shape.limits.tokens);

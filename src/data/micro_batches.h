@@ -38,6 +38,9 @@ struct MicroBatchShape {
   std::vector<std::int64_t> capacities;  // tokens of the programs, ascending; the last one is limits.tokens
 };
 
+// Returns the tokens of `batches` batches of `batch` tokens each, at most those that an i64 counts.
+[[nodiscard]] std::int64_t tokens_of_step(std::int64_t batch, std::int64_t batches);
+
 // Returns the shape for micro-batches of at most `max_tokens`; unset: StepSizes::batch, what the longest sequences of a
 // batch need. Capacities are those that leave the least padding in the known steps. Throws Error that names `data` if a
 // sequence is longer than max_tokens.

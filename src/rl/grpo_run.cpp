@@ -167,7 +167,7 @@ MicroBatchShape micro_batch_shape(const GrpoSizes& sizes, const TrainingOptions&
                 text_of("at least ", longest, ", or lower max_completion_length"));
   }
   const std::int64_t batch = sizes.batch.size * longest;
-  const std::int64_t whole = batch * sizes.options->gradient_accumulation_steps;
+  const std::int64_t whole = tokens_of_step(batch, sizes.options->gradient_accumulation_steps);
   const std::int64_t tokens = std::min(asked.value_or(batch), whole);
   const std::int64_t completions = sizes.batch.size * sizes.options->gradient_accumulation_steps;
   return {.limits = {.tokens = tokens, .documents = std::min(completions, tokens)},

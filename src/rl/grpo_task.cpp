@@ -355,6 +355,13 @@ void GrpoTask::restore(const Json& state) {
   updates_since_generation_ = state.at("updates_since_generation").get<std::int64_t>();
   tokens_seen_ = state.at("tokens_seen").get<std::int64_t>();
   samples_ = samples_from(state.at("samples"));
+  const std::int64_t reuse = run_.batch.steps_per_generation * run_.options.num_iterations;
+  if (micro_steps_ % reuse != 0 && std::ssize(samples_) != run_.batch.completions) {
+    throw Error("resume_from_checkpoint",
+                text_of("the checkpoint was saved within a generation, of which it holds ", samples_.size(),
+                        " completions; a generation of this run has ", run_.batch.completions),
+                "resume with the checkpoint's batch keys, or from another checkpoint");
+  }
 }
 
 }  // namespace hone

@@ -144,6 +144,7 @@ TEST(MicroBatchShape, IsThatOfTheLongestBatchUnlessTheKeySaysOtherwise) {
   EXPECT_EQ(unset.limits, (BatchLimits{100, 8})) << "all sequences of the first step fit into one micro-batch";
   EXPECT_EQ(micro_batch_shape(some_steps(), 40, "training").limits, (BatchLimits{40, 6}));
   EXPECT_EQ(micro_batch_shape(some_steps(), 1000, "training").limits.tokens, 300) << "a step has no more";
+  EXPECT_EQ(tokens_of_step(std::int64_t{1} << 40, std::int64_t{1} << 40), std::numeric_limits<std::int64_t>::max());
   try {
     (void)micro_batch_shape(some_steps(), 39, "training");
     FAIL() << "it was not refused";

@@ -151,6 +151,26 @@ TEST(GrpoRun, ResumesBitwise) {
   }
 }
 
+TEST(GrpoRun, ResumesWithinAGenerationOfTheSameSizeOnly) {
+  const TemporaryDirectory directory;
+  GrpoOptions options = small_options(directory.path());
+  options.steps_per_generation = 2;
+  options.save_strategy = SaveStrategy::kSteps;
+  options.save_steps = 1;
+  (void)train_rows(options, 1);
+  options.resume_from_checkpoint = (directory.path() / "checkpoint-1").string();
+  options.steps_per_generation = 4;
+  try {
+    (void)train_rows(options, 2);
+    FAIL() << "it was not refused";
+  } catch (const Error& error) {
+    EXPECT_EQ(
+        std::string(error.what()),
+        "resume_from_checkpoint: the checkpoint was saved within a generation, of which it holds 8 completions; a "
+        "generation of this run has 16 (resume with the checkpoint's batch keys, or from another checkpoint)");
+  }
+}
+
 // The weights of a checkpoint by name, and those of its reference model.
 struct Both {
   TensorStore policy;
