@@ -1,7 +1,9 @@
 // A micro-batch in host memory: documents end to end, without padding.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "data/example_set.h"
@@ -29,5 +31,9 @@ enum class LookAhead { kNo, kYes };
 // Appends tokens [begin, begin + length) of an example as one document.
 void append_document(HostBatch& batch, const ExampleView& example, std::int64_t begin, std::int64_t length,
                      LookAhead look_ahead);
+// Appends the documents of `more`.
+void append_batch(HostBatch& batch, const HostBatch& more);
+// Returns the documents [begin, end) of a batch.
+[[nodiscard]] HostBatch documents_of(const HostBatch& batch, std::size_t begin, std::size_t end);
 
 }  // namespace hone

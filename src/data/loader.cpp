@@ -93,22 +93,46 @@ class RowLoader final : public BatchLoader {
             .documents = sum_of_largest(std::move(documents), options_.rows_per_batch)};
   }
 
-  [[nodiscard]] HostBatch batch_at(LoaderPosition position) override {
-    const std::int64_t begin = position.index * options_.rows_per_batch;
-    const std::int64_t end = std::min(begin + options_.rows_per_batch, rows_.size());
-    HostBatch batch;
-    for (std::int64_t i = begin; i < end; ++i) {
-      for (const Segment& segment : rows_[order_.at(position.epoch, i)]) {
-        append_document(batch, set_[segment.example], segment.begin, segment.length, LookAhead::kNo);
+  [[nodiscard]] BatchLimits longest() const override {
+    BatchLimits most;
+    for (std::int64_t row = 0; row < rows_.size(); ++row) {
+      most.tokens = std::max(most.tokens, rows_.token_count(row));
+      most.documents = std::max(most.documents, static_cast<std::int64_t>(rows_[row].size()));
+    }
+    return most;
+  }
+
+  [[nodiscard]] std::vector<HostBatch> sequences_at(LoaderPosition position) override {
+    std::vector<HostBatch> sequences;
+    for (const std::uint32_t row : rows_at(position)) {
+      HostBatch& sequence = sequences.emplace_back();
+      for (const Segment& segment : rows_[row]) {
+        append_document(sequence, set_[segment.example], segment.begin, segment.length, LookAhead::kNo);
       }
     }
-    return batch;
+    return sequences;
+  }
+
+  [[nodiscard]] std::vector<BatchLimits> sizes_at(LoaderPosition position) override {
+    std::vector<BatchLimits> sizes;
+    for (const std::uint32_t row : rows_at(position)) {
+      sizes.push_back({rows_.token_count(row), static_cast<std::int64_t>(rows_[row].size())});
+    }
+    return sizes;
   }
 
  protected:
   [[nodiscard]] Identity identity() const override { return {options_.seed, options_.rows_per_batch, data_}; }
 
  private:
+  [[nodiscard]] std::vector<std::uint32_t> rows_at(LoaderPosition position) {
+    const std::int64_t begin = position.index * options_.rows_per_batch;
+    const std::int64_t end = std::min(begin + options_.rows_per_batch, rows_.size());
+    std::vector<std::uint32_t> rows;
+    for (std::int64_t i = begin; i < end; ++i) rows.push_back(order_.at(position.epoch, i));
+    return rows;
+  }
+
   ExampleSet set_;
   PackedRows rows_;
   RowLoaderOptions options_;
@@ -126,6 +150,7 @@ class WindowLoader final : public BatchLoader {
                   text_of("is ", options.block_size, ", but the text has ", stream_.token_count(), " tokens"),
                   "use at least 1 and less than the number of tokens");
     }
+    longest_ = largest_window();
   }
 
   [[nodiscard]] std::int64_t batches_per_epoch() const override {
@@ -133,26 +158,25 @@ class WindowLoader final : public BatchLoader {
   }
 
   [[nodiscard]] BatchLimits limits() const override {
-    const auto offsets = stream_.offsets();
-    std::size_t most = 1;
-    for (std::size_t first = 0, last = 0; first + 1 < offsets.size(); ++first) {
-      // A window over the most documents starts at the last token of its first one.
-      while (last + 1 < offsets.size() && offsets[last] < offsets[first + 1] - 1 + options_.block_size) ++last;
-      most = std::max(most, last - first);
-    }
-    return {.tokens = options_.block_size * options_.windows_per_batch,
-            .documents = static_cast<std::int64_t>(most) * options_.windows_per_batch};
+    return {.tokens = longest_.tokens * options_.windows_per_batch,
+            .documents = longest_.documents * options_.windows_per_batch};
   }
 
-  [[nodiscard]] HostBatch batch_at(LoaderPosition position) override {
+  [[nodiscard]] BatchLimits longest() const override { return longest_; }
+
+  [[nodiscard]] std::vector<HostBatch> sequences_at(LoaderPosition position) override {
     const auto step = static_cast<std::uint64_t>(position.epoch * batches_per_epoch() + position.index);
     const RandomStream random(options_.seed, "windows", step);
     const auto starts = static_cast<std::uint64_t>(stream_.token_count() - options_.block_size);
-    HostBatch batch;
-    for (std::int64_t i = 0; i < options_.windows_per_batch; ++i) {
-      append_window(batch, static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(i), starts)));
+    std::vector<HostBatch> windows(static_cast<std::size_t>(options_.windows_per_batch));
+    for (std::size_t i = 0; i < windows.size(); ++i) {
+      append_window(windows[i], static_cast<std::int64_t>(random.below(i, starts)));
     }
-    return batch;
+    return windows;
+  }
+
+  [[nodiscard]] std::vector<BatchLimits> sizes_at(LoaderPosition) override {
+    return std::vector(static_cast<std::size_t>(options_.windows_per_batch), longest_);
   }
 
  protected:
@@ -161,6 +185,18 @@ class WindowLoader final : public BatchLoader {
   }
 
  private:
+  // Returns the largest size of a window.
+  [[nodiscard]] BatchLimits largest_window() const {
+    const auto offsets = stream_.offsets();
+    std::size_t most = 1;
+    for (std::size_t first = 0, last = 0; first + 1 < offsets.size(); ++first) {
+      // A window over the most documents starts at the last token of its first one.
+      while (last + 1 < offsets.size() && offsets[last] < offsets[first + 1] - 1 + options_.block_size) ++last;
+      most = std::max(most, last - first);
+    }
+    return {.tokens = options_.block_size, .documents = static_cast<std::int64_t>(most)};
+  }
+
   void append_window(HostBatch& batch, std::int64_t start) const {
     const auto offsets = stream_.offsets();
     auto document = std::upper_bound(offsets.begin(), offsets.end(), start) - offsets.begin() - 1;
@@ -178,6 +214,7 @@ class WindowLoader final : public BatchLoader {
   ExampleSet stream_;
   WindowLoaderOptions options_;
   std::string data_;
+  BatchLimits longest_;  // of a window
 };
 
 template <class T>
@@ -192,6 +229,12 @@ T field(const Json& state, const char* name) {
 template <class T>
 void require_same(const char* name, const T& saved, const T& now, const char* fix) {
   if (saved != now) throw Error(name, text_of("was ", saved, " in the checkpoint and is ", now, " now"), fix);
+}
+
+HostBatch joined(std::span<const HostBatch> sequences) {
+  HostBatch batch;
+  for (const HostBatch& sequence : sequences) append_batch(batch, sequence);
+  return batch;
 }
 
 }  // namespace
@@ -214,12 +257,16 @@ std::uint32_t EpochOrder::at(std::int64_t epoch, std::int64_t index) {
   return permutation_[static_cast<std::size_t>(index)];
 }
 
-HostBatch BatchLoader::next() {
-  HostBatch batch = batch_at(position_);
+HostBatch BatchLoader::batch_at(LoaderPosition position) { return joined(sequences_at(position)); }
+
+std::vector<HostBatch> BatchLoader::next_sequences() {
+  std::vector<HostBatch> sequences = sequences_at(position_);
   ++position_.index;
   if (position_.index == batches_per_epoch()) position_ = {position_.epoch + 1, 0};
-  return batch;
+  return sequences;
 }
+
+HostBatch BatchLoader::next() { return joined(next_sequences()); }
 
 void BatchLoader::seek(LoaderPosition position) {
   if (position.epoch < 0 || position.index < 0 || position.index >= batches_per_epoch()) {
@@ -254,6 +301,31 @@ std::unique_ptr<BatchLoader> make_row_loader(ExampleSet set, PackedRows rows, co
 
 std::unique_ptr<BatchLoader> make_window_loader(ExampleSet stream, const WindowLoaderOptions& options) {
   return std::make_unique<WindowLoader>(std::move(stream), options);
+}
+
+StepSizes step_sizes(BatchLoader& loader, std::int64_t batches_per_step) {
+  constexpr std::size_t kMostSequences = std::size_t{1} << 16;
+  StepSizes sizes{.batch = loader.limits(), .longest = loader.longest(), .batches_per_step = batches_per_step};
+  std::size_t sequences = 0;
+  for (std::int64_t at = 0; at < loader.batches_per_epoch() && sequences < kMostSequences; ++at) {
+    if (at % batches_per_step == 0) sizes.steps.emplace_back();
+    const std::vector<BatchLimits> batch = loader.sizes_at({0, at});
+    sizes.steps.back().insert(sizes.steps.back().end(), batch.begin(), batch.end());
+    sequences += batch.size();
+  }
+  return sizes;
+}
+
+std::vector<HostBatch> lay_micro_batches(std::span<const HostBatch> sequences, BatchLimits limits) {
+  std::vector<BatchLimits> sizes;
+  for (const HostBatch& sequence : sequences) sizes.push_back({sequence.token_count(), sequence.document_count()});
+  std::vector<HostBatch> batches;
+  std::size_t first = 0;
+  for (const std::size_t end : cut_micro_batches(sizes, limits)) {
+    batches.push_back(joined(sequences.subspan(first, end - first)));
+    first = end;
+  }
+  return batches;
 }
 
 ChunkOrder::ChunkOrder(std::int64_t count, std::int64_t chunk, std::uint64_t seed, bool shuffle)

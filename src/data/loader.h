@@ -1,14 +1,17 @@
-// Loaders that yield micro-batches in an order that depends only on the seed, and that can resume at any position.
+// Loaders that yield batches of sequences in an order that depends only on the seed, and that can resume at any
+// position.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "core/json.h"
 #include "data/example_set.h"
 #include "data/host_batch.h"
+#include "data/micro_batches.h"
 #include "data/packing.h"
 
 namespace hone {
@@ -29,7 +32,7 @@ class EpochOrder {
   std::vector<std::uint32_t> permutation_;  // [count]
 };
 
-// Position of the next micro-batch; `index` counts micro-batches from the start of the epoch.
+// Position of the next batch; `index` counts batches from the start of the epoch.
 struct LoaderPosition {
   std::int64_t epoch = 0;
   std::int64_t index = 0;
@@ -37,13 +40,8 @@ struct LoaderPosition {
   bool operator==(const LoaderPosition&) const = default;
 };
 
-// Size of the largest micro-batch that any epoch can yield.
-struct BatchLimits {
-  std::int64_t tokens = 0;
-  std::int64_t documents = 0;
-};
-
-// Yields micro-batches epoch after epoch, without end. A batch is a function of its position, so resuming is exact.
+// Yields batches of sequences epoch after epoch, without end. A batch is a function of its position, so resuming is
+// exact. How the sequences of several batches are laid into micro-batches is decided by data/micro_batches.h.
 class BatchLoader {
  public:
   virtual ~BatchLoader() = default;
@@ -51,11 +49,18 @@ class BatchLoader {
   BatchLoader& operator=(const BatchLoader&) = delete;
 
   [[nodiscard]] virtual std::int64_t batches_per_epoch() const = 0;  // at least 1
+  // Returns the size of the largest batch that any epoch can yield, and the largest size of one sequence.
   [[nodiscard]] virtual BatchLimits limits() const = 0;
-  // Returns the micro-batch at a position, without moving the loader.
-  [[nodiscard]] virtual HostBatch batch_at(LoaderPosition position) = 0;
+  [[nodiscard]] virtual BatchLimits longest() const = 0;
+  // Returns the sequences at a position, without moving the loader, and their sizes, of which `documents` may be more
+  // than there are.
+  [[nodiscard]] virtual std::vector<HostBatch> sequences_at(LoaderPosition position) = 0;
+  [[nodiscard]] virtual std::vector<BatchLimits> sizes_at(LoaderPosition position) = 0;
+  // Returns the sequences at a position, laid end to end.
+  [[nodiscard]] HostBatch batch_at(LoaderPosition position);
 
-  // Returns the next micro-batch and advances the position.
+  // Returns the next batch and advances the position.
+  [[nodiscard]] std::vector<HostBatch> next_sequences();
   [[nodiscard]] HostBatch next();
   [[nodiscard]] LoaderPosition position() const { return position_; }
   void seek(LoaderPosition position);  // throws Error if an epoch has no such index
@@ -86,7 +91,7 @@ struct RowLoaderOptions {
   bool drop_last = false;  // skip the last batch of an epoch if it is not full
 };
 
-// Yields micro-batches of packed rows, laid end to end. Throws Error if an epoch has no full batch or no rows.
+// Yields batches of packed rows. A row is a sequence. Throws Error if an epoch has no full batch or no rows.
 [[nodiscard]] std::unique_ptr<BatchLoader> make_row_loader(ExampleSet set, PackedRows rows,
                                                            const RowLoaderOptions& options);
 
@@ -96,11 +101,17 @@ struct WindowLoaderOptions {
   std::uint64_t seed = 42;
 };
 
-// Yields micro-batches for `sampling: windows`: windows of block_size tokens of the stream, at positions drawn from
+// Yields batches for `sampling: windows`: windows of block_size tokens of the stream, at positions drawn from
 // (seed, step, index). Every token has its successor as its target. A window that crosses the start of a document holds
 // several documents. An epoch has as many batches as are needed to hold the stream's number of tokens. Throws Error if
 // the stream is not longer than one window.
 [[nodiscard]] std::unique_ptr<BatchLoader> make_window_loader(ExampleSet stream, const WindowLoaderOptions& options);
+
+// Returns the sizes of the first steps of `batches_per_step` batches each, for the choice of capacities. The last step
+// of an epoch may have fewer batches.
+[[nodiscard]] StepSizes step_sizes(BatchLoader& loader, std::int64_t batches_per_step);
+// Lays the sequences of a step into micro-batches.
+[[nodiscard]] std::vector<HostBatch> lay_micro_batches(std::span<const HostBatch> sequences, BatchLimits limits);
 
 // Chunks of `chunk` items in EpochOrder, for GRPO's prompts. An incomplete chunk at the end of an epoch is skipped, as
 // in TRL's RepeatSampler. `index` of a position counts chunks. Throws Error if an epoch has no full chunk.

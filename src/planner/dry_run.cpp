@@ -75,8 +75,7 @@ int print_run(const Run& run, std::string_view data) {
   std::fputs(schedule_text(run.options, run.total_steps).c_str(), stdout);
   std::fputs(text_of(data, start).c_str(), stdout);
   const Device& device = open_device(run.options.device);
-  check_fits(run.options, run.dtype, device, plan.memory.total() + run.benchmark_bytes_held,
-             [&](const TrainingOptions& options) { return bytes_with(run, options); });
+  check_fits(run.options, run.dtype, device, plan.memory.total() + run.benchmark_bytes_held, bytes_of(run));
   std::fputs("dry run: nothing was trained, nothing was written\n", stdout);
   return 0;
 }
@@ -89,7 +88,7 @@ int print_dry_run(const LanguageRun& run) {
     return loader == nullptr ? std::string("none") : format_count(loader->batches_per_epoch());
   };
   return print_run(
-      run, text_of("micro-batches per epoch ", count(run.batches), ", per evaluation ", count(run.eval_batches), "\n"));
+      run, text_of("batches per epoch ", count(run.batches), ", per evaluation ", count(run.eval_batches), "\n"));
 }
 
 int print_dry_run(const GrpoRun& run) {

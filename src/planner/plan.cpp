@@ -62,12 +62,12 @@ void add_time(RunPlan& plan, const Program& program, const TrainingOptions& opti
 
 // Plans the run for a GPU of `total` bytes and collects the changes that reduce its memory until it fits. A later
 // change of a key replaces an earlier one.
-DeviceFit fit_gpu(std::size_t total, const TrainingOptions& options, DType dtype, const BytesWith& bytes_with) {
+DeviceFit fit_gpu(std::size_t total, const TrainingOptions& options, DType dtype, const RunBytes& run) {
   TrainingOptions there = options;
   there.plan.device = memory_of_gpu(total);
   const std::size_t available = there.plan.device->available;
-  DeviceFit fit{.memory = total, .bytes = bytes_with(there), .changes = {}};
-  for (FitChange& change : changes_to_fit(there, dtype, available, fit.bytes, bytes_with)) {
+  DeviceFit fit{.memory = total, .bytes = run.with(there), .changes = {}};
+  for (FitChange& change : changes_to_fit(there, dtype, available, fit.bytes, run)) {
     fit.bytes = change.bytes;
     const std::string key = change.text.substr(0, change.text.find(':') + 1);
     std::erase_if(fit.changes, [&](const std::string& earlier) { return earlier.starts_with(key); });
@@ -83,10 +83,10 @@ std::string device_name(const TrainingOptions& options) {
 }
 
 void add_fits(RunPlan& plan, const TrainingOptions& options, DType dtype, std::span<const std::size_t> gpus,
-              const BytesWith& bytes_with) {
+              const RunBytes& run) {
   plan.device = device_name(options);
-  plan.fit = memory_fit_text(options, dtype, device_memory(options), plan.memory.total(), bytes_with);
-  for (const std::size_t total : gpus) plan.devices.push_back(fit_gpu(total, options, dtype, bytes_with));
+  plan.fit = memory_fit_text(options, dtype, device_memory(options), plan.memory.total(), run);
+  for (const std::size_t total : gpus) plan.devices.push_back(fit_gpu(total, options, dtype, run));
 }
 
 template <class... Values>
@@ -108,12 +108,13 @@ RunPlan plan_sizes(std::string command, const LanguageSizes& sizes, const Traini
                .dtype = std::string(name_of(sizes.dtype)),
                .parameters = {},
                .memory = workspace.memory()};
-  plan.tokens_per_micro_batch = sizes.limits.tokens;
+  plan.tokens_per_micro_batch = training_shape(sizes, options).limits.tokens;
   add_model(plan, *sizes.model);
   add_cost(plan, workspace.program(kTrainingProgram));
   add_time(plan, workspace.program(kTrainingProgram), options, sizes.dtype);
   add_fits(plan, options, sizes.dtype, gpus,
-           [&](const TrainingOptions& changed) { return trace_run(sizes, changed).memory().total(); });
+           {.with = [&](const TrainingOptions& changed) { return trace_run(sizes, changed).memory().total(); },
+            .micro_batch = token_range(sizes, options)});
   return plan;
 }
 
@@ -121,13 +122,25 @@ RunPlan plan_sizes(const GrpoSizes& sizes, std::span<const std::size_t> gpus) {
   const Workspace workspace = trace_run(sizes, *sizes.options);
   RunPlan plan{
       .command = "grpo", .dtype = std::string(name_of(sizes.dtype)), .parameters = {}, .memory = workspace.memory()};
-  plan.tokens_per_micro_batch = sizes.batch.micro_batch * sizes.engine.max_model_len;
+  plan.tokens_per_micro_batch = micro_batch_shape(sizes, *sizes.options).limits.tokens;
   add_model(plan, *sizes.model);
   add_cost(plan, workspace.program(kPolicyProgram));
   add_time(plan, workspace.program(kPolicyProgram), *sizes.options, sizes.dtype);
   add_fits(plan, *sizes.options, sizes.dtype, gpus,
-           [&](const TrainingOptions& changed) { return trace_run(sizes, changed).memory().total(); });
+           {.with = [&](const TrainingOptions& changed) { return trace_run(sizes, changed).memory().total(); },
+            .micro_batch = token_range(sizes, *sizes.options)});
   return plan;
+}
+
+// Returns the steps of `batch_size` x `batches` sequences of the same size.
+StepSizes equal_steps(std::int64_t batch_size, std::int64_t batches, BatchLimits sequence) {
+  constexpr std::int64_t kMostListed = 1 << 16;
+  const std::int64_t step = batch_size * batches;
+  const std::int64_t listed = step <= kMostListed ? step : std::min(batch_size, kMostListed);
+  return {.batch = {sequence.tokens * batch_size, sequence.documents * batch_size},
+          .longest = sequence,
+          .batches_per_step = batches,
+          .steps = {std::vector(static_cast<std::size_t>(listed), sequence)}};
 }
 
 // Plans a language-modeling run whose data is unknown. `length` is the number of tokens of each sequence, `documents`
@@ -136,13 +149,9 @@ RunPlan plan_language_sketch(std::string command, const TrainingOptions& options
                              std::int64_t length, std::int64_t documents, std::string_view key,
                              std::span<const std::size_t> gpus) {
   check_positions(sizes.model->shape(), length, key);
-  const std::int64_t rows = options.per_device_train_batch_size;
-  sizes.rows = rows;
-  sizes.limits = {.tokens = rows * length, .documents = rows * documents};
-  if (options.evaluates()) {
-    const std::int64_t eval_rows = options.per_device_eval_batch_size;
-    sizes.eval_limits = {.tokens = eval_rows * length, .documents = eval_rows * documents};
-  }
+  const BatchLimits sequence{.tokens = length, .documents = documents};
+  sizes.steps = equal_steps(options.per_device_train_batch_size, options.gradient_accumulation_steps, sequence);
+  if (options.evaluates()) sizes.eval_steps = equal_steps(options.per_device_eval_batch_size, 1, sequence);
   RunPlan plan = plan_sizes(std::move(command), sizes, options, gpus);
   plan.steps = std::max<std::int64_t>(options.max_steps, 0);
   return plan;
@@ -200,11 +209,8 @@ RunPlan plan_sketch(const PretrainOptions& options, ModelSketch sketch, std::spa
 
 RunPlan plan_sketch(const SftOptions& options, ModelSketch sketch, std::span<const std::size_t> gpus) {
   const std::unique_ptr<Model> model = with_adapter(std::move(sketch.model), options, options);
-  const LanguageSizes sizes{.model = model.get(),
-                            .dtype = weight_dtype(options).value_or(sketch.dtype),
-                            .loss = options.loss_type,
-                            .limits = {},
-                            .eval_limits = std::nullopt};
+  const LanguageSizes sizes{
+      .model = model.get(), .dtype = weight_dtype(options).value_or(sketch.dtype), .loss = options.loss_type};
   const std::int64_t length = options.max_length.value_or(model->shape().max_position_embeddings);
   return plan_language_sketch("sft", options, sizes, length, options.packing ? documents_in(length) : 1, "max_length",
                               gpus);

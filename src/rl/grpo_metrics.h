@@ -22,20 +22,21 @@ using NamedValues = std::vector<std::pair<std::string, double>>;
 // Returns the averages of these metrics over the generations of a step, NaN left out; empty without a generation.
 [[nodiscard]] NamedValues rollout_metrics(std::span<const Rollout> rollouts, std::span<const Reward> rewards);
 
-// Accumulates the metrics of the policy loss over the micro-batches of a step.
+// Accumulates the metrics of the policy loss over the batches of a step, each of per_device_train_batch_size
+// completions.
 class PolicyMetrics {
  public:
   explicit PolicyMetrics(const PolicyLossOptions& loss) : loss_(loss) {}
 
-  // Adds one micro-batch. logps, entropies and kls hold the trainer's values, [tokens] of the batch; kls may be empty.
+  // Adds one batch. logps, entropies and kls hold the trainer's values, [tokens] of the batch; kls may be empty.
   // Masked samples have weight 0 and count only in sampling/*. compare: true if the weights are still those that
-  // sampled; otherwise sampling/* omits the micro-batch.
+  // sampled; otherwise sampling/* omits the batch.
   void add(const PolicyBatch& batch, std::span<const float> logps, std::span<const float> entropies,
            std::span<const float> kls, bool compare);
-  // Returns entropy, kl and clip_ratio/* (cispo: cispo_clip_ratio): means over the unmasked tokens of each micro-batch
-  // (ratios of sequences: over its completions), averaged over the micro-batches with unmasked tokens, and omitted if
+  // Returns entropy, kl and clip_ratio/* (cispo: cispo_clip_ratio): means over the unmasked tokens of each batch
+  // (ratios of sequences: over its completions), averaged over the batches with unmasked tokens, and omitted if
   // there is none. clip_ratio's min and max are taken over devices, of which there is one, so they equal the mean.
-  // sampling/* covers all tokens of the compared micro-batches and is omitted if none was compared.
+  // sampling/* covers all tokens of the compared batches and is omitted if none was compared.
   [[nodiscard]] NamedValues values() const;
 
  private:
@@ -47,11 +48,11 @@ class PolicyMetrics {
   };
   // Counts the ratio of a token or sequence in sums if it is clipped. `difference` is the logarithm of the ratio.
   void add_ratio(Means& sums, double difference, double advantage) const;
-  // Adds the shares of the micro-batch's completions whose ratio is clipped.
+  // Adds the shares of the batch's completions whose ratio is clipped.
   void add_sequences(Means& shares, const PolicyBatch& batch, std::span<const float> logps) const;
 
   PolicyLossOptions loss_;
-  Means means_;  // summed over micro-batches
+  Means means_;  // summed over batches
   double micro_batches_ = 0;
   SamplingComparison comparison_;
 };

@@ -157,9 +157,29 @@ bool needs_forward(const GrpoOptions& options) {
   return options.top_entropy_quantile < 1 || options.needs_trainer_logps();
 }
 
+MicroBatchShape micro_batch_shape(const GrpoSizes& sizes, const TrainingOptions& training) {
+  const std::int64_t longest = sizes.engine.max_model_len;
+  const std::optional<std::int64_t> asked = training.max_tokens_per_micro_batch;
+  if (asked && *asked < longest) {
+    throw Error("max_tokens_per_micro_batch",
+                text_of("is ", *asked, ", but the longest prompt and max_completion_length are ", longest,
+                        " tokens together, and a completion is never split"),
+                text_of("at least ", longest, ", or lower max_completion_length"));
+  }
+  const std::int64_t batch = sizes.batch.size * longest;
+  const std::int64_t whole = tokens_of_step(batch, sizes.options->gradient_accumulation_steps);
+  const std::int64_t tokens = std::min(asked.value_or(batch), whole);
+  const std::int64_t completions = sizes.batch.size * sizes.options->gradient_accumulation_steps;
+  return {.limits = {.tokens = tokens, .documents = std::min(completions, tokens)},
+          .capacities = training.activation_offloading ? std::vector{tokens} : even_capacities(tokens)};
+}
+
+TokenRange token_range(const GrpoSizes& sizes, const TrainingOptions& training) {
+  return {micro_batch_shape(sizes, training).limits.tokens, sizes.engine.max_model_len};
+}
+
 Workspace trace_run(const GrpoSizes& run, const TrainingOptions& training) {
   const GrpoOptions& keys = *run.options;
-  const std::int64_t completions = std::min(run.batch.micro_batch, training.per_device_train_batch_size);
   Workspace workspace = training_workspace(training, *run.model, run.dtype);
   if (keys.rollout == RolloutKind::kOwn) add_generation(workspace, *run.model, run.dtype, run.engine);
   // The reference of an adapter is its base model, whose weights are loaded already.
@@ -169,19 +189,23 @@ Workspace trace_run(const GrpoSizes& run, const TrainingOptions& training) {
   if (keys.beta != 0 && lora == nullptr) {
     workspace.add_weights(kReferenceStore, weight_types(*run.model, run.dtype), "extra.");
   }
-  const LossProgramOptions options{
-      .capacity = {completions * run.engine.max_model_len, completions},
+  const MicroBatchShape shape = micro_batch_shape(run, training);
+  LossProgramOptions options{
       .compile = compile_options(training, run.dtype, workspace.store_bytes() + run.benchmark_bytes_held)};
   const PolicyLossOptions loss = policy_loss_options(keys, run.batch);
-  workspace.add(kPolicyProgram, trace_policy(*run.model, loss, options), training_use());
-  if (run.evaluates) workspace.add(kPolicyEvaluationProgram, trace_policy_evaluation(*run.model, loss, options), {});
-  if (needs_forward(keys)) {
-    workspace.add(kForwardProgram, trace_target_logps(*run.model, keys.temperature, options), {});
-  }
-  if (keys.beta != 0) {
-    workspace.add(kReferenceProgram, trace_target_logps(reference, keys.temperature, options),
-                  {.weights = reference_weights});
-  }
+  const auto add = [&](const char* name, const ProgramUse& use, const auto& trace) {
+    const auto of = [&](std::int64_t tokens) {
+      options.capacity = {tokens, std::min(shape.limits.documents, tokens)};
+      return trace();
+    };
+    add_sized(workspace, name, shape.capacities, of, use);
+  };
+  const auto logps_of = [&](const Model& model) { return trace_target_logps(model, keys.temperature, options); };
+  add(kPolicyProgram, training_use(), [&] { return trace_policy(*run.model, loss, options); });
+  if (run.evaluates)
+    add(kPolicyEvaluationProgram, {}, [&] { return trace_policy_evaluation(*run.model, loss, options); });
+  if (needs_forward(keys)) add(kForwardProgram, {}, [&] { return logps_of(*run.model); });
+  if (keys.beta != 0) add(kReferenceProgram, {.weights = reference_weights}, [&] { return logps_of(reference); });
   return workspace;
 }
 
@@ -199,8 +223,12 @@ std::unique_ptr<RolloutSource> rollout_source(const GrpoRun& run, Workspace& wor
 
 Workspace trace_run(const GrpoRun& run) { return trace_run(sizes_of(run), run.options); }
 
-std::size_t bytes_with(const GrpoRun& run, const TrainingOptions& options) {
-  return trace_run(sizes_of(run), options).memory().total() + run.benchmark_bytes_held;
+RunBytes bytes_of(const GrpoRun& run) {
+  return {.with =
+              [&run](const TrainingOptions& options) {
+                return trace_run(sizes_of(run), options).memory().total() + run.benchmark_bytes_held;
+              },
+          .micro_batch = token_range(sizes_of(run), run.options)};
 }
 
 MetricValues train(GrpoRun& run) {
@@ -220,8 +248,7 @@ MetricValues train(GrpoRun& run) {
                        .output_dir = run.options.output_dir},
                       *run.model, run.dtype, device));
   set_gemm_tuning(device, run.options.gemm.tuning());
-  check_fits(run.options, run.dtype, device, bytes + run.benchmark_bytes_held,
-             [&](const TrainingOptions& options) { return bytes_with(run, options); });
+  check_fits(run.options, run.dtype, device, bytes + run.benchmark_bytes_held, bytes_of(run));
   // Load the weights, allocate all other memory, and copy the reference model from the initial weights.
   workspace.provide(kWeightStore, load_weights(*run.model, *run.initial, run.dtype, device));
   TensorStore& weights = workspace.store(kWeightStore);

@@ -6,11 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "data/micro_batches.h"
 #include "data/prompt_set.h"
 #include "engine/engine.h"
 #include "model/loaded_model.h"
 #include "reward/reward.h"
 #include "rl/options.h"
+#include "train/memory_fit.h"
 #include "train/run_observer.h"
 #include "workspace/workspace.h"
 
@@ -65,6 +67,11 @@ struct GrpoSizes {
 [[nodiscard]] GrpoSizes sizes_of(const GrpoRun& run);
 // The same with `training` instead of the training options in sizes.options.
 [[nodiscard]] Workspace trace_run(const GrpoSizes& sizes, const TrainingOptions& training);
+// Returns the shape of the micro-batches, whose default is as many tokens as per_device_train_batch_size completions
+// may have. Throws Error if a completion may be longer than max_tokens_per_micro_batch.
+[[nodiscard]] MicroBatchShape micro_batch_shape(const GrpoSizes& sizes, const TrainingOptions& training);
+// Returns the micro-batch tokens between which a run may choose to fit its memory.
+[[nodiscard]] TokenRange token_range(const GrpoSizes& sizes, const TrainingOptions& training);
 // Returns true if a run needs forward passes of the policy in addition to its training passes: for
 // top_entropy_quantile, or for comparing the trainer with the sampler.
 [[nodiscard]] bool needs_forward(const GrpoOptions& options);
@@ -72,7 +79,7 @@ struct GrpoSizes {
 [[nodiscard]] EngineOptions rollout_engine(const GrpoOptions& options, const GrpoBatch& batch,
                                            std::int64_t longest_prompt);
 // Returns the device bytes that the run would take with other training options.
-[[nodiscard]] std::size_t bytes_with(const GrpoRun& run, const TrainingOptions& options);
+[[nodiscard]] RunBytes bytes_of(const GrpoRun& run);
 
 // Loads the weights, trains and writes the model. Returns the last logged metrics. Throws Error if the run does not fit
 // the memory of its device.

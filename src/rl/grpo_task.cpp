@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <limits>
 #include <numeric>
 
@@ -41,14 +40,6 @@ RolloutOptions rollout_options(const GrpoRun& run, const RunProgress& progress) 
           .progress = progress};
 }
 
-// Runs a program of trace_target_logps on a batch and copies one of its outputs to `values`, [tokens].
-void run_target_logps(Executable& program, const PolicyBatch& batch, std::string_view output, std::span<float> values) {
-  feed(program, batch.batch);
-  program.set<std::int32_t>("targets", batch.batch.targets);
-  program.run();
-  program.get<float>(output, values);
-}
-
 void append(MetricValues& values, const NamedValues& more) { values.insert(values.end(), more.begin(), more.end()); }
 
 }  // namespace
@@ -57,7 +48,8 @@ GrpoTask::GrpoTask(const GrpoRun& run, Workspace& workspace, RolloutSource& sour
     : run_(run),
       workspace_(workspace),
       source_(source),
-      work_(work_of(workspace.program(kPolicyProgram), run.batch.micro_batch * run.engine.max_model_len)),
+      limits_(micro_batch_shape(sizes_of(run), run.options).limits),
+      work_(work_of(workspace.program(kPolicyProgram), limits_.tokens)),
       loss_(policy_loss_options(run.options, run.batch)),
       order_(run.prompts.size(), run.batch.prompts, run.options.order_seed(), run.options.shuffle_dataset) {}
 
@@ -109,14 +101,33 @@ void GrpoTask::report(std::span<const Rollout> rollouts, const std::string& name
 
 std::vector<std::vector<float>> GrpoTask::target_logps(const char* program,
                                                        std::span<const PolicySample> samples) const {
-  std::vector<std::vector<float>> result;
-  for (const std::span<const PolicySample> some : micro_batches(samples)) {
-    const PolicyBatch batch = make_policy_batch(some);
-    std::vector<float> logps(batch.batch.tokens.size());
-    run_target_logps(workspace_.executable(program), batch, "logp", logps);
-    std::ranges::move(completion_values(batch, some, logps), std::back_inserter(result));
+  const PolicyBatch batch = make_policy_batch(samples);
+  return completion_values(batch, samples, target_values(program, batch, "logp"));
+}
+
+std::vector<float> GrpoTask::target_values(const char* name, const PolicyBatch& whole, std::string_view output) const {
+  const SizedExecutables programs(workspace_, name);
+  std::vector<float> values(whole.batch.tokens.size());
+  std::size_t begin = 0;
+  std::size_t token = 0;
+  for (const std::size_t end : micro_batch_ends(whole)) {
+    const HostBatch part = documents_of(whole.batch, begin, end);
+    Executable& program = programs.holding(part.token_count());
+    feed(program, part);
+    program.set<std::int32_t>("targets", part.targets);
+    program.run();
+    program.get<float>(output, std::span(values).subspan(token, part.tokens.size()));
+    token += part.tokens.size();
+    begin = end;
   }
-  return result;
+  return values;
+}
+
+std::vector<std::size_t> GrpoTask::micro_batch_ends(const PolicyBatch& whole) const {
+  const std::vector<std::int32_t>& starts = whole.batch.cu_seqlens;
+  std::vector<BatchLimits> sizes;
+  for (std::size_t s = 0; s + 1 < starts.size(); ++s) sizes.push_back({starts[s + 1] - starts[s], 1});
+  return cut_micro_batches(sizes, limits_);
 }
 
 void GrpoTask::add_reference_logps(std::span<PolicySample> samples) const {
@@ -141,45 +152,28 @@ void GrpoTask::correct_importance(Rollout& rollout) const {
   rollout.importance = metrics.values();
 }
 
-std::vector<std::span<const PolicySample>> GrpoTask::micro_batches(std::span<const PolicySample> samples) const {
-  const auto size = static_cast<std::size_t>(run_.batch.micro_batch);
-  std::vector<std::span<const PolicySample>> parts;
-  for (std::size_t first = 0; first < samples.size(); first += size) {
-    parts.push_back(samples.subspan(first, std::min(size, samples.size() - first)));
-  }
-  return parts;
-}
-
-std::vector<PolicyBatch> GrpoTask::weigh(std::span<const PolicySample> samples) const {
+PolicyBatch GrpoTask::weigh(std::span<const PolicySample> samples) const {
   LossNormaliser normaliser{.loss = run_.options.loss_type,
                             .max_completion_length = run_.options.max_completion_length,
                             .mask_truncated = run_.options.mask_truncated_completions};
   normaliser.count(samples);
-  std::vector<PolicyBatch> batches;
-  for (const std::span<const PolicySample> part : micro_batches(samples)) {
-    batches.push_back(make_policy_batch(part));
-    set_loss_weights(batches.back(), part, normaliser);
-  }
-  return batches;
+  PolicyBatch step = make_policy_batch(samples);
+  set_loss_weights(step, samples, normaliser);
+  return step;
 }
 
-void GrpoTask::drop_low_entropy(std::span<PolicyBatch> batches) const {
+void GrpoTask::drop_low_entropy(PolicyBatch& step) const {
   if (run_.options.top_entropy_quantile >= 1) return;
-  std::vector<std::vector<float>> entropies;  // [micro-batches][tokens]
-  std::vector<float> unmasked;                // entropies of all tokens of the step with a loss
-  for (const PolicyBatch& batch : batches) {
-    std::vector<float>& values = entropies.emplace_back(batch.batch.tokens.size());
-    run_target_logps(workspace_.executable(kForwardProgram), batch, "entropy", values);
-    for (std::size_t t = 0; t < values.size(); ++t) {
-      if (batch.weights[t] != 0) unmasked.push_back(values[t]);
-    }
+  const std::vector<float> entropies = target_values(kForwardProgram, step, "entropy");
+  std::vector<float> unmasked;  // entropies of all tokens of the step with a loss
+  for (std::size_t t = 0; t < entropies.size(); ++t) {
+    if (step.weights[t] != 0) unmasked.push_back(entropies[t]);
   }
-  const double threshold = entropy_threshold(std::move(unmasked), run_.options.top_entropy_quantile);
-  for (std::size_t i = 0; i < batches.size(); ++i) mask_low_entropy(batches[i], entropies[i], threshold);
+  mask_low_entropy(step, entropies, entropy_threshold(std::move(unmasked), run_.options.top_entropy_quantile));
 }
 
-void GrpoTask::run(const char* name, const PolicyBatch& batch, bool compare, LossTotals& totals) {
-  Executable& program = workspace_.executable(name);
+void GrpoTask::run_micro_batch(Executable& program, const PolicyBatch& batch, std::size_t first, LossTotals& totals,
+                               TokenValues& values) const {
   feed(program, batch.batch);
   program.set<std::int32_t>("targets", batch.batch.targets);
   program.set<float>("loss_weights", batch.weights);
@@ -189,29 +183,58 @@ void GrpoTask::run(const char* name, const PolicyBatch& batch, bool compare, Los
   program.run();
   const std::size_t tokens = batch.batch.tokens.size();
   float loss = 0;
-  std::vector<float> logps(tokens);
-  std::vector<float> entropies(tokens);
-  std::vector<float> kls(loss_.beta != 0 ? tokens : 0);
   program.get<float>("loss", {&loss, 1});
-  program.get<float>("logp", logps);
-  program.get<float>("entropy", entropies);
-  if (loss_.beta != 0) program.get<float>("kl", kls);
+  program.get<float>("logp", std::span(values.logps).subspan(first, tokens));
+  program.get<float>("entropy", std::span(values.entropies).subspan(first, tokens));
+  if (loss_.beta != 0) program.get<float>("kl", std::span(values.kls).subspan(first, tokens));
   totals.loss += static_cast<double>(loss);
-  totals.metrics.add(batch, logps, entropies, kls, compare);
+  totals.padding.tokens += static_cast<double>(tokens);
+  totals.padding.rows += static_cast<double>(SizedExecutables::capacity_of(program));
   totals.figures.read(program, static_cast<std::int64_t>(tokens));
+}
+
+GrpoTask::LossTotals GrpoTask::run(const char* name, const PolicyBatch& step, const std::vector<bool>& fresh) const {
+  const SizedExecutables programs(workspace_, name);
+  LossTotals totals(loss_, programs.largest().program());
+  const std::size_t tokens = step.batch.tokens.size();
+  TokenValues values{std::vector<float>(tokens), std::vector<float>(tokens),
+                     std::vector<float>(loss_.beta != 0 ? tokens : 0)};
+  std::size_t begin = 0;
+  for (const std::size_t end : micro_batch_ends(step)) {
+    const PolicyBatch part = samples_of(step, begin, end);
+    run_micro_batch(programs.holding(part.batch.token_count()), part,
+                    static_cast<std::size_t>(step.batch.cu_seqlens[begin]), totals, values);
+    begin = end;
+  }
+  const auto size = static_cast<std::size_t>(run_.batch.size);
+  const auto samples = static_cast<std::size_t>(step.batch.document_count());
+  for (std::size_t first = 0; first < samples; first += size) {
+    const PolicyBatch batch = samples_of(step, first, std::min(first + size, samples));
+    const auto part = [&](const std::vector<float>& of) {
+      const std::span<const float> all(of);
+      return of.empty()
+                 ? all
+                 : all.subspan(static_cast<std::size_t>(step.batch.cu_seqlens[first]), batch.batch.tokens.size());
+    };
+    const bool compare = !fresh.empty() && fresh[first / size];
+    totals.metrics.add(batch, part(values.logps), part(values.entropies), part(values.kls), compare);
+  }
+  return totals;
 }
 
 MetricValues GrpoTask::accumulate(std::int64_t step) {
   step_ = step;
   const StepSamples chosen = choose_samples();
   report(chosen.rollouts, text_of("step-", step + 1), step + 1);
-  // All micro-batches are weighed before the first one runs: weights and entropy threshold depend on the whole step.
-  std::vector<PolicyBatch> batches = weigh(step_samples_);
-  drop_low_entropy(batches);
-  const LossTotals totals = forward_backward(batches, chosen.fresh);
+  // Weights and entropy threshold depend on the whole step, which is then laid into micro-batches.
+  PolicyBatch batch = weigh(step_samples_);
+  drop_low_entropy(batch);
+  const LossTotals totals = run(kPolicyProgram, batch, chosen.fresh);
+  flops_ += work_.flops(batch.batch);
   micro_steps_ += run_.options.gradient_accumulation_steps;
   if (!chosen.rollouts.empty()) last_rollout_metrics_ = rollout_metrics(chosen.rollouts, run_.rewards);
   MetricValues values = metrics(totals, chosen.rollouts.empty() ? NamedValues() : last_rollout_metrics_);
+  values.emplace_back(kPaddingMetric, totals.padding.share());
   if (run_.options.exact_logprobs && run_.options.rollout == RolloutKind::kOwn) check_exact(values, step);
   return values;
 }
@@ -224,19 +247,11 @@ GrpoTask::StepSamples GrpoTask::choose_samples() {
     if (at % (run_.batch.steps_per_generation * run_.options.num_iterations) == 0)
       chosen.rollouts.push_back(generate());
     chosen.fresh.push_back(updates_since_generation_ == 0 && !run_.options.needs_trainer_logps());
-    const auto samples = micro_batches(samples_)[static_cast<std::size_t>(at % run_.batch.steps_per_generation)];
-    step_samples_.insert(step_samples_.end(), samples.begin(), samples.end());
+    const auto size = static_cast<std::ptrdiff_t>(run_.batch.size);
+    const auto first = samples_.begin() + at % run_.batch.steps_per_generation * size;
+    step_samples_.insert(step_samples_.end(), first, first + size);
   }
   return chosen;
-}
-
-GrpoTask::LossTotals GrpoTask::forward_backward(std::span<const PolicyBatch> batches, const std::vector<bool>& fresh) {
-  LossTotals totals(loss_, workspace_.executable(kPolicyProgram).program());
-  for (std::size_t i = 0; i < batches.size(); ++i) {
-    run(kPolicyProgram, batches[i], fresh[i], totals);
-    flops_ += work_.flops(batches[i].batch);
-  }
-  return totals;
 }
 
 MetricValues GrpoTask::evaluate(std::int64_t step) {
@@ -249,8 +264,7 @@ MetricValues GrpoTask::evaluate(std::int64_t step) {
   correct_importance(rollouts[0]);
   report(rollouts, text_of("eval-step-", step), step);
   add_reference_logps(rollouts[0].samples);
-  LossTotals totals(loss_, workspace_.executable(kPolicyEvaluationProgram).program());
-  for (const PolicyBatch& batch : weigh(rollouts[0].samples)) run(kPolicyEvaluationProgram, batch, false, totals);
+  const LossTotals totals = run(kPolicyEvaluationProgram, weigh(rollouts[0].samples), {});
   MetricValues values = metrics(totals, rollout_metrics(rollouts, run_.rewards));
   for (auto& [name, value] : values) name.insert(0, "eval_");
   return values;
@@ -327,7 +341,7 @@ Json GrpoTask::last_batch() const { return to_json(step_samples_); }
 
 Json GrpoTask::state() const {
   const std::int64_t reuse = run_.batch.steps_per_generation * run_.options.num_iterations;
-  const bool in_use = micro_steps_ % reuse != 0;  // the current generation has micro-batches left
+  const bool in_use = micro_steps_ % reuse != 0;  // the current generation has batches left
   return {{"micro_steps", micro_steps_},
           {"generations", generations_},
           {"updates_since_generation", updates_since_generation_},
@@ -341,6 +355,13 @@ void GrpoTask::restore(const Json& state) {
   updates_since_generation_ = state.at("updates_since_generation").get<std::int64_t>();
   tokens_seen_ = state.at("tokens_seen").get<std::int64_t>();
   samples_ = samples_from(state.at("samples"));
+  const std::int64_t reuse = run_.batch.steps_per_generation * run_.options.num_iterations;
+  if (micro_steps_ % reuse != 0 && std::ssize(samples_) != run_.batch.completions) {
+    throw Error("resume_from_checkpoint",
+                text_of("the checkpoint was saved within a generation, of which it holds ", samples_.size(),
+                        " completions; a generation of this run has ", run_.batch.completions),
+                "resume with the checkpoint's batch keys, or from another checkpoint");
+  }
 }
 
 }  // namespace hone

@@ -110,26 +110,33 @@ class GrpoTask final : public TrainingTask {
   Json state() const override;
   void restore(const Json& state) override;
 
-  // Returns the number of micro-batches that one pass over the prompts takes.
+  // Returns the number of batches that one pass over the prompts takes.
   [[nodiscard]] static std::int64_t micro_steps_per_epoch(const GrpoOptions& options, const GrpoBatch& batch,
                                                           std::int64_t prompts);
 
  private:
-  // The micro-batches of a step.
+  // The batches of a step, each of per_device_train_batch_size samples.
   struct StepSamples {
     std::vector<Rollout> rollouts;  // generations made for the step; usually one or none
-    std::vector<bool> fresh;        // [micro-batches] true if the current weights sampled it, so that the metrics may
-                                    // compare log-probabilities
+    std::vector<bool> fresh;        // [batches] true if the current weights sampled it, so that the metrics may compare
+                                    // log-probabilities
+  };
+  // Outputs of a loss program for each token of a step.
+  struct TokenValues {
+    std::vector<float> logps;
+    std::vector<float> entropies;
+    std::vector<float> kls;  // empty without a reference model
   };
   // Loss and figures of a loss program, over its runs so far.
   struct LossTotals {
     LossTotals(const PolicyLossOptions& options, const Program& program) : metrics(options), figures(program) {}
     double loss = 0;  // sum of the micro-batches' shares
+    Padding padding;
     PolicyMetrics metrics;
     ModelFigures figures;
   };
 
-  // Fills step_samples_ with the samples of the next micro-batches, and makes a new generation whenever the previous
+  // Fills step_samples_ with the samples of the next batches, and makes a new generation whenever the previous
   // one is used up.
   [[nodiscard]] StepSamples choose_samples();
   // Makes the next generation, stores its samples in samples_ and returns it.
@@ -151,17 +158,22 @@ class GrpoTask final : public TrainingTask {
   // log_completions is set.
   void report(std::span<const Rollout> rollouts, const std::string& name, std::int64_t step) const;
 
-  // Splits samples into micro-batches; the last one may be smaller.
-  [[nodiscard]] std::vector<std::span<const PolicySample>> micro_batches(std::span<const PolicySample> samples) const;
-  // Returns the micro-batches of `samples` with their loss weights (w_i above), normalised over all of them.
-  [[nodiscard]] std::vector<PolicyBatch> weigh(std::span<const PolicySample> samples) const;
-  // Removes the policy term of the tokens that top_entropy_quantile excludes, over all micro-batches of a step.
-  void drop_low_entropy(std::span<PolicyBatch> batches) const;
+  // Lays the samples of a batch into micro-batches, in order. Returns the end of each, in samples.
+  [[nodiscard]] std::vector<std::size_t> micro_batch_ends(const PolicyBatch& whole) const;
+  // Runs a program of trace_target_logps on the micro-batches of a batch and returns one of its outputs, [tokens].
+  [[nodiscard]] std::vector<float> target_values(const char* program, const PolicyBatch& whole,
+                                                 std::string_view output) const;
+  // Returns all samples of a step with their loss weights (w_i above).
+  [[nodiscard]] PolicyBatch weigh(std::span<const PolicySample> samples) const;
+  // Removes the policy term of the tokens of a step that top_entropy_quantile excludes.
+  void drop_low_entropy(PolicyBatch& step) const;
 
-  // Runs the micro-batches of a step. Gradients accumulate in their order.
-  [[nodiscard]] LossTotals forward_backward(std::span<const PolicyBatch> batches, const std::vector<bool>& fresh);
-  // Runs a loss program on one micro-batch and adds its share to the totals. compare: an entry of StepSamples::fresh.
-  void run(const char* program, const PolicyBatch& batch, bool compare, LossTotals& totals);
+  // Runs a loss program on the micro-batches of a step. Gradients accumulate in their order. The metrics are those of
+  // its batches, however it is laid into micro-batches. fresh: StepSamples::fresh; empty: nothing is compared.
+  [[nodiscard]] LossTotals run(const char* program, const PolicyBatch& step, const std::vector<bool>& fresh) const;
+  // Runs one micro-batch, whose first token is token `first` of the step, and adds its share to totals and values.
+  void run_micro_batch(Executable& program, const PolicyBatch& batch, std::size_t first, LossTotals& totals,
+                       TokenValues& values) const;
 
   // Returns the loss, then the metrics in `rollout`, then the figures of the loss program.
   [[nodiscard]] MetricValues metrics(const LossTotals& totals, const NamedValues& rollout) const;
@@ -171,17 +183,18 @@ class GrpoTask final : public TrainingTask {
   const GrpoRun& run_;
   Workspace& workspace_;
   RolloutSource& source_;
+  BatchLimits limits_;     // of a micro-batch
   BatchWork work_;         // cost of the policy program
   std::int64_t step_ = 0;  // optimizer steps done
   PolicyLossOptions loss_;
   ChunkOrder order_;
-  std::int64_t micro_steps_ = 0;  // micro-batches trained on
+  std::int64_t micro_steps_ = 0;  // batches trained on
   std::int64_t generations_ = 0;  // generations made
   std::int64_t updates_since_generation_ = 0;
   std::int64_t tokens_seen_ = 0;
   double flops_ = 0;
   std::vector<PolicySample> samples_;       // the current generation
-  std::vector<PolicySample> step_samples_;  // samples of the last step, its micro-batches end to end
+  std::vector<PolicySample> step_samples_;  // samples of the last step, its batches end to end
   NamedValues last_rollout_metrics_;        // rollout_metrics of the last step that made a generation
 };
 

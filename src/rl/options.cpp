@@ -23,7 +23,7 @@ std::string divisors_text(std::int64_t number) {
 
 std::string devices_text(std::int64_t devices) { return text_of(devices, devices == 1 ? " device" : " devices"); }
 
-// Returns the micro-batches per generation, from the one of the two keys that is set.
+// Returns the batches per generation, from the one of the two keys that is set.
 std::int64_t steps_of(const GrpoOptions& options, std::int64_t devices, const OptionInput& input) {
   if (!options.generation_batch_size) {
     return options.steps_per_generation.value_or(options.gradient_accumulation_steps);
@@ -88,9 +88,9 @@ void check_server(const GrpoOptions& options, const OptionInput& input) {
 
 GrpoBatch grpo_batch(const GrpoOptions& options, std::int64_t devices, const OptionInput& input) {
   GrpoBatch batch;
-  batch.micro_batch = options.per_device_train_batch_size;
+  batch.size = options.per_device_train_batch_size;
   batch.steps_per_generation = steps_of(options, devices, input);
-  batch.completions = batch.micro_batch * devices * batch.steps_per_generation;
+  batch.completions = batch.size * devices * batch.steps_per_generation;
   const std::int64_t accumulation = options.gradient_accumulation_steps;
   if (batch.steps_per_generation % accumulation != 0 && accumulation % batch.steps_per_generation != 0) {
     throw Error(input.place_of("steps_per_generation"),
@@ -100,7 +100,7 @@ GrpoBatch grpo_batch(const GrpoOptions& options, std::int64_t devices, const Opt
   }
   if (batch.completions % options.num_generations != 0) {
     throw Error(input.place_of("num_generations"),
-                text_of("per_device_train_batch_size ", batch.micro_batch, " x ", devices_text(devices),
+                text_of("per_device_train_batch_size ", batch.size, " x ", devices_text(devices),
                         " x steps_per_generation ", batch.steps_per_generation, " = ", batch.completions,
                         " completions a generation do not divide by num_generations ", options.num_generations),
                 batch.completions < 2 ? "a larger batch is needed"

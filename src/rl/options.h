@@ -145,7 +145,7 @@ struct GrpoOptions : ModelOptions, DatasetOptions, TrainingOptions, RewardKeys, 
   void generation_fields(Visitor& v) {
     v.group("Generation");
     v("num_generations", num_generations, "Completions per prompt", within(2, 1'000'000));
-    v("steps_per_generation", steps_per_generation, "Micro-batches per generation; unset: gradient_accumulation_steps",
+    v("steps_per_generation", steps_per_generation, "Batches per generation; unset: gradient_accumulation_steps",
       kCount);
     v("generation_batch_size", generation_batch_size, "Completions per generation, instead of steps_per_generation",
       at_least(1));
@@ -210,10 +210,10 @@ struct GrpoOptions : ModelOptions, DatasetOptions, TrainingOptions, RewardKeys, 
   }
 };
 
-// Division of a generation into micro-batches, as in TRL 0.18.
+// Division of a generation into batches, as in TRL 0.18.
 struct GrpoBatch {
-  std::int64_t micro_batch = 0;           // completions per micro-batch on one device
-  std::int64_t steps_per_generation = 0;  // micro-batches per generation
+  std::int64_t size = 0;                  // completions per batch on one device
+  std::int64_t steps_per_generation = 0;  // batches per generation
   std::int64_t completions = 0;           // completions per generation, on all devices
   std::int64_t prompts = 0;               // prompts per generation
 };

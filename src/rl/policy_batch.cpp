@@ -1,6 +1,7 @@
 #include "rl/policy_batch.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "core/error.h"
 
@@ -26,6 +27,7 @@ PolicyBatch make_policy_batch(std::span<const PolicySample> samples) {
     batch.tokens.insert(batch.tokens.end(), sample.prompt.begin(), sample.prompt.end());
     batch.tokens.insert(batch.tokens.end(), sample.completion.begin(), sample.completion.end());
     const std::size_t end = batch.tokens.size();
+    HONE_ASSERT(end <= std::numeric_limits<std::int32_t>::max(), end, " tokens in a step");
     batch.cu_seqlens.push_back(static_cast<std::int32_t>(end));
     batch.targets.resize(end, -1);
     batch.loss_weights.resize(end, 0.0f);
@@ -47,6 +49,20 @@ PolicyBatch make_policy_batch(std::span<const PolicySample> samples) {
   }
   result.weights.assign(batch.tokens.size(), 0.0f);
   return result;
+}
+
+PolicyBatch samples_of(const PolicyBatch& batch, std::size_t begin, std::size_t end) {
+  const std::int32_t first = batch.batch.cu_seqlens.at(begin);
+  const std::int32_t last = batch.batch.cu_seqlens.at(end);
+  const auto part = [&](const std::vector<float>& of) {
+    return of.empty() ? of : std::vector<float>(of.begin() + first, of.begin() + last);
+  };
+  return {.batch = documents_of(batch.batch, begin, end),
+          .old_logps = part(batch.old_logps),
+          .ref_logps = part(batch.ref_logps),
+          .advantages = part(batch.advantages),
+          .loss_advantages = part(batch.loss_advantages),
+          .weights = part(batch.weights)};
 }
 
 std::vector<std::vector<float>> completion_values(const PolicyBatch& batch, std::span<const PolicySample> samples,

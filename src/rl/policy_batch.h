@@ -1,6 +1,7 @@
 // Batches of completions with everything that the policy loss needs for each token.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -37,6 +38,9 @@ struct PolicyBatch {
 
 // Lays samples end to end, with weights 0. All samples must have a reference, or none.
 [[nodiscard]] PolicyBatch make_policy_batch(std::span<const PolicySample> samples);
+
+// Returns the samples [begin, end) of a batch.
+[[nodiscard]] PolicyBatch samples_of(const PolicyBatch& batch, std::size_t begin, std::size_t end);
 
 // Returns the entries of `values` that belong to each completion, [samples][completion tokens]. values: [tokens] of the
 // batch made from `samples`.

@@ -274,46 +274,35 @@ LanguageRun prepare_sft(const SftOptions& options) {
   return run;
 }
 
-Workspace trace_run(const LanguageSizes& sizes, const TrainingOptions& training) {
-  const auto scaled = [&](std::int64_t whole) {
-    return (whole * training.per_device_train_batch_size + sizes.rows - 1) / sizes.rows;
-  };
-  Workspace workspace = training_workspace(training, *sizes.model, sizes.dtype);
-  LossProgramOptions options{
-      .capacity = {scaled(sizes.limits.tokens), scaled(sizes.limits.documents)},
-      .compile = compile_options(training, sizes.dtype, workspace.store_bytes() + sizes.benchmark_bytes_held),
-      .dynamic = sizes.loss == SftLoss::kDft};
-  workspace.add(kTrainingProgram, trace_training(*sizes.model, options), training_use());
-  if (sizes.eval_limits) {
-    options.capacity = {sizes.eval_limits->tokens, sizes.eval_limits->documents};
-    workspace.add(kEvaluationProgram, trace_evaluation(*sizes.model, options), {});
-  }
-  return workspace;
-}
-
 LanguageSizes sizes_of(const LanguageRun& run) {
   LanguageSizes sizes{.model = run.model.get(),
                       .dtype = run.dtype,
                       .loss = run.loss,
-                      .limits = run.batches->limits(),
-                      .rows = run.options.per_device_train_batch_size,
-                      .eval_limits = std::nullopt,
+                      .steps = step_sizes(*run.batches, run.options.gradient_accumulation_steps),
                       .benchmark_bytes_held = run.benchmark_bytes_held};
-  if (run.eval_batches != nullptr) sizes.eval_limits = run.eval_batches->limits();
+  if (run.eval_batches != nullptr) sizes.eval_steps = step_sizes(*run.eval_batches, kEvaluationBatches);
   return sizes;
 }
 
 Workspace trace_run(const LanguageRun& run) { return trace_run(sizes_of(run), run.options); }
 
-std::size_t bytes_with(const LanguageRun& run, const TrainingOptions& options) {
-  return trace_run(sizes_of(run), options).memory().total() + run.benchmark_bytes_held;
+RunBytes bytes_of(const LanguageRun& run) {
+  LanguageSizes sizes = sizes_of(run);
+  const TokenRange range = token_range(sizes, run.options);
+  return {.with =
+              [sizes = std::move(sizes)](const TrainingOptions& options) {
+                return trace_run(sizes, options).memory().total() + sizes.benchmark_bytes_held;
+              },
+          .micro_batch = range};
 }
 
 MetricValues train(LanguageRun& run) {
   // Trace all programs, so that the memory of the run is known, logged and checked before anything is allocated.
-  Workspace workspace = trace_run(run);
+  const LanguageSizes sizes = sizes_of(run);
+  Workspace workspace = trace_run(sizes, run.options);
   const std::size_t bytes = workspace.memory().total();
-  const BatchWork work = work_of(workspace.program(kTrainingProgram), run.batches->limits().tokens);
+  const BatchLimits limits = training_shape(sizes, run.options).limits;
+  const BatchWork work = work_of(workspace.program(kTrainingProgram), limits.tokens);
   Device& device = open_device(run.options.device);
   const std::string title = run_title(run.command, run.options);
   const std::int64_t step_tokens = run.batches->limits().tokens * run.options.gradient_accumulation_steps;
@@ -326,8 +315,7 @@ MetricValues train(LanguageRun& run) {
                        .output_dir = run.options.output_dir},
                       *run.model, run.dtype, device));
   set_gemm_tuning(device, run.options.gemm.tuning());
-  check_fits(run.options, run.dtype, device, bytes + run.benchmark_bytes_held,
-             [&](const TrainingOptions& options) { return bytes_with(run, options); });
+  check_fits(run.options, run.dtype, device, bytes + run.benchmark_bytes_held, bytes_of(run));
   // Load or initialise the weights, then allocate gradients, states and activations.
   workspace.provide(kWeightStore,
                     run.initial != nullptr
@@ -339,14 +327,18 @@ MetricValues train(LanguageRun& run) {
   }
   workspace.allocate(device);
   Optimizer optimizer(workspace, *run.model, optimizer_options(run.options));
-  LanguageTask task(
-      {.training = workspace.executable(kTrainingProgram),
-       .work = work,
-       .evaluation = workspace.has_program(kEvaluationProgram) ? &workspace.executable(kEvaluationProgram) : nullptr,
-       .batches = *run.batches,
-       .eval_batches = run.eval_batches.get(),
-       .gradient_accumulation_steps = run.options.gradient_accumulation_steps,
-       .seed = static_cast<std::uint64_t>(run.options.seed)});
+  LanguageTask::Setup setup{.training = {workspace, kTrainingProgram},
+                            .work = work,
+                            .limits = limits,
+                            .batches = *run.batches,
+                            .gradient_accumulation_steps = run.options.gradient_accumulation_steps,
+                            .seed = static_cast<std::uint64_t>(run.options.seed)};
+  if (run.eval_batches != nullptr) {
+    setup.evaluation.emplace(workspace, kEvaluationProgram);
+    setup.eval_limits = evaluation_shape(sizes, run.options).limits;
+    setup.eval_batches = run.eval_batches.get();
+  }
+  LanguageTask task(std::move(setup));
   Trainer trainer(run.options,
                   {.command = run.command,
                    .title = title,

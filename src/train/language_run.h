@@ -8,10 +8,9 @@
 
 #include "data/loader.h"
 #include "model/loaded_model.h"
-#include "train/loss_program.h"
+#include "train/language_programs.h"
 #include "train/options.h"
 #include "train/trainer.h"
-#include "workspace/workspace.h"
 
 namespace hone {
 
@@ -39,24 +38,11 @@ struct LanguageRun {
 [[nodiscard]] LanguageRun prepare_pretrain(const PretrainOptions& options);
 [[nodiscard]] LanguageRun prepare_sft(const SftOptions& options);
 
-// Traces kTrainingProgram, kEvaluationProgram (if there is evaluation data) and the update into a workspace, whose
-// memory() is then known. Allocates nothing.
-[[nodiscard]] Workspace trace_run(const LanguageRun& run);
-// The part of a run, in addition to the training options, that determines its programs.
-struct LanguageSizes {
-  const Model* model = nullptr;
-  DType dtype = DType::kF32;
-  SftLoss loss = SftLoss::kNll;
-  BatchLimits limits;
-  std::int64_t rows = 1;  // per_device_train_batch_size to which `limits` belong
-  std::optional<BatchLimits> eval_limits;
-  std::size_t benchmark_bytes_held = 0;  // LanguageRun::benchmark_bytes_held
-};
+// Returns what determines the programs of a run, and traces them. Allocates nothing.
 [[nodiscard]] LanguageSizes sizes_of(const LanguageRun& run);
-// The same with other training options; per_device_train_batch_size scales the capacity of the training program.
-[[nodiscard]] Workspace trace_run(const LanguageSizes& sizes, const TrainingOptions& options);
+[[nodiscard]] Workspace trace_run(const LanguageRun& run);
 // Returns the device bytes that the run would take with other training options.
-[[nodiscard]] std::size_t bytes_with(const LanguageRun& run, const TrainingOptions& options);
+[[nodiscard]] RunBytes bytes_of(const LanguageRun& run);
 
 // Loads or initialises the weights, trains and writes the model. Returns the last logged metrics. Throws Error if the
 // run does not fit the memory of its device.

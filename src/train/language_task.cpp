@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "core/error.h"
 #include "core/json_value.h"
@@ -21,23 +22,32 @@ MetricValues means(const LossSums& sums, double divisor, const std::string& pref
 
 }  // namespace
 
+std::vector<HostBatch> next_micro_batches(BatchLoader& loader, std::int64_t batches_per_step, BatchLimits limits) {
+  const std::int64_t left = loader.batches_per_epoch() - loader.position().index;
+  std::vector<HostBatch> sequences;
+  for (std::int64_t i = 0; i < std::min(left, batches_per_step); ++i) {
+    std::ranges::move(loader.next_sequences(), std::back_inserter(sequences));
+  }
+  return lay_micro_batches(sequences, limits);
+}
+
 MetricValues LanguageTask::accumulate(std::int64_t step) {
-  // The last step of an epoch takes the remaining micro-batches. All micro-batches are read before the first one runs,
-  // because the loss weight depends on the number of target tokens in the step.
-  const std::int64_t left = setup_.batches.batches_per_epoch() - setup_.batches.position().index;
-  micro_batches_.clear();
+  // All micro-batches are read before the first one runs, because the loss weight depends on the number of target
+  // tokens in the step.
+  micro_batches_ = next_micro_batches(setup_.batches, setup_.gradient_accumulation_steps, setup_.limits);
   std::int64_t targets = 0;
-  for (std::int64_t i = 0; i < std::min(left, setup_.gradient_accumulation_steps); ++i) {
-    micro_batches_.push_back(setup_.batches.next());
-    targets += micro_batches_.back().target_tokens;
-    tokens_seen_ += micro_batches_.back().token_count();
-    flops_ += setup_.work.flops(micro_batches_.back());
+  for (const HostBatch& batch : micro_batches_) {
+    targets += batch.target_tokens;
+    tokens_seen_ += batch.token_count();
+    flops_ += setup_.work.flops(batch);
   }
   const double weight = targets > 0 ? 1.0 / static_cast<double>(targets) : 0.0;
   LossLaunches launches(setup_.training, micro_batches_.size(), setup_.seed, step);
   for (const HostBatch& batch : micro_batches_) launches.launch(batch, weight);
   const LossSums sums = launches.sums();
-  return means(sums, 1.0, "");
+  MetricValues values = means(sums, 1.0, "");
+  values.emplace_back(kPaddingMetric, sums.padding.share());
+  return values;
 }
 
 double LanguageTask::epoch() const {
@@ -48,10 +58,16 @@ double LanguageTask::epoch() const {
 
 MetricValues LanguageTask::evaluate(std::int64_t) {
   if (setup_.eval_batches == nullptr) return {};
-  const std::int64_t count = setup_.eval_batches->batches_per_epoch();
-  LossLaunches launches(*setup_.evaluation, static_cast<std::size_t>(count));
-  for (std::int64_t i = 0; i < count; ++i) launches.launch(setup_.eval_batches->batch_at({0, i}), 1.0);
-  const LossSums sums = launches.sums();
+  BatchLoader& loader = *setup_.eval_batches;
+  loader.seek({});
+  LossSums sums;
+  sums.figures = ModelFigures(setup_.evaluation->largest().program());
+  while (loader.position().epoch == 0) {
+    const std::vector<HostBatch> batches = next_micro_batches(loader, kEvaluationBatches, setup_.eval_limits);
+    LossLaunches launches(*setup_.evaluation, batches.size());
+    for (const HostBatch& batch : batches) launches.launch(batch, 1.0);
+    launches.add_to(sums);
+  }
   return means(sums, std::max(sums.target_tokens, 1.0), "eval_");
 }
 

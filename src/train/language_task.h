@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "data/loader.h"
@@ -11,18 +12,27 @@
 
 namespace hone {
 
+// Returns the micro-batches of the next optimizer step, whose sequences are those of the next `batches_per_step`
+// batches or of what is left of the epoch.
+[[nodiscard]] std::vector<HostBatch> next_micro_batches(BatchLoader& loader, std::int64_t batches_per_step,
+                                                        BatchLimits limits);
+// Batches of an evaluation that are laid into micro-batches together.
+inline constexpr std::int64_t kEvaluationBatches = 16;
+
 class LanguageTask final : public TrainingTask {
  public:
   struct Setup {
-    Executable& training;              // program of trace_training
-    BatchWork work;                    // cost of that program
-    Executable* evaluation = nullptr;  // program of trace_evaluation; null: no evaluation
+    SizedExecutables training;  // programs of trace_training
+    BatchWork work;             // cost of these programs
+    BatchLimits limits;         // of a micro-batch
     BatchLoader& batches;
+    std::optional<SizedExecutables> evaluation = std::nullopt;  // programs of trace_evaluation; unset: no evaluation
+    BatchLimits eval_limits = {};
     BatchLoader* eval_batches = nullptr;  // an evaluation reads one epoch of it
     std::int64_t gradient_accumulation_steps = 1;
     std::uint64_t seed = 0;  // seed of dropout
   };
-  explicit LanguageTask(const Setup& setup) : setup_(setup) {}
+  explicit LanguageTask(Setup setup) : setup_(std::move(setup)) {}
 
   MetricValues accumulate(std::int64_t step) override;
   double epoch() const override;

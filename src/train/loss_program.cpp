@@ -100,13 +100,15 @@ void LossSums::add(const LossReading& reading) {
   entropy += static_cast<double>(reading.entropy);
   hits += static_cast<double>(reading.hits);
   target_tokens += static_cast<double>(reading.target_tokens);
+  padding.tokens += static_cast<double>(reading.tokens);
+  padding.rows += static_cast<double>(reading.rows);
   figures.add(reading.figures, reading.tokens);
 }
 
 LossLaunches::~LossLaunches() {
   if (pending_downloads_.empty()) return;
   try {
-    executable_.device().synchronize();
+    programs_.largest().device().synchronize();
   } catch (const Error&) {
     return;  // the next use of the device reports the error again
   }
@@ -125,29 +127,35 @@ void LossLaunches::launch(const HostBatch& batch, double weight) {
     counted[t] = batch.loss_weights[t] != 0 ? 1.0f : 0.0f;
     if (batch.loss_weights[t] == 0) targets[t] = -1;
   }
-  feed(executable_, batch);
-  executable_.set<std::int32_t>("targets", targets);
-  executable_.set<float>("loss_weights", weights);
-  executable_.set<float>("counted", counted);
-  if (executable_.program().find(Role::kInput, kDropoutInput) != kNoValue) {
-    executable_.set<std::int32_t>(kDropoutInput,
-                                  dropout_draw(seed_, step_, static_cast<std::int64_t>(pending_downloads_.size())));
+  Executable& executable = programs_.holding(batch.token_count());
+  feed(executable, batch);
+  executable.set<std::int32_t>("targets", targets);
+  executable.set<float>("loss_weights", weights);
+  executable.set<float>("counted", counted);
+  if (executable.program().find(Role::kInput, kDropoutInput) != kNoValue) {
+    executable.set<std::int32_t>(kDropoutInput,
+                                 dropout_draw(seed_, step_, static_cast<std::int64_t>(pending_downloads_.size())));
   }
-  executable_.run();
+  executable.run();
   LossReading& reading = pending_downloads_.emplace_back();
   reading.target_tokens = batch.target_tokens;
   reading.tokens = batch.token_count();
-  executable_.get_later<float>("loss", {&reading.loss, 1});
-  executable_.get_later<float>("entropy", {&reading.entropy, 1});
-  executable_.get_later<float>("hits", {&reading.hits, 1});
-  reading.figures = figures_.read_later(executable_);
+  reading.rows = SizedExecutables::capacity_of(executable);
+  executable.get_later<float>("loss", {&reading.loss, 1});
+  executable.get_later<float>("entropy", {&reading.entropy, 1});
+  executable.get_later<float>("hits", {&reading.hits, 1});
+  reading.figures = figures_.read_later(executable);
+}
+
+void LossLaunches::add_to(LossSums& sums) {
+  programs_.largest().device().synchronize();
+  for (const LossReading& reading : pending_downloads_) sums.add(reading);
 }
 
 LossSums LossLaunches::sums() {
-  executable_.device().synchronize();
   LossSums sums;
   sums.figures = figures_;
-  for (const LossReading& reading : pending_downloads_) sums.add(reading);
+  add_to(sums);
   return sums;
 }
 

@@ -3,13 +3,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "compile/compiler.h"
 #include "data/host_batch.h"
 #include "model/model.h"
-#include "program/executable.h"
 #include "train/model_figures.h"
+#include "workspace/sized_programs.h"
 
 namespace hone {
 
@@ -68,6 +69,16 @@ void feed(Executable& executable, const HostBatch& batch);
 inline constexpr const char* kTrainingProgram = "training";
 inline constexpr const char* kEvaluationProgram = "evaluation";
 
+// Counts the rows of the programs that ran, which a GPU multiplies whether they hold a token or not.
+struct Padding {
+  double rows = 0;
+  double tokens = 0;
+  // Returns the share of rows without a token; 0 if nothing ran.
+  [[nodiscard]] double share() const { return rows > 0 ? 1.0 - tokens / rows : 0.0; }
+};
+// Name of the metric that tells it.
+inline constexpr const char* kPaddingMetric = "padding";
+
 // Results of one launch.
 struct LossReading {
   float loss = 0;  // weighted sum
@@ -75,6 +86,7 @@ struct LossReading {
   float hits = 0;
   std::int64_t target_tokens = 0;
   std::int64_t tokens = 0;
+  std::int64_t rows = 0;       // capacity of the program that ran
   std::vector<float> figures;  // values of ModelFigures::read_later
 };
 
@@ -84,16 +96,17 @@ struct LossSums {
   double entropy = 0;
   double hits = 0;
   double target_tokens = 0;
+  Padding padding;
   ModelFigures figures;  // losses and statistics of the model
   void add(const LossReading& reading);
 };
 
-// Launches the micro-batches of a step without waiting for each of them. Dropout depends on seed, step and the index of
-// the launch.
+// Launches the micro-batches of a step without waiting for each of them, each in the smallest program that holds it.
+// Dropout depends on seed, step and the index of the launch.
 class LossLaunches {
  public:
-  LossLaunches(Executable& executable, std::size_t most, std::uint64_t seed = 0, std::int64_t step = 0)
-      : executable_(executable), seed_(seed), step_(step), figures_(executable.program()) {
+  LossLaunches(SizedExecutables programs, std::size_t most, std::uint64_t seed = 0, std::int64_t step = 0)
+      : programs_(std::move(programs)), seed_(seed), step_(step), figures_(programs_.largest().program()) {
     pending_downloads_.reserve(most);
   }
   LossLaunches(const LossLaunches&) = delete;
@@ -102,11 +115,13 @@ class LossLaunches {
 
   // Launches a batch with loss weights batch.loss_weights x `weight`. May be called `most` times.
   void launch(const HostBatch& batch, double weight);
+  // Waits for all launches and adds them to `sums`, which may be those of earlier launches of the same programs.
+  void add_to(LossSums& sums);
   // Waits for all launches and returns their sums.
   [[nodiscard]] LossSums sums();
 
  private:
-  Executable& executable_;
+  SizedExecutables programs_;
   std::uint64_t seed_;
   std::int64_t step_;
   ModelFigures figures_;                        // losses and statistics that the program outputs

@@ -13,9 +13,10 @@ namespace {
 
 constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
 constexpr double kHostActivationGib = 4.0;
+constexpr std::string_view kTokensKey = "max_tokens_per_micro_batch: ";
 
 // Changes the next option that saves memory and returns its text, or nullopt if none is left.
-std::optional<std::string> next_change(TrainingOptions& options, DType dtype) {
+std::optional<std::string> next_change(TrainingOptions& options, DType dtype, TokenRange micro_batch) {
   if (options.gradient_checkpointing != Recomputation::kOn) {
     options.gradient_checkpointing = Recomputation::kOn;
     options.activation_memory_gib.reset();
@@ -33,6 +34,12 @@ std::optional<std::string> next_change(TrainingOptions& options, DType dtype) {
     options.optim = OptimizerType::kAdamw8bit;
     return text_of("optim: ", name_of(options.optim));
   }
+  if (micro_batch.most > 0) {
+    const std::int64_t now = options.max_tokens_per_micro_batch.value_or(micro_batch.most);
+    if (now <= micro_batch.least) return std::nullopt;
+    options.max_tokens_per_micro_batch = std::max(micro_batch.least, now / 2);
+    return text_of(kTokensKey, *options.max_tokens_per_micro_batch);
+  }
   if (options.per_device_train_batch_size > 1) {
     options.per_device_train_batch_size = 1;
     return "per_device_train_batch_size: 1";
@@ -46,9 +53,9 @@ struct KeyChanges {
   std::vector<TrainingOptions> after;
 };
 
-KeyChanges key_changes(TrainingOptions options, DType dtype) {
+KeyChanges key_changes(TrainingOptions options, DType dtype, TokenRange micro_batch) {
   KeyChanges changes;
-  while (std::optional<std::string> text = next_change(options, dtype)) {
+  while (std::optional<std::string> text = next_change(options, dtype, micro_batch)) {
     changes.texts.push_back(std::move(*text));
     changes.after.push_back(options);
   }
@@ -58,10 +65,20 @@ KeyChanges key_changes(TrainingOptions options, DType dtype) {
 }  // namespace
 
 std::vector<FitChange> changes_to_fit(const TrainingOptions& options, DType dtype, std::size_t available,
-                                      std::size_t bytes, const BytesWith& bytes_with) {
-  const KeyChanges changes = key_changes(options, dtype);
-  return changes_to_fit(changes.texts, available, bytes,
-                        [&](std::size_t count) { return bytes_with(changes.after[count - 1]); });
+                                      std::size_t bytes, const RunBytes& run) {
+  const KeyChanges changes = key_changes(options, dtype, run.micro_batch);
+  std::vector<FitChange> taken = changes_to_fit(changes.texts, available, bytes,
+                                                [&](std::size_t count) { return run.with(changes.after[count - 1]); });
+  // A smaller number of tokens replaces the one before it.
+  for (std::size_t i = 1; i < taken.size();) {
+    const bool replaced = taken[i - 1].text.starts_with(kTokensKey) && taken[i].text.starts_with(kTokensKey);
+    if (replaced) {
+      taken.erase(taken.begin() + static_cast<std::ptrdiff_t>(i) - 1);
+    } else {
+      ++i;
+    }
+  }
+  return taken;
 }
 
 DeviceMemory device_memory(const TrainingOptions& options) {
@@ -79,16 +96,15 @@ std::size_t activation_budget(const TrainingOptions& options, std::size_t held) 
 }
 
 std::string memory_fit_text(const TrainingOptions& options, DType dtype, DeviceMemory there, std::size_t bytes,
-                            const BytesWith& bytes_with) {
+                            const RunBytes& run) {
   const std::string have = text_of("available ", format_bytes(there.available), " of ", format_bytes(there.total));
   if (bytes <= there.available) return text_of(have, ": it fits\n");
   return text_of(have, ": ", format_bytes(bytes - there.available), " too much\n", memory_in_use_text(there, bytes),
-                 advice_text(changes_to_fit(options, dtype, there.available, bytes, bytes_with), there.available),
-                 "\n");
+                 advice_text(changes_to_fit(options, dtype, there.available, bytes, run), there.available), "\n");
 }
 
 void check_fits(const TrainingOptions& options, DType dtype, const Device& device, std::size_t bytes,
-                const BytesWith& bytes_with) {
+                const RunBytes& run) {
   const DeviceMemory there = memory_of(device);
   if (bytes <= there.available) return;
   throw Error(
@@ -96,7 +112,7 @@ void check_fits(const TrainingOptions& options, DType dtype, const Device& devic
       text_of("the run takes ", format_bytes(bytes), ", ", device.name(), " has ", format_bytes(there.available),
               " available of ", format_bytes(there.total), ": ", format_bytes(bytes - there.available), " too much"),
       memory_in_use_text(there, bytes) +
-          advice_text(changes_to_fit(options, dtype, there.available, bytes, bytes_with), there.available));
+          advice_text(changes_to_fit(options, dtype, there.available, bytes, run), there.available));
 }
 
 }  // namespace hone

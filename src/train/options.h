@@ -131,6 +131,7 @@ struct TrainingOptions {
   std::int64_t per_device_train_batch_size = 8;
   std::int64_t per_device_eval_batch_size = 8;
   std::int64_t gradient_accumulation_steps = 1;
+  std::optional<std::int64_t> max_tokens_per_micro_batch;
   double num_train_epochs = 3;
   std::int64_t max_steps = -1;
   double max_grad_norm = 1.0;
@@ -206,9 +207,13 @@ struct TrainingOptions {
   template <class Visitor>
   void training_fields(Visitor& v) {
     v.group("Training");
-    v("per_device_train_batch_size", per_device_train_batch_size, "Sequences per micro-batch", kCount);
-    v("per_device_eval_batch_size", per_device_eval_batch_size, "Sequences per micro-batch of an evaluation", kCount);
-    v("gradient_accumulation_steps", gradient_accumulation_steps, "Micro-batches per optimizer step", kCount);
+    v("per_device_train_batch_size", per_device_train_batch_size, "Sequences per batch", kCount);
+    v("per_device_eval_batch_size", per_device_eval_batch_size, "Sequences per batch of an evaluation", kCount);
+    v("gradient_accumulation_steps", gradient_accumulation_steps, "Batches per optimizer step", kCount);
+    v("max_tokens_per_micro_batch", max_tokens_per_micro_batch,
+      "Tokens computed at a time, at least those of the longest sequence; unset: what the longest sequences of a batch "
+      "have together",
+      at_least(1));
     v("num_train_epochs", num_train_epochs, "Passes over the data; may be a fraction", above(0));
     v("max_steps", max_steps, "Optimizer steps; above 0 it overrides num_train_epochs", at_least(-1));
     v("max_grad_norm", max_grad_norm, "Largest norm of the gradient, which is scaled down to it; 0: no limit",

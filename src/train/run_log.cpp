@@ -74,7 +74,7 @@ MetricValues RunLog::log_steps(std::int64_t step, const TrainingTask& task) {
   std::vector<std::string> own = task.shown_metrics();
   std::vector<std::string_view> shown{"loss"};
   shown.insert(shown.end(), own.begin(), own.end());
-  shown.insert(shown.end(), {"grad_norm", "learning_rate", "epoch", "tokens_per_second"});
+  shown.insert(shown.end(), {"grad_norm", "learning_rate", "epoch", "tokens_per_second", "padding"});
   if (options_.metrics_block) {
     const std::string block = metrics_block(row, usage_->device());
     for (const std::string& line : split(trim(block), '\n')) log_line(line);

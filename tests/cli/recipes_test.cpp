@@ -135,9 +135,8 @@ TEST_F(Recipes, ADryRunSaysWhatWouldHappen) {
       "--max_steps", "40",       "--dry_run"};
   const CommandResult ended = run_commands(sft);
   ASSERT_EQ(ended.code, 0) << ended.said;
-  for (const char* part :
-       {"parameters, in bf16", "weights", "it fits", "steps 40", "cosine_with_min_lr, 2 steps of warm-up",
-        "starts from scratch", "micro-batches per epoch"}) {
+  for (const char* part : {"parameters, in bf16", "weights", "it fits", "steps 40",
+                           "cosine_with_min_lr, 2 steps of warm-up", "starts from scratch", "batches per epoch"}) {
     EXPECT_THAT(ended.printed, HasSubstr(part));
   }
   EXPECT_FALSE(fs::exists(at("dry")));

@@ -151,6 +151,26 @@ TEST(GrpoRun, ResumesBitwise) {
   }
 }
 
+TEST(GrpoRun, ResumesWithinAGenerationOfTheSameSizeOnly) {
+  const TemporaryDirectory directory;
+  GrpoOptions options = small_options(directory.path());
+  options.steps_per_generation = 2;
+  options.save_strategy = SaveStrategy::kSteps;
+  options.save_steps = 1;
+  (void)train_rows(options, 1);
+  options.resume_from_checkpoint = (directory.path() / "checkpoint-1").string();
+  options.steps_per_generation = 4;
+  try {
+    (void)train_rows(options, 2);
+    FAIL() << "it was not refused";
+  } catch (const Error& error) {
+    EXPECT_EQ(
+        std::string(error.what()),
+        "resume_from_checkpoint: the checkpoint was saved within a generation, of which it holds 8 completions; a "
+        "generation of this run has 16 (resume with the checkpoint's batch keys, or from another checkpoint)");
+  }
+}
+
 // The weights of a checkpoint by name, and those of its reference model.
 struct Both {
   TensorStore policy;
@@ -262,6 +282,52 @@ TEST(GrpoRun, MicroBatchesOfOneGenerationAgree) {
       const double wanted = value_of(runs[0][0], name);
       EXPECT_NEAR(value_of(runs[i][0], name), wanted, 1e-5 * std::max(std::abs(wanted), 0.1)) << name;
     }
+  }
+}
+
+// Micro-batches of other numbers of tokens, in programs of several capacities, change loss and gradient only by
+// rounding. Metrics stay those of batches of per_device_train_batch_size completions.
+TEST(GrpoRun, MicroBatchesAreCutByTokens) {
+  std::vector<std::vector<MetricRow>> runs;
+  std::vector<std::vector<Json>> completions;
+  for (const std::optional<std::int64_t> most : {std::optional<std::int64_t>(), {23}, {140}, {1'000'000}}) {
+    const TemporaryDirectory directory;
+    GrpoOptions options = small_options(directory.path());
+    options.per_device_train_batch_size = 12;
+    options.gradient_accumulation_steps = 2;
+    options.num_iterations = 2;
+    options.top_entropy_quantile = 0.8;
+    options.beta = 0.04;
+    options.max_tokens_per_micro_batch = most;
+    runs.push_back(train_rows(options, 2));
+    completions.push_back(completions_of(options, 1));
+    EXPECT_EQ(value_of(runs.back()[0], "sampling/sampling_logp_difference/max"), 0);
+    EXPECT_LT(value_of(runs.back()[0], "padding"), 0.7);
+  }
+  for (std::size_t i = 1; i < runs.size(); ++i) {
+    EXPECT_EQ(completions[i], completions[0]);
+    for (const char* name : {"entropy", "kl", "sampling/sampling_logp_difference/mean"}) {
+      EXPECT_EQ(value_of(runs[i][0], name), value_of(runs[0][0], name)) << name;
+    }
+    for (std::size_t step = 0; step < 2; ++step) {
+      for (const char* name : {"loss", "grad_norm", "entropy", "kl", "clip_ratio/region_mean"}) {
+        const double wanted = value_of(runs[0][step], name);
+        EXPECT_NEAR(value_of(runs[i][step], name), wanted, 1e-4 * std::max(std::abs(wanted), 0.1)) << name;
+      }
+    }
+  }
+  const TemporaryDirectory directory;
+  GrpoOptions options = small_options(directory.path());
+  const std::int64_t longest = make_run(options, 1).engine.max_model_len;
+  options.max_tokens_per_micro_batch = longest - 1;
+  try {
+    (void)train_rows(options, 1);
+    FAIL() << "it was not refused";
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()), text_of("max_tokens_per_micro_batch: is ", longest - 1,
+                                                 ", but the longest prompt and max_completion_length are ", longest,
+                                                 " tokens together, and a completion is never split (at least ",
+                                                 longest, ", or lower max_completion_length)"));
   }
 }
 

@@ -30,7 +30,7 @@ TrainingOptions eight_rows() {
 
 std::string text(std::size_t available_gib, const TrainingOptions& options = eight_rows(), DType dtype = DType::kBf16) {
   return memory_fit_text(options, dtype, {.total = 140 * kGib, .available = available_gib * kGib}, bytes_of(options),
-                         bytes_of);
+                         {bytes_of});
 }
 
 TEST(Fit, SaysThatItDoes) { EXPECT_EQ(text(112), "available 112.00 GiB of 140.00 GiB: it fits\n"); }
@@ -46,6 +46,24 @@ TEST(Fit, ChangesTheMildestKeysUntilItDoes) {
                                   "per_device_train_batch_size: 1 (takes 25.00 GiB)\n"));
 }
 
+// A run whose micro-batches are cut by tokens keeps its batch: half the tokens are tried, and half of those.
+TEST(Fit, HalvesTheTokensOfAMicroBatch) {
+  const auto bytes = [](const TrainingOptions& options) {
+    return bytes_of(TrainingOptions()) - 8 * kGib +
+           static_cast<std::size_t>(options.max_tokens_per_micro_batch.value_or(8192)) * (kGib / 1024);
+  };
+  const auto fit = [&](std::size_t available_gib) {
+    return changes_to_fit(eight_rows(), DType::kF32, available_gib * kGib, bytes(eight_rows()),
+                          {.with = bytes, .micro_batch = {.most = 8192, .least = 1500}});
+  };
+  const std::size_t without = bytes(eight_rows()) / kGib - 8;
+  ASSERT_EQ(fit(without + 4).size(), 1u);
+  EXPECT_EQ(fit(without + 4)[0].text, "max_tokens_per_micro_batch: 4096");
+  ASSERT_EQ(fit(without + 3).size(), 1u);
+  EXPECT_EQ(fit(without + 3)[0].text, "max_tokens_per_micro_batch: 2048");
+  EXPECT_EQ(fit(without)[0].text, "max_tokens_per_micro_batch: 1500");
+}
+
 TEST(Fit, SaysWhatIsMissingWhenAllKeysAreChanged) {
   EXPECT_THAT(text(22),
               HasSubstr("per_device_train_batch_size: 1 (takes 25.00 GiB) it still lacks 3.00 GiB of memory\n"));
@@ -54,7 +72,7 @@ TEST(Fit, SaysWhatIsMissingWhenAllKeysAreChanged) {
 TEST(Fit, SpeaksOfOtherProcessesOnlyWhereTheyMatter) {
   const auto of = [](std::size_t total, std::size_t available) {
     return memory_fit_text(eight_rows(), DType::kBf16, {.total = total * kGib, .available = available * kGib},
-                           bytes_of(eight_rows()), bytes_of);
+                           bytes_of(eight_rows()), {bytes_of});
   };
   EXPECT_THAT(of(112, 110), HasSubstr("2.00 GiB are already in use"));
   EXPECT_THAT(of(111, 80), testing::Not(HasSubstr("in use")));
@@ -73,7 +91,7 @@ TEST(Fit, RefusesOnOneLine) {
   const DeviceMemory there = memory_of(device);
   EXPECT_GT(there.available, 0u);
   EXPECT_LE(there.available, there.total);
-  const auto same = [&](std::size_t bytes) { return [bytes](const TrainingOptions&) { return bytes; }; };
+  const auto same = [&](std::size_t bytes) { return RunBytes{[bytes](const TrainingOptions&) { return bytes; }}; };
   EXPECT_NO_THROW(check_fits(eight_rows(), DType::kBf16, device, 1, same(1)));
   const std::size_t much = there.total + kGib;
   try {

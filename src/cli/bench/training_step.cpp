@@ -123,7 +123,7 @@ Workspace trace_step(const StepOptions& options, const Model& model) {
 
 void check_step_fits(const StepOptions& options, const Model& model, const Workspace& workspace) {
   check_fits(options.training(), options.weight_dtype(), open_device(options.device), workspace.memory().total(),
-             [&](const TrainingOptions& training) { return trace_with(options, model, training).memory().total(); });
+             {[&](const TrainingOptions& training) { return trace_with(options, model, training).memory().total(); }});
 }
 
 TrainingStep::TrainingStep(const Model& model, Workspace workspace, const OptimizerOptions& optimizer, DType dtype,
@@ -133,7 +133,7 @@ TrainingStep::TrainingStep(const Model& model, Workspace workspace, const Optimi
       optimizer_(workspace_, model, optimizer) {}
 
 double TrainingStep::run(std::span<const HostBatch> batches) {
-  LossLaunches launches(workspace_.executable(kTrainingProgram), batches.size());
+  LossLaunches launches({workspace_, kTrainingProgram}, batches.size());
   for (const HostBatch& batch : batches) launches.launch(batch, weight_of(batches));
   optimizer_.update(1e-5, 1.0);
   return launches.sums().loss;
@@ -147,17 +147,18 @@ void TrainingStep::run_profiled(std::span<const HostBatch> batches, Timeline& ti
   NodeTimes times;
   const double begin = now();
   double host = 0;  // seconds that recording the profile itself took; subtracted from the timeline
-  Executable& training = workspace_.executable(kTrainingProgram);
-  training.set_observer(&times);
-  LossLaunches launches(training, batches.size());
+  const SizedExecutables programs(workspace_, kTrainingProgram);
+  LossLaunches launches(programs, batches.size());
   for (const HostBatch& batch : batches) {
+    Executable& training = programs.holding(batch.token_count());
+    training.set_observer(&times);
     times.clear();
     launches.launch(batch, weight_of(batches));
     const double end = now();
+    training.set_observer(nullptr);
     timeline.add_run(timeline.add_program(training.program(), batch), training.program(), end - host, times.seconds());
     host += now() - end;
   }
-  training.set_observer(nullptr);
   times.clear();
   optimizer_.set_observer(&times);
   optimizer_.update(1e-5, 1.0);

@@ -17,6 +17,7 @@
 #include "core/strings.h"
 #include "train/foreign_keys.h"
 #include "train/language_run.h"
+#include "train/language_task.h"
 #include "train/memory_fit.h"
 #include "train/setup.h"
 
@@ -90,16 +91,17 @@ Subject of_shape(const ProfileOptions& options) {
 Subject run_only(LanguageRun run, const ProfileOptions& options) {
   Subject subject;
   subject.title = run_title(run.command, run.options);
-  subject.workspace = trace_run(run);
+  const LanguageSizes sizes = sizes_of(run);
+  subject.workspace = trace_run(sizes, run.options);
   check_fits(run.options, run.dtype, open_device(run.options.device), subject.workspace->memory().total(),
-             [&](const TrainingOptions& training) { return bytes_with(run, training); });
+             bytes_of(run));
   subject.optimizer = optimizer_options(run.options);
   subject.dtype = run.dtype;
   subject.device = &open_device(run.options.device);
   set_gemm_tuning(*subject.device, run.options.gemm.tuning());
+  const BatchLimits limits = training_shape(sizes, run.options).limits;
   for (std::int64_t step = 0; step < options.num_steps; ++step) {
-    std::vector<HostBatch>& batches = subject.steps.emplace_back();
-    for (std::int64_t i = 0; i < run.options.gradient_accumulation_steps; ++i) batches.push_back(run.batches->next());
+    subject.steps.push_back(next_micro_batches(*run.batches, run.options.gradient_accumulation_steps, limits));
   }
   subject.advice = {.tuned = run.options.gemm.tune_gemm,
                     .gradient_accumulation_steps = run.options.gradient_accumulation_steps,
@@ -164,7 +166,9 @@ int profile(const ProfileOptions& given, const OptionInput& input) {
     return subject.steps[static_cast<std::size_t>(index) % subject.steps.size()];
   };
   // The same steps run twice: first without the profiler, for their real duration, then with it.
-  for (std::int64_t i = 0; i < options.warmup_steps; ++i) step.run(batches(i));
+  // Each program is recorded in its second run, so the warm-up reads all steps at least twice.
+  const std::int64_t warmup = std::max(options.warmup_steps, 2 * std::ssize(subject.steps));
+  for (std::int64_t i = 0; i < warmup; ++i) step.run(batches(i));
   const auto begin = std::chrono::steady_clock::now();
   for (std::int64_t i = 0; i < options.num_steps; ++i) step.run(batches(i));
   const double unprofiled = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

@@ -1,0 +1,44 @@
+#include "train/language_programs.h"
+
+#include <algorithm>
+
+#include "train/setup.h"
+
+namespace hone {
+
+MicroBatchShape training_shape(const LanguageSizes& sizes, const TrainingOptions& options) {
+  MicroBatchShape shape = micro_batch_shape(sizes.steps, options.max_tokens_per_micro_batch, "training");
+  // Offloaded activations are states, whose types are those of one capacity.
+  if (options.activation_offloading) shape.capacities = {shape.limits.tokens};
+  return shape;
+}
+
+MicroBatchShape evaluation_shape(const LanguageSizes& sizes, const TrainingOptions& options) {
+  return micro_batch_shape(*sizes.eval_steps, options.max_tokens_per_micro_batch, "evaluation");
+}
+
+Workspace trace_run(const LanguageSizes& sizes, const TrainingOptions& training) {
+  Workspace workspace = training_workspace(training, *sizes.model, sizes.dtype);
+  LossProgramOptions options{
+      .compile = compile_options(training, sizes.dtype, workspace.store_bytes() + sizes.benchmark_bytes_held),
+      .dynamic = sizes.loss == SftLoss::kDft};
+  const auto add = [&](const char* name, const MicroBatchShape& shape, auto trace, const ProgramUse& use) {
+    const auto of = [&](std::int64_t tokens) {
+      options.capacity = {tokens, std::min(shape.limits.documents, tokens)};
+      return trace(*sizes.model, options);
+    };
+    add_sized(workspace, name, shape.capacities, of, use);
+  };
+  add(kTrainingProgram, training_shape(sizes, training), trace_training, training_use());
+  if (sizes.eval_steps) add(kEvaluationProgram, evaluation_shape(sizes, training), trace_evaluation, {});
+  return workspace;
+}
+
+TokenRange token_range(const LanguageSizes& sizes, const TrainingOptions& options) {
+  TokenRange range{training_shape(sizes, options).limits.tokens, sizes.steps.longest.tokens};
+  // The key holds for evaluation too, whose sequences may be longer.
+  if (sizes.eval_steps) range.least = std::max(range.least, sizes.eval_steps->longest.tokens);
+  return range;
+}
+
+}  // namespace hone
