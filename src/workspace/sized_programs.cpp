@@ -1,6 +1,7 @@
 #include "workspace/sized_programs.h"
 
 #include <algorithm>
+#include <string>
 
 #include "core/error.h"
 
