@@ -15,7 +15,7 @@ void Scheduler::add(Sequence& sequence) { waiting_.push_back(&sequence); }
 void Scheduler::remove(RequestId id) {
   const auto is_it = [id](const Sequence* sequence) { return sequence->id == id; };
   if (const auto found = std::find_if(running_.begin(), running_.end(), is_it); found != running_.end()) {
-    pool_.give_back((*found)->blocks);
+    pool_.release((*found)->blocks);
     running_.erase(found);
   } else if (const auto waits = std::find_if(waiting_.begin(), waiting_.end(), is_it); waits != waiting_.end()) {
     waiting_.erase(waits);
@@ -36,7 +36,7 @@ void Scheduler::take_blocks(Sequence& sequence, std::int64_t count) {
 void Scheduler::preempt_last() {
   Sequence* sequence = running_.back();
   running_.pop_back();
-  pool_.give_back(sequence->blocks);
+  pool_.release(sequence->blocks);
   sequence->blocks.clear();
   sequence->computed = 0;
   waiting_.push_front(sequence);
