@@ -97,7 +97,11 @@ struct Engine::Impl {
         own(std::move(own_)),
         workspace(own ? *own : *shared),
         capacities(engine_capacities(options)),
-        scheduler({options.max_num_seqs, options.max_batch_tokens, options.block_size}, options.num_blocks) {
+        scheduler({.max_num_seqs = options.max_num_seqs,
+                   .max_batch_tokens = options.max_batch_tokens,
+                   .block_size = options.block_size,
+                   .enable_prefix_caching = options.enable_prefix_caching},
+                  options.num_blocks) {
     for (const Capacity& capacity : capacities) programs.push_back(&workspace.executable(program_name(capacity)));
     const bool ahead = options.launch_ahead.value_or(device().kind() != DeviceKind::kCpu);
     most_launched = ahead && !options.repetition_penalty ? 2 : 1;
@@ -130,6 +134,11 @@ struct Engine::Impl {
   void discard_launched() {
     if (!launched.empty()) device().wait(launched.back().end);
     launched.clear();
+  }
+  // Ends what is under way when no work is left: a caller that sees this may change the weights or reuse the memory.
+  void rest() {
+    discard_launched();
+    if (workspace.shares_training_memory_with_rollouts()) scheduler.invalidate_prefixes();
   }
 };
 
@@ -226,8 +235,10 @@ void Engine::cancel(RequestId id) {
   if (found == impl_->streams.end()) return;
   FinishReason& reason = found->second.completion.finish_reason;
   if (reason == FinishReason::kNone) reason = FinishReason::kAbort;
-  if (!has_work()) impl_->discard_launched();
+  if (!has_work()) impl_->rest();
 }
+
+void Engine::weights_changed() { impl_->scheduler.invalidate_prefixes(); }
 
 bool Engine::has_work() const { return impl_->scheduler.has_work(); }
 
@@ -237,8 +248,7 @@ std::vector<Engine::Update> Engine::step() {
   }
   if (impl.launched.empty()) return {};
   std::vector<Update> updates = impl.read_oldest();
-  // A caller that sees no work left may change the weights or reuse the memory.
-  if (!has_work()) impl.discard_launched();
+  if (!has_work()) impl.rest();
   return updates;
 }
 
@@ -280,6 +290,8 @@ std::vector<Completion> Engine::generate(std::span<const Request> requests,
 Engine::Statistics Engine::statistics() const {
   Statistics statistics = impl_->statistics;
   statistics.preemptions = impl_->scheduler.preemptions();
+  statistics.prefix_hit_tokens = impl_->scheduler.prefix_hit_tokens();
+  statistics.evicted_blocks = impl_->scheduler.cache().evicted_blocks();
   return statistics;
 }
 

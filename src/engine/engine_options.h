@@ -16,6 +16,9 @@ struct EngineOptions {
   std::int64_t block_size = 32;         // tokens per KV-cache block
   std::int64_t num_blocks = 0;          // KV-cache blocks; 0: enough for max_num_seqs requests of max_model_len
   bool repetition_penalty = false;      // requests may set a repetition penalty
+  // Requests share the KV-cache blocks of equal beginnings, which are computed once and kept until their memory is
+  // needed (engine/prefix_cache.h). Changes no bit of a result.
+  bool enable_prefix_caching = true;
   // Launch a step before the tokens of the step before have been read. A request that ends then computes a token in
   // vain. Unset: on a GPU, where the host would otherwise wait. Penalties turn it off, since they need the tokens.
   std::optional<bool> launch_ahead = std::nullopt;
