@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/interrupt.h"
 #include "engine/generation_program.h"
+#include "engine/request_check.h"
 #include "engine/request_stream.h"
 #include "engine/step_inputs.h"
 #include "model/weights.h"
@@ -57,7 +58,7 @@ void add_generation(Workspace& workspace, const Model& model, DType dtype, const
                                            .layout = kv_layout(options),
                                            .max_num_seqs = options.max_num_seqs,
                                            .dtype = dtype,
-                                           .repetition_penalty = options.repetition_penalty}),
+                                           .adjust_logits = options.adjust_logits}),
                   {.phase = Region::kRollout, .states = {.name = kKvStore, .region = Region::kRollout}});
   }
 }
@@ -104,7 +105,7 @@ struct Engine::Impl {
                   options.num_blocks) {
     for (const Capacity& capacity : capacities) programs.push_back(&workspace.executable(program_name(capacity)));
     const bool ahead = options.launch_ahead.value_or(device().kind() != DeviceKind::kCpu);
-    most_launched = ahead && !options.repetition_penalty ? 2 : 1;
+    most_launched = ahead ? 2 : 1;
   }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
@@ -216,15 +217,12 @@ RequestId Engine::add(Request request) {
       throw Error("prompt", text_of("token ", token, " is outside the vocabulary of ", impl.model.shape().vocab_size));
     }
   }
-  const double penalty = request.sampling.repetition_penalty;
-  if (!(penalty > 0))
-    throw Error("repetition_penalty", text_of("is ", penalty, ", expected above 0"), "1 turns it off");
-  HONE_ASSERT(penalty == 1 || impl.options.repetition_penalty,
-              "the engine was created without EngineOptions::repetition_penalty");
+  check_adjustments(request.sampling, impl.model.shape().vocab_size);
+  HONE_ASSERT(!request.sampling.adjusts_logits() || impl.options.adjust_logits,
+              "the engine was created without EngineOptions::adjust_logits");
   const RequestId id = impl.next_id++;
   impl.statistics.prompt_tokens += length;
-  const auto added =
-      impl.streams.try_emplace(id, impl.tokenizer, id, std::move(request), impl.model.shape().vocab_size);
+  const auto added = impl.streams.try_emplace(id, impl.tokenizer, id, std::move(request));
   impl.scheduler.add(added.first->second.sequence);
   return id;
 }

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/occurred_ids.h"
+#include "engine/logit_entries.h"
 #include "engine/prefix_cache.h"
 #include "engine/request.h"
 
@@ -32,7 +32,7 @@ struct Sequence {
   std::vector<BlockId> blocks;          // KV-cache blocks in the order of the tokens
   std::int64_t published = 0;           // blocks at the beginning of `blocks` that the prefix cache has
   std::int64_t version = 0;             // version of the prefix cache in which it was admitted
-  std::optional<OccurredIds> occurred;  // ids in `tokens`; set only with a repetition penalty
+  std::optional<LogitEntries> entries;  // set only if sampling.adjusts_logits()
   bool complete = false;                // its last token is being sampled, so nothing more is to be computed
 
   [[nodiscard]] std::int64_t length() const { return static_cast<std::int64_t>(tokens.size()); }

@@ -48,8 +48,8 @@ EngineOptions without_cache(EngineOptions options) {
   return options;
 }
 
-void expect_equal(std::span<const Completion> completions, std::span<const Completion> expected,
-                  std::string_view which) {
+void expect_completions(std::span<const Completion> completions, std::span<const Completion> expected,
+                        std::string_view which) {
   ASSERT_EQ(completions.size(), expected.size());
   for (std::size_t i = 0; i < completions.size(); ++i) {
     ASSERT_EQ(completions[i].tokens, expected[i].tokens) << which << ", request " << i;
@@ -76,11 +76,11 @@ TEST(SharedPrefix, ChangesNoBit) {
     for (const bool ahead : {false, true}) {
       EngineOptions options = wide;
       options.launch_ahead = ahead;
-      expect_equal(generate(options, requests, figures), expected, "wide");
+      expect_completions(generate(options, requests, figures), expected, "wide");
       EXPECT_GT(figures.prefix_hit_tokens, figures.prompt_tokens / 2);
       EXPECT_EQ(figures.evicted_blocks, 0);
       options.block_size = 32;
-      expect_equal(generate(options, requests, figures), expected, "large blocks");
+      expect_completions(generate(options, requests, figures), expected, "large blocks");
       EXPECT_GT(figures.prefix_hit_tokens, 0);
       // Prompts in chunks, few blocks, preemption.
       options = {.max_model_len = 96,
@@ -89,14 +89,14 @@ TEST(SharedPrefix, ChangesNoBit) {
                  .block_size = 4,
                  .num_blocks = 30,
                  .launch_ahead = ahead};
-      expect_equal(generate(options, requests, figures), expected, "squeezed");
+      expect_completions(generate(options, requests, figures), expected, "squeezed");
       EXPECT_GT(figures.preemptions, 0);
       EXPECT_GT(figures.prefix_hit_tokens, 0);
       EXPECT_GT(figures.evicted_blocks, 0);
     }
     const EngineOptions alone{.max_model_len = 96, .max_num_seqs = 1, .block_size = 4};
     for (std::size_t i = 0; i < requests.size(); i += 7) {
-      expect_equal(generate(alone, {&requests[i], 1}, figures), {&expected[i], 1}, "alone");
+      expect_completions(generate(alone, {&requests[i], 1}, figures), {&expected[i], 1}, "alone");
     }
   }
 }
@@ -111,7 +111,7 @@ TEST(SharedPrefix, OutlivesItsRequests) {
   std::int64_t hit_tokens = 0;
   for (int turn = 0; turn < 3; ++turn) {
     const auto completions = cached.engine.generate({&request, 1});
-    expect_equal(completions, plain.engine.generate({&request, 1}), text_of("turn ", turn));
+    expect_completions(completions, plain.engine.generate({&request, 1}), text_of("turn ", turn));
     // All full blocks of the turn before: its last token was drawn and not computed.
     const std::int64_t computed = std::ssize(request.prompt) - (turn == 0 ? 5 : 3);
     hit_tokens += (computed - (turn == 0 ? 0 : 1)) / 8 * 8;
@@ -123,7 +123,7 @@ TEST(SharedPrefix, OutlivesItsRequests) {
   request.prompt.resize(40);
   const auto completions = cached.engine.generate({&request, 1});
   EXPECT_EQ(cached.engine.statistics().prefix_hit_tokens - hit_tokens, 32);
-  expect_equal(completions, plain.engine.generate({&request, 1}), "whole prompt");
+  expect_completions(completions, plain.engine.generate({&request, 1}), "whole prompt");
 }
 
 TEST(SharedPrefix, IsForgottenWhenWeightsChange) {
@@ -136,12 +136,12 @@ TEST(SharedPrefix, IsForgottenWhenWeightsChange) {
   };
   Generator generator(*fixture.model, fixture.weights, options);
   const auto first = on_new_engine();
-  expect_equal(generator.engine.generate(requests), first, "first weights");
+  expect_completions(generator.engine.generate(requests), first, "first weights");
   fixture.weights.copy_from(random_weights(*fixture.model, 8, DType::kF32, test_device()));
   generator.engine.weights_changed();
   const auto second = on_new_engine();
   EXPECT_NE(second[0].logps, first[0].logps);
-  expect_equal(generator.engine.generate(requests), second, "second weights");
+  expect_completions(generator.engine.generate(requests), second, "second weights");
 }
 
 // The memory of the KV cache is used for something else between two generations, under the same weights.
@@ -161,7 +161,7 @@ TEST(SharedPrefix, IsForgottenWhenMemoryIsReused) {
   const auto expected = engine.generate(requests);
   workspace.enter(Region::kTrain);
   workspace.enter(Region::kRollout);
-  expect_equal(engine.generate(requests), expected, "after training");
+  expect_completions(engine.generate(requests), expected, "after training");
   EXPECT_GT(engine.statistics().prefix_hit_tokens, 0);
 }
 
@@ -194,8 +194,8 @@ TEST(SharedPrefix, ChangesNoBitWithWideHeads) {
     Generator plain(*model, weights, without_cache(options));
     const auto expected = plain.engine.generate(requests);
     const std::string which = text_of(heads.heads, " heads of ", heads.head_dim);
-    expect_equal(cached.engine.generate(requests), expected, which);
-    expect_equal(cached.engine.generate(requests), expected, which + ", again");
+    expect_completions(cached.engine.generate(requests), expected, which);
+    expect_completions(cached.engine.generate(requests), expected, which + ", again");
     EXPECT_GE(cached.engine.statistics().prefix_hit_tokens, 15 * 128) << which;
   }
 }
