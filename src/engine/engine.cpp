@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/interrupt.h"
 #include "engine/generation_program.h"
+#include "engine/request_check.h"
 #include "engine/request_stream.h"
 #include "engine/step_inputs.h"
 #include "model/weights.h"
@@ -57,7 +58,7 @@ void add_generation(Workspace& workspace, const Model& model, DType dtype, const
                                            .layout = kv_layout(options),
                                            .max_num_seqs = options.max_num_seqs,
                                            .dtype = dtype,
-                                           .repetition_penalty = options.repetition_penalty}),
+                                           .adjust_logits = options.adjust_logits}),
                   {.phase = Region::kRollout, .states = {.name = kKvStore, .region = Region::kRollout}});
   }
 }
@@ -97,10 +98,14 @@ struct Engine::Impl {
         own(std::move(own_)),
         workspace(own ? *own : *shared),
         capacities(engine_capacities(options)),
-        scheduler({options.max_num_seqs, options.max_batch_tokens, options.block_size}, options.num_blocks) {
+        scheduler({.max_num_seqs = options.max_num_seqs,
+                   .max_batch_tokens = options.max_batch_tokens,
+                   .block_size = options.block_size,
+                   .enable_prefix_caching = options.enable_prefix_caching},
+                  options.num_blocks) {
     for (const Capacity& capacity : capacities) programs.push_back(&workspace.executable(program_name(capacity)));
     const bool ahead = options.launch_ahead.value_or(device().kind() != DeviceKind::kCpu);
-    most_launched = ahead && !options.repetition_penalty ? 2 : 1;
+    most_launched = ahead ? 2 : 1;
   }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
@@ -130,6 +135,11 @@ struct Engine::Impl {
   void discard_launched() {
     if (!launched.empty()) device().wait(launched.back().end);
     launched.clear();
+  }
+  // Ends what is under way when no work is left: a caller that sees this may change the weights or reuse the memory.
+  void rest() {
+    discard_launched();
+    if (workspace.shares_training_memory_with_rollouts()) scheduler.invalidate_prefixes();
   }
 };
 
@@ -207,15 +217,12 @@ RequestId Engine::add(Request request) {
       throw Error("prompt", text_of("token ", token, " is outside the vocabulary of ", impl.model.shape().vocab_size));
     }
   }
-  const double penalty = request.sampling.repetition_penalty;
-  if (!(penalty > 0))
-    throw Error("repetition_penalty", text_of("is ", penalty, ", expected above 0"), "1 turns it off");
-  HONE_ASSERT(penalty == 1 || impl.options.repetition_penalty,
-              "the engine was created without EngineOptions::repetition_penalty");
+  check_adjustments(request.sampling, impl.model.shape().vocab_size);
+  HONE_ASSERT(!request.sampling.adjusts_logits() || impl.options.adjust_logits,
+              "the engine was created without EngineOptions::adjust_logits");
   const RequestId id = impl.next_id++;
   impl.statistics.prompt_tokens += length;
-  const auto added =
-      impl.streams.try_emplace(id, impl.tokenizer, id, std::move(request), impl.model.shape().vocab_size);
+  const auto added = impl.streams.try_emplace(id, impl.tokenizer, id, std::move(request));
   impl.scheduler.add(added.first->second.sequence);
   return id;
 }
@@ -226,8 +233,10 @@ void Engine::cancel(RequestId id) {
   if (found == impl_->streams.end()) return;
   FinishReason& reason = found->second.completion.finish_reason;
   if (reason == FinishReason::kNone) reason = FinishReason::kAbort;
-  if (!has_work()) impl_->discard_launched();
+  if (!has_work()) impl_->rest();
 }
+
+void Engine::weights_changed() { impl_->scheduler.invalidate_prefixes(); }
 
 bool Engine::has_work() const { return impl_->scheduler.has_work(); }
 
@@ -237,8 +246,7 @@ std::vector<Engine::Update> Engine::step() {
   }
   if (impl.launched.empty()) return {};
   std::vector<Update> updates = impl.read_oldest();
-  // A caller that sees no work left may change the weights or reuse the memory.
-  if (!has_work()) impl.discard_launched();
+  if (!has_work()) impl.rest();
   return updates;
 }
 
@@ -280,6 +288,8 @@ std::vector<Completion> Engine::generate(std::span<const Request> requests,
 Engine::Statistics Engine::statistics() const {
   Statistics statistics = impl_->statistics;
   statistics.preemptions = impl_->scheduler.preemptions();
+  statistics.prefix_hit_tokens = impl_->scheduler.prefix_hit_tokens();
+  statistics.evicted_blocks = impl_->scheduler.cache().evicted_blocks();
   return statistics;
 }
 

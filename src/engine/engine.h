@@ -1,4 +1,5 @@
-// The generation engine: takes requests and returns sampled tokens. The weights may be trained between steps.
+// The generation engine: takes requests and returns sampled tokens. The weights may be trained while no request is
+// left, if weights_changed() is called afterwards.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,7 @@ namespace hone {
 void add_generation(Workspace& workspace, const Model& model, DType dtype, const EngineOptions& options);
 
 // Runs requests with continuous batching. Sampled tokens depend only on the weights, the prompt, the sampling
-// parameters and the seed, never on other requests, the chunking of prompts or preemption.
+// parameters and the seed, never on other requests, the chunking of prompts, preemption or the prefix cache.
 class Engine {
  public:
   // An engine with its own workspace on `arena`. Weights, tokenizer and model must outlive the engine.
@@ -43,6 +44,9 @@ class Engine {
   RequestId add(Request request);
   // Ends a request with FinishReason::kAbort. Does nothing if the request has finished.
   void cancel(RequestId id);
+  // Makes the engine forget the keys and values of earlier requests. Must be called when the weights have changed,
+  // before the next request is added.
+  void weights_changed();
   [[nodiscard]] bool has_work() const;
 
   // The progress that a step made on one request.
@@ -70,6 +74,8 @@ class Engine {
     std::int64_t prompt_tokens = 0;
     std::int64_t generated_tokens = 0;
     std::int64_t preemptions = 0;
+    std::int64_t prefix_hit_tokens = 0;  // not computed because the prefix cache had them, preempted requests included
+    std::int64_t evicted_blocks = 0;     // blocks of the prefix cache whose memory was needed
   };
   [[nodiscard]] Statistics statistics() const;
   [[nodiscard]] std::int64_t kv_bytes() const;  // size of the KV cache

@@ -15,15 +15,21 @@ struct EngineOptions {
   std::int64_t max_batch_tokens = 512;  // tokens of one step; longer prompts are prefilled in chunks of at most this
   std::int64_t block_size = 32;         // tokens per KV-cache block
   std::int64_t num_blocks = 0;          // KV-cache blocks; 0: enough for max_num_seqs requests of max_model_len
-  bool repetition_penalty = false;      // requests may set a repetition penalty
+  bool adjust_logits = false;           // requests may have SamplingParams::adjusts_logits()
+  // Requests share the KV-cache blocks of equal beginnings, which are computed once and kept until their memory is
+  // needed (engine/prefix_cache.h). Changes no bit of a result.
+  bool enable_prefix_caching = true;
   // Launch a step before the tokens of the step before have been read. A request that ends then computes a token in
-  // vain. Unset: on a GPU, where the host would otherwise wait. Penalties turn it off, since they need the tokens.
+  // vain. Unset: on a GPU, where the host would otherwise wait.
   std::optional<bool> launch_ahead = std::nullopt;
 };
 
 // Checks the options and fills in num_blocks. Throws Error if a value is not positive or if the blocks cannot hold one
 // request of max_model_len.
 [[nodiscard]] EngineOptions resolved(EngineOptions options);
+// Most tokens that a request may name in logit_bias, allowed_token_ids and banned_token_ids together.
+inline constexpr std::int64_t kMaxListedTokens = 1024;
+
 // The layout of the KV cache for resolved options.
 [[nodiscard]] KvLayout kv_layout(const EngineOptions& options);
 // Capacities of the engine's programs, smallest first. A step runs the smallest program that holds its tokens and

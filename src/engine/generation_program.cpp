@@ -1,11 +1,13 @@
 #include "engine/generation_program.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "compile/compiler.h"
+#include "engine/engine_options.h"
+#include "ops/adjust_logits/adjust_logits.h"
 #include "ops/gather_rows/gather_rows.h"
 #include "ops/linear/linear.h"
-#include "ops/repetition_penalty/repetition_penalty.h"
 #include "ops/sample/sample.h"
 #include "ops/token_feedback/token_feedback.h"
 
@@ -13,14 +15,20 @@ namespace hone {
 
 namespace {
 
-// Logits [samples, vocab] with repetition penalties, from which tokens are drawn. The log-probability of a token is
-// that of the unpenalized logits.
-Tensor penalized_logits(Program& program, Tensor logits, const KvLayout& layout) {
+// Logits [samples, vocab] from which tokens are drawn. The log-probability of a token is that of the logits before
+// adjustment. Each sample has room for an entry for each of its tokens and of those that its request names.
+Tensor adjusted_logits(Program& program, Tensor logits, Tensor last_sampled, const GenerationProgramOptions& options) {
   const Dim samples = logits.shape()[0];
-  const Tensor penalties = program.input("penalties", {DType::kF32, {samples}});
-  const Tensor offsets = program.input("occurred_offsets", {DType::kI32, {samples.size + 1}});
-  const Tensor ids = program.input("occurred_ids", {DType::kI32, {layout.num_blocks * layout.block_size}});
-  return repetition_penalty(logits, penalties, offsets, ids);
+  const std::int64_t vocab = logits.shape()[1].size;
+  const std::int64_t entries =
+      samples.size * std::min(vocab, options.layout.max_blocks * options.layout.block_size + kMaxListedTokens);
+  const Tensor parameters = program.input("adjustments", {DType::kF32, {samples, kAdjustmentParameters}});
+  const Tensor unread = program.input("unread", {DType::kI32, {samples}});
+  const Tensor offsets = program.input("entry_offsets", {DType::kI32, {samples.size + 1}});
+  const Tensor ids = program.input("entry_ids", {DType::kI32, {entries}});
+  const Tensor occurrences = program.input("entry_occurrences", {DType::kI32, {entries}});
+  const Tensor biases = program.input("entry_biases", {DType::kF32, {entries}});
+  return adjust_logits(logits, parameters, last_sampled, unread, offsets, ids, occurrences, biases);
 }
 
 }  // namespace
@@ -39,8 +47,8 @@ Program trace_generation(const Model& model, const GenerationProgramOptions& opt
     const Tensor parameters = program.input("parameters", {DType::kF32, {samples, kSampleParameters}});
     const Tensor keys = program.input("keys", {DType::kI64, {samples, 2}});
     const Tensor logits = linear(gather_rows(hidden, rows), weights(model.head()), {}, {.f32_output = true});
-    const Tensor penalized = options.repetition_penalty ? penalized_logits(program, logits, options.layout) : Tensor();
-    const Sampled sampled = sample(logits, parameters, keys, penalized);
+    const Tensor adjusted = options.adjust_logits ? adjusted_logits(program, logits, last_sampled, options) : Tensor();
+    const Sampled sampled = sample(logits, parameters, keys, adjusted);
     token_feedback_store(sampled.token, last_sampled);
     program.output("token", sampled.token);
     program.output("logp", sampled.logp);

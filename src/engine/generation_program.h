@@ -11,16 +11,16 @@ struct GenerationProgramOptions {
   KvLayout layout;
   std::int64_t max_num_seqs = 0;  // rows of the state that keeps the tokens of the last step
   DType dtype = DType::kF32;
-  bool repetition_penalty = false;  // adds the inputs for repetition penalties
+  bool adjust_logits = false;  // adds the inputs of adjusted logits
 };
 
 // Traces and compiles a program that runs chunks of requests through the model with a paged KV cache and then samples
 // one token for each row in "sample_rows". An input token may be token_of_sample() of a sample of the step before
 // (ops/token_feedback), by any of the programs that share the states. Inputs: those of PagedBatch; "sample_rows" i32
 // [samples] (rows of the batch); "parameters" f32 [samples, 4] and "keys" i64 [samples, 2] (ops/sample). With
-// repetition_penalty also "penalties" f32 [samples], "occurred_offsets" i32 [samples + 1] and "occurred_ids" i32
-// [num_blocks x block_size] (ops/repetition_penalty). Outputs: "token" i32 [samples] and "logp" f32 [samples], the
-// log-probability of the token.
+// adjust_logits also "adjustments" f32 [samples, 4], "unread" i32 [samples], "entry_offsets" i32 [samples + 1], and
+// "entry_ids" i32, "entry_occurrences" i32 and "entry_biases" f32 [entries] (ops/adjust_logits). Outputs: "token" i32
+// [samples] and "logp" f32 [samples], the log-probability of the token.
 [[nodiscard]] Program trace_generation(const Model& model, const GenerationProgramOptions& options);
 
 }  // namespace hone

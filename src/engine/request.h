@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,16 +12,29 @@
 namespace hone {
 
 struct SamplingParams {
-  double temperature = 1.0;         // 0: greedy decoding
-  double top_p = 1.0;               // 1: off
-  double min_p = 0.0;               // 0: off
-  std::int64_t top_k = 0;           // 0: off
-  double repetition_penalty = 1.0;  // above 0, 1: off; counts tokens of the prompt and the completion
+  double temperature = 1.0;                // 0: greedy decoding
+  double top_p = 1.0;                      // 1: off
+  double min_p = 0.0;                      // 0: off
+  std::int64_t top_k = 0;                  // 0: off
+  double repetition_penalty = 1.0;         // above 0, 1: off; for tokens of the prompt and the completion
+  double frequency_penalty = 0.0;          // -2 to 2, 0: off; for each time that the completion has the token
+  double presence_penalty = 0.0;           // -2 to 2, 0: off; if the completion has the token
+  std::map<TokenId, double> logit_bias;    // -100 to 100, added to the logits of these tokens
+  std::vector<TokenId> allowed_token_ids;  // empty: all tokens may be drawn; otherwise only these
+  std::vector<TokenId> banned_token_ids;   // tokens that are never drawn
   std::int64_t max_tokens = 256;
   std::uint64_t seed = 0;               // together with the prompt and the weights it determines every token
   std::vector<TokenId> stop_token_ids;  // the first of these ends the completion and is part of its tokens
   std::vector<std::string> stop;        // the text ends before the first of these strings
   bool detokenize = true;               // false: the completion has tokens and no text, and `stop` has no effect
+
+  [[nodiscard]] bool has_penalties() const {
+    return repetition_penalty != 1 || frequency_penalty != 0 || presence_penalty != 0;
+  }
+  // Returns true if tokens are drawn from other logits than the model's. Log-probabilities are always the model's.
+  [[nodiscard]] bool adjusts_logits() const {
+    return has_penalties() || !logit_bias.empty() || !allowed_token_ids.empty() || !banned_token_ids.empty();
+  }
 };
 
 struct Request {

@@ -5,22 +5,19 @@
 
 namespace hone {
 
-RequestStream::RequestStream(const Tokenizer& tokenizer, RequestId id, Request request, std::int64_t vocab_size)
+RequestStream::RequestStream(const Tokenizer& tokenizer, RequestId id, Request request)
     : detokenizer_(tokenizer, true) {
   std::erase_if(request.sampling.stop, [](const std::string& stop) { return stop.empty(); });
   sequence.id = id;
   sequence.sampling = std::move(request.sampling);
   sequence.tokens = std::move(request.prompt);
   sequence.prompt_length = sequence.length();
-  if (sequence.sampling.repetition_penalty != 1) {
-    OccurredIds& occurred = sequence.occurred.emplace(vocab_size);
-    for (const TokenId token : sequence.tokens) occurred.add(token);
-  }
+  if (sequence.sampling.adjusts_logits()) sequence.entries.emplace(sequence.sampling, sequence.tokens);
 }
 
 void RequestStream::accept(std::size_t index, TokenId token, float logp, std::int64_t max_model_len) {
   sequence.tokens[index] = token;
-  if (sequence.occurred) sequence.occurred->add(token);
+  if (sequence.entries) sequence.entries->add_generated(token);
   completion.tokens.push_back(token);
   completion.logps.push_back(logp);
   const SamplingParams& sampling = sequence.sampling;

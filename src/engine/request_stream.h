@@ -14,7 +14,7 @@ namespace hone {
 class RequestStream {
  public:
   // `tokenizer` must outlive the stream.
-  RequestStream(const Tokenizer& tokenizer, RequestId id, Request request, std::int64_t vocab_size);
+  RequestStream(const Tokenizer& tokenizer, RequestId id, Request request);
 
   // Stores the token at `index` of the sequence, which was sampled with this log-probability, and sets the completion's
   // finish reason. A sequence of max_model_len tokens is full.

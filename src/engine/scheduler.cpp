@@ -6,7 +6,8 @@
 
 namespace hone {
 
-Scheduler::Scheduler(const SchedulerLimits& limits, std::int64_t num_blocks) : limits_(limits), pool_(num_blocks) {
+Scheduler::Scheduler(const SchedulerLimits& limits, std::int64_t num_blocks)
+    : limits_(limits), cache_(num_blocks, limits.block_size) {
   HONE_ASSERT(limits.max_num_seqs > 0 && limits.max_batch_tokens > 0 && limits.block_size > 0);
 }
 
@@ -15,85 +16,146 @@ void Scheduler::add(Sequence& sequence) { waiting_.push_back(&sequence); }
 void Scheduler::remove(RequestId id) {
   const auto is_it = [id](const Sequence* sequence) { return sequence->id == id; };
   if (const auto found = std::find_if(running_.begin(), running_.end(), is_it); found != running_.end()) {
-    pool_.give_back((*found)->blocks);
+    publish(**found);
+    cache_.release((*found)->blocks);
     running_.erase(found);
   } else if (const auto waits = std::find_if(waiting_.begin(), waiting_.end(), is_it); waits != waiting_.end()) {
     waiting_.erase(waits);
   }
 }
 
-std::int64_t Scheduler::missing_blocks(const Sequence& sequence, std::int64_t count) const {
-  const std::int64_t wanted = (sequence.computed + count + limits_.block_size - 1) / limits_.block_size;
-  return wanted - static_cast<std::int64_t>(sequence.blocks.size());
+std::int64_t Scheduler::missing_blocks(std::int64_t blocks, std::int64_t length) const {
+  return (length + limits_.block_size - 1) / limits_.block_size - blocks;
 }
 
-void Scheduler::take_blocks(Sequence& sequence, std::int64_t count) {
+std::int64_t Scheduler::missing_blocks(const Sequence& sequence, std::int64_t count) const {
+  return missing_blocks(std::ssize(sequence.blocks), sequence.computed + count);
+}
+
+void Scheduler::plan(Sequence& sequence, Step& step) {
+  const std::int64_t count = std::min(sequence.pending(), step.budget);
   for (std::int64_t missing = missing_blocks(sequence, count); missing > 0; --missing) {
-    sequence.blocks.push_back(pool_.take());
+    sequence.blocks.push_back(cache_.take());
   }
+  step.chunks.push_back({&sequence, count, count == sequence.pending()});
+  step.budget -= count;
 }
 
 void Scheduler::preempt_last() {
   Sequence* sequence = running_.back();
   running_.pop_back();
-  pool_.give_back(sequence->blocks);
+  cache_.release(sequence->blocks);
   sequence->blocks.clear();
   sequence->computed = 0;
+  sequence->published = 0;
   waiting_.push_front(sequence);
   ++preemptions_;
 }
 
 bool Scheduler::make_room(std::size_t index, std::int64_t count) {
-  while (missing_blocks(*running_[index], count) > pool_.free_blocks()) {
+  while (missing_blocks(*running_[index], count) > cache_.pool().free_blocks()) {
     const bool itself = running_.size() == index + 1;
     HONE_ASSERT(running_.size() > 1, "a sequence of ", running_[index]->length(), " tokens does not fit ",
-                pool_.num_blocks(), " blocks");
+                cache_.pool().num_blocks(), " blocks");
     preempt_last();
     if (itself) return false;
   }
   return true;
 }
 
-std::vector<ScheduledChunk> Scheduler::schedule() {
-  std::vector<ScheduledChunk> chunks;
-  std::int64_t budget = limits_.max_batch_tokens;
-  const auto plan = [&](std::size_t index) {
-    Sequence& sequence = *running_[index];
-    const std::int64_t count = std::min(sequence.pending(), budget);
-    take_blocks(sequence, count);
-    chunks.push_back({&sequence, count, count == sequence.pending()});
-    budget -= count;
-  };
+void Scheduler::plan_running(Step& step) {
   // Make room for a sequence before planning its chunk. A preemption must never take a sequence whose chunk is planned
   // already, so sequences are visited in order of arrival and only later ones are preempted. Decodes come first, then
   // prompts.
   for (const bool decoding : {true, false}) {
-    for (std::size_t i = 0; i < running_.size() && budget > 0; ++i) {
+    for (std::size_t i = 0; i < running_.size() && step.budget > 0; ++i) {
       if (running_[i]->complete || (running_[i]->pending() == 1) != decoding) continue;
       const auto planned = [&](const Sequence* sequence) {
-        return std::any_of(chunks.begin(), chunks.end(),
+        return std::any_of(step.chunks.begin(), step.chunks.end(),
                            [&](const ScheduledChunk& c) { return c.sequence == sequence; });
       };
-      const std::int64_t count = std::min(running_[i]->pending(), budget);
+      const std::int64_t count = std::min(running_[i]->pending(), step.budget);
       // If the last sequence is a planned decode, it must not be preempted: the prompt waits for free blocks.
-      if (missing_blocks(*running_[i], count) > pool_.free_blocks() && planned(running_.back())) continue;
+      if (missing_blocks(*running_[i], count) > cache_.pool().free_blocks() && planned(running_.back())) continue;
       if (!make_room(i, count)) break;
-      plan(i);
+      plan(*running_[i], step);
     }
   }
-  // Admit waiting sequences with what is left of the budget and the blocks. Admission never preempts.
-  while (!waiting_.empty() && budget > 0 && running() < limits_.max_num_seqs) {
-    Sequence& next = *waiting_.front();
+}
+
+void Scheduler::admit_waiting(Step& step) {
+  // Looking at as many sequences as may run bounds the time that is spent on those that wait for a running one.
+  std::int64_t left_waiting = 0;
+  for (auto at = waiting_.begin(); at != waiting_.end() && step.budget > 0 && running() < limits_.max_num_seqs &&
+                                   left_waiting < limits_.max_num_seqs;) {
+    Sequence& next = **at;
     if (next.complete) break;  // preempted after its last step; it leaves when its token has been read
-    if (missing_blocks(next, std::min(next.pending(), budget)) > pool_.free_blocks()) break;
+    const std::vector<BlockId> prefix = published_prefix(next);
+    if (is_being_computed(next, prefix)) {
+      ++left_waiting;
+      ++at;
+      continue;
+    }
+    // Admission never preempts. The blocks of the prefix that no sequence holds are among the free ones.
+    const std::int64_t computed = std::ssize(prefix) * limits_.block_size;
+    const std::int64_t length = std::min(next.length(), computed + step.budget);
+    const auto unused = std::ranges::count_if(prefix, [&](BlockId id) { return cache_.pool().references(id) == 0; });
+    if (missing_blocks(std::ssize(prefix), length) > cache_.pool().free_blocks() - unused) break;
+    cache_.hold(prefix);
+    next.blocks = prefix;
+    next.computed = computed;
+    next.published = std::ssize(prefix);
+    next.version = cache_.version();
+    hit_tokens_ += computed;
     running_.push_back(&next);
-    waiting_.pop_front();
-    plan(running_.size() - 1);
+    at = waiting_.erase(at);
+    plan(next, step);
   }
+}
+
+std::vector<ScheduledChunk> Scheduler::schedule() {
+  for (Sequence* sequence : running_) publish(*sequence);
+  Step step{.chunks = {}, .budget = limits_.max_batch_tokens};
+  plan_running(step);
+  admit_waiting(step);
   const auto complete = [](const Sequence* sequence) { return sequence->complete; };
-  HONE_ASSERT(!chunks.empty() || std::ranges::any_of(waiting_, complete) || std::ranges::all_of(running_, complete),
-              "nothing can be scheduled");
-  return chunks;
+  HONE_ASSERT(
+      !step.chunks.empty() || std::ranges::any_of(waiting_, complete) || std::ranges::all_of(running_, complete),
+      "nothing can be scheduled");
+  return std::move(step.chunks);
+}
+
+void Scheduler::publish(Sequence& sequence) {
+  if (!limits_.enable_prefix_caching || sequence.version != cache_.version()) return;
+  while ((sequence.published + 1) * limits_.block_size <= sequence.computed) {
+    const auto index = static_cast<std::size_t>(sequence.published);
+    const auto size = static_cast<std::size_t>(limits_.block_size);
+    const std::span<const TokenId> tokens = std::span(sequence.tokens).subspan(index * size, size);
+    // Only the last token of a sequence may be one that the host has not read, and it has not been computed.
+    HONE_ASSERT(tokens.back() >= 0, "a token of a full block is unknown");
+    const BlockId parent = index == 0 ? kNoBlock : sequence.blocks[index - 1];
+    sequence.blocks[index] = cache_.publish(parent, sequence.blocks[index], tokens);
+    ++sequence.published;
+  }
+}
+
+std::vector<BlockId> Scheduler::published_prefix(const Sequence& sequence) const {
+  if (!limits_.enable_prefix_caching) return {};
+  return cache_.find(std::span(sequence.tokens).first(sequence.tokens.size() - 1));
+}
+
+bool Scheduler::is_being_computed(const Sequence& sequence, std::span<const BlockId> prefix) const {
+  const auto begin = std::ssize(prefix) * limits_.block_size;
+  if (!limits_.enable_prefix_caching || begin + limits_.block_size >= sequence.length()) return false;
+  const auto next_block = [&](const Sequence& of) {
+    return std::span(of.tokens).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(limits_.block_size));
+  };
+  return std::ranges::any_of(running_, [&](const Sequence* other) {
+    if (other->version != cache_.version() || other->published != std::ssize(prefix)) return false;
+    if (other->length() < begin + limits_.block_size) return false;
+    if (!prefix.empty() && other->blocks[prefix.size() - 1] != prefix.back()) return false;
+    return std::ranges::equal(next_block(*other), next_block(sequence));
+  });
 }
 
 }  // namespace hone

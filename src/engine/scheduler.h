@@ -4,10 +4,11 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <span>
 #include <vector>
 
-#include "engine/block_pool.h"
-#include "engine/occurred_ids.h"
+#include "engine/logit_entries.h"
+#include "engine/prefix_cache.h"
 #include "engine/request.h"
 
 namespace hone {
@@ -16,6 +17,7 @@ struct SchedulerLimits {
   std::int64_t max_num_seqs = 64;       // requests in one step
   std::int64_t max_batch_tokens = 512;  // tokens in one step
   std::int64_t block_size = 32;         // tokens per KV-cache block
+  bool enable_prefix_caching = true;    // sequences share the blocks of equal beginnings
 };
 
 // The state of a request in the engine.
@@ -28,7 +30,9 @@ struct Sequence {
   std::int64_t prompt_length = 0;
   std::int64_t computed = 0;            // tokens whose keys and values are in the KV cache
   std::vector<BlockId> blocks;          // KV-cache blocks in the order of the tokens
-  std::optional<OccurredIds> occurred;  // ids in `tokens`; set only with a repetition penalty
+  std::int64_t published = 0;           // blocks at the beginning of `blocks` that the prefix cache has
+  std::int64_t version = 0;             // version of the prefix cache in which it was admitted
+  std::optional<LogitEntries> entries;  // set only if sampling.adjusts_logits()
   bool complete = false;                // its last token is being sampled, so nothing more is to be computed
 
   [[nodiscard]] std::int64_t length() const { return static_cast<std::int64_t>(tokens.size()); }
@@ -46,6 +50,12 @@ struct ScheduledChunk {
 // Fills a token budget in each step: first decodes (sequences with one pending token), then chunks of prompts, each in
 // order of arrival. If KV-cache blocks run out, the sequence that arrived last is preempted: it returns its blocks and
 // is recomputed later.
+//
+// With the prefix cache, a sequence begins with the published blocks of its prefix and computes the rest, at least its
+// last token. A sequence whose next block a running one is about to compute waits for that block, so that the
+// completions of a group compute their prompt's full blocks once. The last part of a prompt, which fills no block, is
+// computed by each of them. Blocks are shared only once the step that computes them has been launched, and a sequence
+// writes only to blocks after those that it shares.
 class Scheduler {
  public:
   Scheduler(const SchedulerLimits& limits, std::int64_t num_blocks);
@@ -60,26 +70,49 @@ class Scheduler {
   // not complete.
   [[nodiscard]] std::vector<ScheduledChunk> schedule();
 
-  [[nodiscard]] const BlockPool& pool() const { return pool_; }
+  // Makes the prefix cache forget all blocks, because the weights or the memory of the KV cache have changed.
+  void invalidate_prefixes() { cache_.invalidate(); }
+
+  [[nodiscard]] const PrefixCache& cache() const { return cache_; }
   [[nodiscard]] std::int64_t running() const { return static_cast<std::int64_t>(running_.size()); }
   [[nodiscard]] std::int64_t waiting() const { return static_cast<std::int64_t>(waiting_.size()); }
   [[nodiscard]] std::int64_t preemptions() const { return preemptions_; }
+  // Tokens that were not computed because the prefix cache had them, at admission and after preemptions.
+  [[nodiscard]] std::int64_t prefix_hit_tokens() const { return hit_tokens_; }
   [[nodiscard]] const SchedulerLimits& limits() const { return limits_; }
 
  private:
-  // Blocks that the sequence still needs for `count` more tokens.
+  // The step that is being planned.
+  struct Step {
+    std::vector<ScheduledChunk> chunks;
+    std::int64_t budget = 0;  // tokens that it has room for
+  };
+
+  // Blocks that a sequence with the first `blocks` blocks needs for tokens [0, length).
+  [[nodiscard]] std::int64_t missing_blocks(std::int64_t blocks, std::int64_t length) const;
   [[nodiscard]] std::int64_t missing_blocks(const Sequence& sequence, std::int64_t count) const;
-  void take_blocks(Sequence& sequence, std::int64_t count);
+  // Plans a chunk of a running sequence and takes its blocks.
+  void plan(Sequence& sequence, Step& step);
+  void plan_running(Step& step);
+  void admit_waiting(Step& step);
   // Frees blocks for `count` more tokens of running_[index] by preempting later sequences. Returns false if that
   // sequence itself had to be preempted.
   bool make_room(std::size_t index, std::int64_t count);
   void preempt_last();
 
+  // Publishes the full blocks of a running sequence whose tokens are known.
+  void publish(Sequence& sequence);
+  // Returns the published blocks with which a waiting sequence may begin.
+  [[nodiscard]] std::vector<BlockId> published_prefix(const Sequence& sequence) const;
+  // Returns true if a running sequence is about to compute the block that follows `prefix` in `sequence`.
+  [[nodiscard]] bool is_being_computed(const Sequence& sequence, std::span<const BlockId> prefix) const;
+
   SchedulerLimits limits_;
-  BlockPool pool_;
+  PrefixCache cache_;
   std::vector<Sequence*> running_;  // in order of arrival
   std::deque<Sequence*> waiting_;
   std::int64_t preemptions_ = 0;
+  std::int64_t hit_tokens_ = 0;
 };
 
 }  // namespace hone

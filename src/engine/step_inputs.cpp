@@ -1,28 +1,46 @@
 #include "engine/step_inputs.h"
 
 #include <cstdint>
+#include <optional>
 #include <vector>
+
+#include "ops/token_feedback/token_feedback.h"
 
 namespace hone {
 
 namespace {
 
-void set_penalties(Executable& program, std::span<const ScheduledChunk> chunks) {
-  std::vector<float> penalties;          // [samples]
+void set_adjustments(Executable& program, std::span<const ScheduledChunk> chunks) {
+  std::vector<float> adjustments;        // [samples, kAdjustmentParameters]
+  std::vector<std::int32_t> unread;      // [samples]
   std::vector<std::int32_t> offsets{0};  // [samples + 1]
-  std::vector<std::int32_t> ids;         // occurred ids of all samples
+  std::vector<std::int32_t> ids;         // entries of all samples
+  std::vector<std::int32_t> occurrences;
+  std::vector<float> biases;
   for (const ScheduledChunk& chunk : chunks) {
     if (!chunk.samples) continue;
-    penalties.push_back(static_cast<float>(chunk.sequence->sampling.repetition_penalty));
-    if (chunk.sequence->occurred) {
-      const std::span<const TokenId> occurred = chunk.sequence->occurred->ids();
-      ids.insert(ids.end(), occurred.begin(), occurred.end());
+    const SamplingParams& s = chunk.sequence->sampling;
+    const std::optional<LogitEntries>& entries = chunk.sequence->entries;
+    const bool restricts = entries && entries->restricts();
+    adjustments.insert(adjustments.end(),
+                       {static_cast<float>(s.repetition_penalty), static_cast<float>(s.frequency_penalty),
+                        static_cast<float>(s.presence_penalty), restricts ? 1.0f : 0.0f});
+    // The entries lack the last token if the host has not read it.
+    const TokenId last = chunk.sequence->tokens.back();
+    unread.push_back(entries && entries->counts_tokens() && last < 0 ? sample_of_token(last) : -1);
+    if (entries) {
+      ids.insert(ids.end(), entries->ids().begin(), entries->ids().end());
+      occurrences.insert(occurrences.end(), entries->occurrences().begin(), entries->occurrences().end());
+      biases.insert(biases.end(), entries->biases().begin(), entries->biases().end());
     }
     offsets.push_back(static_cast<std::int32_t>(ids.size()));
   }
-  program.set<float>("penalties", penalties);
-  program.set<std::int32_t>("occurred_offsets", offsets);
-  program.set<std::int32_t>("occurred_ids", ids);
+  program.set<float>("adjustments", adjustments);
+  program.set<std::int32_t>("unread", unread);
+  program.set<std::int32_t>("entry_offsets", offsets);
+  program.set<std::int32_t>("entry_ids", ids);
+  program.set<std::int32_t>("entry_occurrences", occurrences);
+  program.set<float>("entry_biases", biases);
 }
 
 }  // namespace
@@ -68,7 +86,7 @@ void set_step_inputs(Executable& program, std::span<const ScheduledChunk> chunks
   program.set<std::int32_t>("sample_rows", rows);
   program.set<float>("parameters", parameters);
   program.set<std::int64_t>("keys", keys);
-  if (options.repetition_penalty) set_penalties(program, chunks);
+  if (options.adjust_logits) set_adjustments(program, chunks);
 }
 
 }  // namespace hone

@@ -55,6 +55,7 @@ class EngineRollout final : public RolloutSource {
   [[nodiscard]] std::vector<Completion> generate(std::span<const Request> requests) override {
     return engine_.generate(requests);
   }
+  void weights_changed() override { engine_.weights_changed(); }
 
  private:
   Engine engine_;

@@ -116,7 +116,7 @@ constexpr std::array kTrainingKeys = std::to_array<ForeignKey>({
     {"vllm_group_port", kNoEffect, kOwnEngine},
     {"vllm_gpu_memory_utilization", kNoEffect, kOwnEngine},
     {"vllm_tensor_parallel_size", kNoEffect, kOwnEngine},
-    {"vllm_enable_prefix_caching", kNoEffect, kOwnEngine},
+    {"vllm_enable_prefix_caching", kNoEffect, "hone's engine always has a prefix cache, which changes no completion"},
     {"vllm_enable_sleep_mode", kNoEffect, kOwnEngine},
     {"vllm_model_impl", kNoEffect, kOwnEngine},
     {"vllm_guided_decoding_regex", kNotYet, "guided decoding in rollouts is"},

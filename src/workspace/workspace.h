@@ -51,6 +51,7 @@ class Workspace {
   // completions are generated. The KV cache comes first, then the activations of rollouts. No address changes between
   // phases, so recorded launches stay valid.
   void share_training_memory_with_rollouts() { leases_ = true; }
+  [[nodiscard]] bool shares_training_memory_with_rollouts() const { return leases_; }
 
   [[nodiscard]] const std::vector<StoreSpec>& stores() const { return specs_; }
   [[nodiscard]] bool has_program(std::string_view name) const { return find(name) != nullptr; }

@@ -65,12 +65,11 @@ TEST(Engine, TokensDependOnTheRequestAlone) {
   for (const DType dtype : {DType::kF32, DType::kBf16}) {
     FixtureModel fixture("qwen3", dtype);
     const std::vector<Request> requests = many_requests(33, fixture.model->shape().vocab_size, true);
-    const EngineOptions wide{
-        .max_model_len = 96, .max_num_seqs = 33, .max_batch_tokens = 256, .repetition_penalty = true};
+    const EngineOptions wide{.max_model_len = 96, .max_num_seqs = 33, .max_batch_tokens = 256, .adjust_logits = true};
     const auto together = generate(fixture, requests, wide);
     for (std::size_t i = 0; i < requests.size(); i += 8) {
       const EngineOptions alone{
-          .max_model_len = 96, .max_num_seqs = 1, .repetition_penalty = requests[i].sampling.repetition_penalty != 1};
+          .max_model_len = 96, .max_num_seqs = 1, .adjust_logits = requests[i].sampling.adjusts_logits()};
       expect_equal(generate(fixture, {&requests[i], 1}, alone)[0], together[i]);
     }
     // Small prompt chunks, few concurrent requests, another block size and so few blocks that requests are preempted.
@@ -81,7 +80,7 @@ TEST(Engine, TokensDependOnTheRequestAlone) {
                                     .max_batch_tokens = 7,
                                     .block_size = 8,
                                     .num_blocks = 14,
-                                    .repetition_penalty = true},
+                                    .adjust_logits = true},
                                    &preemptions);
     EXPECT_GT(preemptions, 0);
     for (std::size_t i = 0; i < requests.size(); ++i) expect_equal(squeezed[i], together[i]);
@@ -169,9 +168,8 @@ TEST(Engine, LogProbabilitiesAreTheTrainersBitForBit) {
       FixtureModel fixture(name, dtype);
       std::vector<Request> requests = many_requests(8, fixture.model->shape().vocab_size, true);
       for (Request& request : requests) request.sampling.temperature = 0.7;
-      const auto completions =
-          generate(fixture, requests,
-                   {.max_model_len = 96, .max_num_seqs = 8, .max_batch_tokens = 11, .repetition_penalty = true});
+      const auto completions = generate(
+          fixture, requests, {.max_model_len = 96, .max_num_seqs = 8, .max_batch_tokens = 11, .adjust_logits = true});
       expect_log_probabilities_of_training(*fixture.model, fixture.weights, dtype, requests, completions, name);
     }
   }
@@ -225,7 +223,7 @@ TEST(Engine, RepetitionPenaltyIsThatOfTransformers) {
   for (const Json& wanted : file.at("cases")) {
     FixtureModel fixture(wanted.at("model").get<std::string>());
     Request request{wanted.at("prompt").get<std::vector<TokenId>>(), {.temperature = 0, .max_tokens = 64}};
-    const EngineOptions options{.max_model_len = 128, .max_num_seqs = 2, .repetition_penalty = true};
+    const EngineOptions options{.max_model_len = 128, .max_num_seqs = 2, .adjust_logits = true};
     const auto expected = wanted.at("generated").get<std::vector<TokenId>>();
     EXPECT_NE(generate(fixture, {&request, 1}, options)[0].tokens, expected);
     request.sampling.repetition_penalty = wanted.at("penalty").get<double>();
@@ -334,11 +332,11 @@ TEST(Engine, OptionsFollowFromTheRequestsToCome) {
   const EngineOptions few = engine_options({.max_model_len = 100, .max_num_seqs = 3, .repetition_penalty = 1.5});
   EXPECT_EQ(few.max_batch_tokens, 512);
   EXPECT_EQ(few.num_blocks, 3 * 4);
-  EXPECT_TRUE(few.repetition_penalty);
+  EXPECT_TRUE(few.adjust_logits);
   const EngineOptions many = engine_options({.max_model_len = 100, .max_num_seqs = 1000, .full_length = 4});
   EXPECT_EQ(many.max_batch_tokens, 1000);
   EXPECT_EQ(many.num_blocks, 4 * 4);
-  EXPECT_FALSE(many.repetition_penalty);
+  EXPECT_FALSE(many.adjust_logits);
   const ModelShape shape{.max_position_embeddings = 4096};
   EXPECT_EQ(model_len(shape, 0, 32768), 4096);
   EXPECT_EQ(model_len(shape, 0, 1024), 1024);

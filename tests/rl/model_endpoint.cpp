@@ -14,7 +14,7 @@ struct ModelEndpoint::Served {
   explicit Served(const std::string& folder)
       : loaded(load_model(folder, std::nullopt, test_device())),
         engine(*loaded.model, loaded.tokenizer, loaded.weights, std::make_shared<Arena>(test_device()),
-               {.max_model_len = 64, .max_num_seqs = 4, .repetition_penalty = true}) {}
+               {.max_model_len = 64, .max_num_seqs = 4, .adjust_logits = true}) {}
 
   LoadedModel loaded;
   Engine engine;

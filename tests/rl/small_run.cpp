@@ -89,7 +89,7 @@ GrpoRun make_run(const GrpoOptions& options, std::int64_t steps, const char* mod
   run.engine = resolved({.max_model_len = run.prompts.longest() + options.max_completion_length,
                          .max_num_seqs = 4,
                          .max_batch_tokens = 32,
-                         .repetition_penalty = options.repetition_penalty != 1});
+                         .adjust_logits = options.repetition_penalty != 1});
   run.total_steps = steps;
   return run;
 }

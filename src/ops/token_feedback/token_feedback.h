@@ -22,6 +22,9 @@ struct TokenFeedbackStoreIn {
   return static_cast<std::int32_t>(-1 - sample);
 }
 
+// The sample that token_of_sample() stands for; negative for an ordinary token.
+[[nodiscard]] constexpr std::int32_t sample_of_token(std::int32_t token) { return -1 - token; }
+
 // Returns tokens i32 [rows], in which each token_of_sample(s) is replaced by sampled[s]; sampled is i32 [n].
 [[nodiscard]] Tensor token_feedback(Tensor tokens, Tensor sampled);
 // Copies token i32 [samples] to the beginning of the state `sampled` i32 [n], samples <= n, and returns the state.

@@ -1,0 +1,57 @@
+#include "ops/adjust_logits/adjust_logits.h"
+
+#include "core/error.h"
+#include "ops/registry.h"
+#include "program/kernel.h"
+
+namespace hone {
+namespace {
+
+class AdjustLogits final : public Op {
+ public:
+  std::string_view name() const override { return "adjust_logits"; }
+  OpCategory category() const override { return OpCategory::kLoss; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
+    const Type& logits = required(inputs, AdjustLogitsIn::logits, name());
+    expect(logits.shape.size() == 2 && logits.dtype == accumulator_of(logits.dtype), name(),
+           text_of("logits are ", to_text(logits), "; expected f32[samples, vocab]"));
+    const Dim samples = logits.shape[0];
+    const auto check = [&](std::size_t index, const char* what, const Type& wanted) {
+      expect(required(inputs, index, name()) == wanted, name(),
+             text_of(what, " are ", to_text(required(inputs, index, name())), "; expected ", to_text(wanted)));
+    };
+    const auto check_list = [&](std::size_t index, const char* what, DType dtype) {
+      const Type& list = required(inputs, index, name());
+      expect(list.dtype == dtype && list.shape.size() == 1, name(),
+             text_of(what, " are ", to_text(list), "; expected ", name_of(dtype), "[any]"));
+    };
+    check(AdjustLogitsIn::parameters, "parameters", {logits.dtype, {samples, kAdjustmentParameters}});
+    check_list(AdjustLogitsIn::sampled, "sampled tokens", DType::kI32);
+    check(AdjustLogitsIn::unread, "unread tokens", {DType::kI32, {samples}});
+    check(AdjustLogitsIn::offsets, "offsets", {DType::kI32, {samples.size + 1}});
+    check_list(AdjustLogitsIn::ids, "ids", DType::kI32);
+    const Type& ids = required(inputs, AdjustLogitsIn::ids, name());
+    check(AdjustLogitsIn::occurrences, "occurrences", ids);
+    check(AdjustLogitsIn::biases, "biases", {logits.dtype, ids.shape});
+    return {logits};
+  }
+  Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
+    Cost cost = Op::cost(inputs, outputs, attributes);
+    cost.flops = 4 * static_cast<double>(required(inputs, AdjustLogitsIn::ids, name()).elements());
+    return cost;
+  }
+};
+
+const AdjustLogits kAdjustLogits;
+
+}  // namespace
+
+Tensor adjust_logits(Tensor logits, Tensor parameters, Tensor sampled, Tensor unread, Tensor offsets, Tensor ids,
+                     Tensor occurrences, Tensor biases) {
+  return logits.program().append1(kAdjustLogits, {},
+                                  {logits, parameters, sampled, unread, offsets, ids, occurrences, biases});
+}
+
+void register_adjust_logits(OpRegistry& registry) { registry.add(kAdjustLogits); }
+
+}  // namespace hone

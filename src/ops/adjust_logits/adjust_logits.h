@@ -1,0 +1,62 @@
+// Adjusts the logits of each sample before a token is drawn: logit bias, allowed and banned tokens, and the penalties
+// of tokens that have occurred (repetition: Keskar et al., "CTRL", 2019), in the order of vLLM.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "program/program.h"
+
+namespace hone {
+
+// Indices of the inputs and outputs.
+struct AdjustLogitsIn {
+  enum : std::size_t { logits, parameters, sampled, unread, offsets, ids, occurrences, biases };
+};
+
+// The columns of `parameters`.
+enum class AdjustmentParameter : std::uint8_t {
+  kRepetition,  // above 0; 1: off
+  kFrequency,   // 0: off
+  kPresence,    // 0: off
+  kRestricts,   // not 0: logits without an entry become -inf; 0: they are copied
+};
+inline constexpr std::int64_t kAdjustmentParameters = 4;
+
+// The element of `occurrences` for a token that was generated `generated` times.
+[[nodiscard]] constexpr std::int32_t occurrences_of(bool in_prompt, std::int64_t generated) {
+  return static_cast<std::int32_t>(2 * generated + (in_prompt ? 1 : 0));
+}
+
+// A value of an entry after all adjustments. `occurrences` is as in adjust_logits().
+template <class A>
+struct LogitAdjustment {
+  A repetition, frequency, presence;
+
+  constexpr A operator()(A logit, std::int32_t occurrences, A bias) const {
+    logit += bias;
+    if (occurrences > 0) logit = logit > A(0) ? logit / repetition : logit * repetition;
+    const std::int32_t generated = occurrences / 2;
+    logit -= frequency * static_cast<A>(generated);
+    return generated > 0 ? logit - presence : logit;
+  }
+};
+
+// Returns the logits with those of each sample's entries adjusted. An entry is a token id; to its logit its bias is
+// added; if the token has occurred, the result is divided by the repetition penalty if it is positive and multiplied by
+// it otherwise; then frequency times the number of times that it was generated, and presence if it was generated at
+// all, are subtracted.
+//   logits       [samples, vocab], f32 (f64 in programs of f64)
+//   parameters   [samples, kAdjustmentParameters] of the same type
+//   sampled      i32 [n]: tokens of the step before, on the device
+//   unread       i32 [samples]: element of `sampled` that counts as generated once more than the entries say, because
+//                the host had not read it; -1: none. It needs no entry.
+//   offsets      i32 [samples + 1]: sample s has entries offsets[s] .. offsets[s + 1] - 1
+//   ids          i32 [any], each at most once in a sample, in any order
+//   occurrences  i32 [any]: occurrences_of() of each entry
+//   biases       [any] of the logits' type; -inf bans a token
+// What belongs to samples that are not in use is not read. Throws Error if the types do not fit.
+[[nodiscard]] Tensor adjust_logits(Tensor logits, Tensor parameters, Tensor sampled, Tensor unread, Tensor offsets,
+                                   Tensor ids, Tensor occurrences, Tensor biases);
+
+}  // namespace hone
