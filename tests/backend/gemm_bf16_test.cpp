@@ -5,6 +5,7 @@
 #include <limits>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backend/cpu/gemm.h"
@@ -200,6 +201,24 @@ TEST_P(Bf16Gemm, SmallWorkspaceCostsThreadsOnly) {
   call.c = result.data();
   gemm(call);
   EXPECT_EQ(0, std::memcmp(result.data(), expected.data(), result.size() * sizeof(BFloat16)));
+}
+
+TEST(Bf16Products, TheVariableNamesAKindOrGivesOneLine) {
+  EXPECT_EQ(bf16_products_of("fma"), Bf16Products::kFma);
+  EXPECT_TRUE(has_bf16_products(bf16_products_of("")));
+  for (const auto& [name, kind] : {std::pair("avx512", Bf16Products::kAvx512), std::pair("amx", Bf16Products::kAmx)}) {
+    if (has_bf16_products(kind)) {
+      EXPECT_EQ(bf16_products_of(name), kind);
+    } else {
+      EXPECT_THROW((void)bf16_products_of(name), Error);
+    }
+  }
+  try {
+    (void)bf16_products_of("AMX");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "HONE_BF16_PRODUCTS: unknown kind 'AMX' (choose fma, avx512 or amx)");
+  }
 }
 
 std::string name_of_kind(const testing::TestParamInfo<Bf16Products>& kind) {

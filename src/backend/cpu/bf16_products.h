@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 namespace hone {
 
@@ -15,9 +16,11 @@ enum class Bf16Products : std::uint8_t {
 // Returns whether the processor has the instructions and the operating system lets this process use them.
 [[nodiscard]] bool has_bf16_products(Bf16Products kind);
 
-// Returns the kind in use: that of set_bf16_products, otherwise that of the environment variable HONE_BF16_PRODUCTS
-// (fma, avx512, amx), otherwise the one that is the fastest on this kind of processor. Throws Error if the variable
-// names another kind, or one that this machine does not have.
+// Returns the kind that a value of the environment variable HONE_BF16_PRODUCTS names: fma, avx512 or amx; of an empty
+// value, the fastest that this machine has. Throws Error for other values, and for a kind that this machine lacks.
+[[nodiscard]] Bf16Products bf16_products_of(std::string_view value);
+
+// Returns the kind in use: that of set_bf16_products, otherwise that of the variable.
 [[nodiscard]] Bf16Products bf16_products();
 
 // Selects a kind that this machine has.

@@ -4,7 +4,7 @@
 
 #include "backend/cpu/gemm_bf16_kernels.h"
 
-// g++ 12 warns of its own intrinsics, which use undefined vectors.
+// g++ 12 warns of its intrinsics, which use undefined vectors.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
 
@@ -139,7 +139,7 @@ Bf16Kernels bf16_kernels_avx512() {
   return {[] {}, tile, [] {}};
 }
 
-// Rows of a matrix are read in the order in which they lie in memory, as far as a block of k allows.
+// Rows of a matrix are read in the order of their addresses, as far as a block of k allows.
 void pack_bf16(const PackSource& source, const PackRange& range, Bf16Layout layout, BFloat16* out) {
   const auto* data = static_cast<const BFloat16*>(source.data);
   const std::int64_t panels = (range.lines + kBf16Tile - 1) / kBf16Tile;
@@ -163,21 +163,6 @@ void pack_bf16(const PackSource& source, const PackRange& range, Bf16Layout layo
       const std::int64_t done = block * kBf16Block;
       pack_lines(line + done, source.stride, lines, range.depth - done, layout, to + block * kBf16PanelBlock);
     }
-  }
-}
-
-HONE_BF16_TARGET void narrow_row(const float* sums, std::int64_t count, BFloat16* out) {
-  for (std::int64_t i = 0; i < count; i += 16) {
-    const auto mask = static_cast<__mmask16>(mask_of(count - i));
-    const __m512 x = _mm512_maskz_loadu_ps(mask, sums + i);
-    const __m512i word = _mm512_castps_si512(x);
-    const __m512i upper = _mm512_srli_epi32(word, 16);
-    const __m512i odd = _mm512_and_si512(upper, _mm512_set1_epi32(1));
-    __m512i rounded = _mm512_add_epi32(_mm512_add_epi32(word, _mm512_set1_epi32(0x7FFF)), odd);
-    rounded = _mm512_srli_epi32(rounded, 16);
-    const __m512i quiet = _mm512_or_si512(upper, _mm512_set1_epi32(0x40));
-    rounded = _mm512_mask_mov_epi32(rounded, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), quiet);
-    _mm256_mask_storeu_epi16(out + i, mask, _mm512_cvtepi32_epi16(rounded));
   }
 }
 

@@ -44,7 +44,4 @@ enum class Bf16Layout : std::uint8_t { kRows, kPairs };  // of a and of b
 // Packs a range of a bf16 matrix into panels, one after the other; missing lines and elements of k are 0.
 void pack_bf16(const PackSource& source, const PackRange& range, Bf16Layout layout, BFloat16* out);
 
-// Rounds at most 32 sums, as BFloat16 does.
-void narrow_row(const float* sums, std::int64_t count, BFloat16* out);
-
 }  // namespace hone

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "backend/cpu/vector_math.h"
 #include "backend/gemm.h"
 #include "core/dtype.h"
 
@@ -74,8 +75,6 @@ inline void narrow(float* out, const float* values, std::int64_t count) {
 inline void narrow(double* out, const double* values, std::int64_t count) {
   std::memcpy(out, values, static_cast<std::size_t>(count) * sizeof(double));
 }
-inline void narrow(BFloat16* out, const float* values, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) out[i] = BFloat16(values[i]);
-}
+inline void narrow(BFloat16* out, const float* values, std::int64_t count) { narrow_row(values, count, out); }
 
 }  // namespace hone
