@@ -11,6 +11,7 @@
 #include "backend/cpu/gemm_kernels.h"
 #include "core/error.h"
 #include "core/parallel.h"
+#include "support/bf16_products.h"
 #include "support/bits.h"
 
 namespace hone {
@@ -117,6 +118,7 @@ TEST(Gemm, ElementIsOneChainOfFmaInEveryShape) {
 }
 
 TEST(Gemm, ElementIsOneChainOfFmaInEveryType) {
+  const test::WithBf16Products fma(Bf16Products::kFma);
   const std::int64_t sizes[][3] = {{3, 5, 7}, {1, 40, 700}, {30, 33, 300}, {16, 48, 64}};
   for (const auto& size : sizes) {
     expect_chains<BFloat16, BFloat16, BFloat16>(size[0], size[1], size[2]);
@@ -128,6 +130,7 @@ TEST(Gemm, ElementIsOneChainOfFmaInEveryType) {
 }
 
 TEST(Gemm, LargeProductOnSeveralThreads) {
+  const test::WithBf16Products fma(Bf16Products::kFma);
   const Case<float, float, float> f32(300, 700, 400, false, true, true, false);
   const Case<BFloat16, BFloat16, BFloat16> bf16(800, 90, 600, false, true, true, false);
   for (const int threads : {1, 2, 3, 8}) {

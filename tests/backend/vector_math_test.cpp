@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <limits>
 #include <vector>
@@ -134,6 +136,21 @@ TEST(VectorMath, ReductionsHaveSixteenLanes) {
   expect_lanes<float>();
   expect_lanes<double>();
   expect_lanes<BFloat16>();
+}
+
+TEST(VectorMath, RowsAreNarrowedAsSingleNumbers) {
+  std::vector<float> values;
+  for (std::uint32_t upper = 0; upper < 65536; ++upper) {
+    for (const std::uint32_t lower : {0x0000U, 0x0001U, 0x7FFFU, 0x8000U, 0x8001U, 0xFFFFU}) {
+      values.push_back(std::bit_cast<float>(upper << 16 | lower));
+    }
+  }
+  values.resize(values.size() - 3);  // not a multiple of a vector
+  std::vector<BFloat16> narrowed(values.size());
+  narrow_row(values.data(), static_cast<std::int64_t>(values.size()), narrowed.data());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    ASSERT_EQ(narrowed[i].bits, BFloat16(values[i]).bits) << std::bit_cast<std::uint32_t>(values[i]);
+  }
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/dtype.h"
+#include "core/parallel.h"
 #include "ops/adamw/adamw.h"
 #include "ops/test_run.h"
 
@@ -95,6 +96,25 @@ std::vector<std::uint16_t> bits_of(const std::vector<BFloat16>& values) {
 }
 
 // A step of 1e-3 is a quarter of the distance between bf16 numbers below 1: rounded to nearest it would always vanish.
+// Parts of a loop on threads may start at odd elements, inside a group that shares random bits.
+TEST(Adamw, RandomBitsAreThoseOfTheElementOnAnyThreads) {
+  constexpr std::int64_t kElements = 3 * 16384 + 1;
+  const AdamwAttributes attributes;
+  const float square = static_cast<float>(1.0 - attributes.beta2) * 0.5f * 0.5f;
+  const int before = thread_count();
+  for (const int threads : {1, 3, 4}) {
+    set_thread_count(threads);
+    const Updated updated = one_step(kElements, 3, 1);
+    for (std::int64_t i = 0; i < kElements; ++i) {
+      const RoundingBits bits = rounding_bits(9, 3, 1, static_cast<std::uint64_t>(i) / 2);
+      ASSERT_EQ(updated.v[static_cast<std::size_t>(i)].bits,
+                round_stochastically(square, bits.get(static_cast<int>(i % 2), 2)))
+          << i << " of " << threads << " threads";
+    }
+  }
+  set_thread_count(before);
+}
+
 TEST(Adamw, SmallStepsCountInBf16) {
   const std::int64_t elements = 20001;
   const Updated updated = one_step(elements, 3, 1.0f);

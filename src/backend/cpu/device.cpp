@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "backend/cpu/bf16_products.h"
 #include "core/error.h"
 #include "core/strings.h"
 
@@ -15,6 +16,7 @@ namespace {
 // released memory returns to the system immediately.
 class CpuDevice final : public Device {
  public:
+  CpuDevice() { (void)bf16_products(); }  // a wrong choice is refused before any work
   DeviceKind kind() const override { return DeviceKind::kCpu; }
   std::string name() const override { return "cpu"; }
   // Pointers to 0 bytes may be null, which memcpy and memset do not accept.

@@ -16,22 +16,22 @@
 #include <memory>
 #include <type_traits>
 
+#include "backend/cpu/bf16_products.h"
+#include "backend/cpu/gemm_bf16.h"
 #include "backend/cpu/gemm_kernels.h"
 #include "backend/cpu/gemm_pack.h"
+#include "backend/cpu/gemm_parts.h"
 #include "core/error.h"
 #include "core/parallel.h"
 
 namespace hone {
 namespace {
 
-constexpr std::int64_t kAlignment = 64;           // bytes
 constexpr std::int64_t kPackRows = 96;            // for more rows of C, packing b costs less than it saves
 constexpr std::int64_t kWorkPerThread = 1 << 19;  // least multiply-adds that are worth waking a thread
 constexpr std::int64_t kMostColumns = 768;        // most columns of b that are packed together
+constexpr double kPackingCost = 8.0;              // multiply-adds in the time of packing an element
 constexpr std::int64_t kFewRows = 24;             // up to this many rows the blocking is that of few rows
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-std::int64_t round_up(std::int64_t a, std::int64_t b) { return ceil_div(a, b) * b; }
 
 // Cache blocking of one thread's part of C. A panel of b stays in the L1 cache (with AVX-512 in the L2 cache) while the
 // rows of a block of a pass over it from the L2 cache. The blocking does not change the result.
@@ -78,12 +78,6 @@ struct Blocking {
     return static_cast<std::size_t>(a_size() + b_size() + partial_size()) * sizeof(Real);
   }
 };
-
-void narrow(float* out, const float* values, std::int64_t count) { std::memcpy(out, values, count * sizeof(float)); }
-void narrow(double* out, const double* values, std::int64_t count) { std::memcpy(out, values, count * sizeof(double)); }
-void narrow(BFloat16* out, const float* values, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) out[i] = BFloat16(values[i]);
-}
 
 // Block of an operand as the tiles read it: packed, or in place.
 template <class Real>
@@ -190,11 +184,11 @@ class Part {
       if (r + tile_.rows < packed) args.next = sums + tile_.rows * stride;
       kernel(args);
       if (last_ && args_.bias != nullptr) {
-        for (std::int64_t i = 0; i < rows; ++i) add_bias(sums + i * stride, j, columns);
+        for (std::int64_t i = 0; i < rows; ++i) add_bias(args_, column_ + j, sums + i * stride, columns);
       }
       return;
     }
-    alignas(kAlignment) Real tile[kMaxTileRows * kMaxTileColumns];
+    alignas(kGemmAlignment) Real tile[kMaxTileRows * kMaxTileColumns];
     const std::size_t row_bytes = static_cast<std::size_t>(columns) * sizeof(Real);
     std::fill_n(tile, rows * tile_.columns, Real(0));
     for (std::int64_t i = 0; load_ && i < rows; ++i)
@@ -204,23 +198,12 @@ class Part {
     kernel(args);
     for (std::int64_t i = 0; i < rows; ++i) {
       Real* from = tile + i * tile_.columns;
-      if (last_ && args_.bias != nullptr) add_bias(from, j, columns);
+      if (last_ && args_.bias != nullptr) add_bias(args_, column_ + j, from, columns);
       if (last_) {
         narrow(c + i * args_.ldc, from, columns);
       } else {
         std::memcpy(sums + i * stride, from, row_bytes);
       }
-    }
-  }
-
-  void add_bias(Real* values, std::int64_t j, std::int64_t columns) const {
-    const std::int64_t first = column_ + j;
-    if (args_.bias_type == DType::kBf16) {
-      const auto* bias = static_cast<const BFloat16*>(args_.bias) + first;
-      for (std::int64_t i = 0; i < columns; ++i) values[i] += static_cast<float>(bias[i]);
-    } else {
-      const auto* bias = static_cast<const Real*>(args_.bias) + first;
-      for (std::int64_t i = 0; i < columns; ++i) values[i] += bias[i];
     }
   }
 
@@ -235,53 +218,23 @@ class Part {
   bool load_ = false, last_ = false;
 };
 
-// Grid of threads over C, chosen to minimize the work of the busiest thread, packing included.
-struct Grid {
-  std::int64_t rows = 1, columns = 1;
-};
-
-template <class Real>
-Grid grid_of(const GemmArgs& args, std::int64_t threads) {
-  const auto& tile = tile_kernels<Real>();
-  Grid best;
-  double best_cost = 0.0;
-  for (std::int64_t rows = 1; rows <= threads; ++rows) {
-    const std::int64_t columns = threads / rows;
-    const auto m = static_cast<double>(ceil_div(ceil_div(args.m, tile.rows), rows) * tile.rows);
-    const auto n = static_cast<double>(ceil_div(ceil_div(args.n, tile.columns), columns) * tile.columns);
-    const double cost = m * n + 8.0 * (m + n);  // multiply-adds, and elements packed
-    if (rows > 1 && cost >= best_cost) continue;
-    best = {rows, columns};
-    best_cost = cost;
-  }
-  return best;
-}
-
-// Start of the i-th of `count` parts of [0, size), whose boundaries are multiples of `unit`.
-std::int64_t cut(std::int64_t size, std::int64_t unit, std::int64_t i, std::int64_t count) {
-  return std::min(ceil_div(size, unit) * i / count * unit, size);
-}
-
 template <class Real, class Out>
 void run(const GemmArgs& args) {
   const Blocking<Real> blocking(args);
   const std::size_t share = blocking.bytes();
   void* base = args.workspace.data();
   std::size_t space = args.workspace.size();
-  HONE_ASSERT(std::align(kAlignment, share, base, space) != nullptr, args.workspace.size(),
-              " bytes of workspace, needs ", share + kAlignment, " bytes");
+  HONE_ASSERT(std::align(kGemmAlignment, share, base, space) != nullptr, args.workspace.size(),
+              " bytes of workspace, needs ", share + kGemmAlignment, " bytes");
   const std::int64_t worthwhile = std::max<std::int64_t>(args.m * args.n * args.k / kWorkPerThread, 1);
   const std::int64_t threads =
       std::min({static_cast<std::int64_t>(thread_count()), static_cast<std::int64_t>(space / share), worthwhile});
-  const Grid grid = grid_of<Real>(args, threads);
-  const auto& tile = tile_kernels<Real>();
+  const TileShape tile{tile_kernels<Real>().rows, tile_kernels<Real>().columns};
+  const Grid grid = grid_of(args, tile, threads, kPackingCost);
   parallel_for(grid.rows * grid.columns, 1, [&](std::int64_t begin, std::int64_t end) {
     Part<Real, Out> part(args, blocking, static_cast<std::byte*>(base) + static_cast<std::size_t>(begin) * share);
     for (std::int64_t i = begin; i < end; ++i) {
-      const std::int64_t row = i / grid.columns;
-      const std::int64_t column = i % grid.columns;
-      part.run(cut(args.m, tile.rows, row, grid.rows), cut(args.m, tile.rows, row + 1, grid.rows),
-               cut(args.n, tile.columns, column, grid.columns), cut(args.n, tile.columns, column + 1, grid.columns));
+      with_part(args, tile, grid, i, [&](auto... bounds) { part.run(bounds...); });
     }
   });
 }
@@ -301,20 +254,24 @@ void check(const GemmArgs& args) {
       args.lda, " ", args.ldb, " ", args.ldc);
 }
 
+bool both_bf16(const GemmArgs& args) { return args.a_type == DType::kBf16 && args.b_type == DType::kBf16; }
+
 }  // namespace
 
 void gemm(const GemmArgs& args) {
   check(args);
   if (args.m == 0 || args.n == 0) return;
   if (args.c_type == DType::kF64) return run<double, double>(args);
+  if (both_bf16(args) && bf16_products() != Bf16Products::kFma) return gemm_bf16(args);
   if (args.c_type == DType::kBf16) return run<float, BFloat16>(args);
   run<float, float>(args);
 }
 
 std::size_t gemm_workspace_bytes(const GemmArgs& args, int threads) {
-  const std::size_t share =
+  std::size_t share =
       args.c_type == DType::kF64 ? Blocking<double>::most_bytes(args) : Blocking<float>::most_bytes(args);
-  return share * static_cast<std::size_t>(std::max(threads, 1)) + kAlignment;
+  if (both_bf16(args)) share = std::max(share, gemm_bf16_share(args));  // whatever the kind, so that plans are the same
+  return share * static_cast<std::size_t>(std::max(threads, 1)) + kGemmAlignment;
 }
 
 }  // namespace hone

@@ -2,7 +2,8 @@
 //
 // Each element of a result is one chain of fused multiply-adds over k in ascending order, in f32 (f64 if all types are
 // f64), which starts at 0 or, when accumulating, at the old value of the element. No sum is ever split. A row of a
-// result is therefore bitwise the same for any number of rows, number of threads, blocking and vector width.
+// result is therefore bitwise the same for any number of rows, number of threads, blocking and vector width. Products
+// of two bf16 matrices may be summed in another order (bf16_products.h), which depends on none of these either.
 #pragma once
 
 #include <cstddef>

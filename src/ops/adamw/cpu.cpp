@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstring>
 #include <type_traits>
 
@@ -8,6 +9,28 @@
 
 namespace hone {
 namespace {
+
+constexpr std::int64_t kRandomElements = 64;  // elements whose random bits are drawn together, an even number
+
+// Random bits of successive elements, drawn ahead of the update so that both loops are vectorized.
+struct RandomPieces {
+  std::uint32_t weight[kRandomElements], m[kRandomElements], v[kRandomElements];
+
+  // `first` is even.
+  template <class A>
+  void draw(const AdamwNumbers<A>& step, std::int64_t first) {
+    const std::uint64_t group = static_cast<std::uint64_t>(first) / 2;
+#pragma omp simd
+    for (std::int64_t i = 0; i < kRandomElements / 2; ++i) {
+      const RoundingBits bits = rounding_bits(step.seed, step.stream, step.step, group + static_cast<std::uint64_t>(i));
+      for (int odd = 0; odd < 2; ++odd) {
+        weight[2 * i + odd] = bits.get(odd, 0);
+        m[2 * i + odd] = bits.get(odd, 1);
+        v[2 * i + odd] = bits.get(odd, 2);
+      }
+    }
+  }
+};
 
 // Operands of the update. `kept` is the master weight and `rounded` the weight; without a master weight, `kept` is the
 // weight and `rounded` is null.
@@ -23,26 +46,31 @@ struct Update {
 
   void run(const AdamwNumbers<A>& step, std::int64_t begin, std::int64_t end) const {
     if constexpr (kRandom) {
-      for (std::int64_t i = begin; i < end; ++i) {
-        const RoundingBits bits = rounding_bits(step.seed, step.stream, step.step, static_cast<std::uint64_t>(i) / 2);
-        element(step, i, bits);
+      RandomPieces pieces;
+      for (std::int64_t first = begin / 2 * 2; first < end; first += kRandomElements) {
+        pieces.draw(step, first);
+        const std::int64_t last = std::min(first + kRandomElements, end);
+#pragma omp simd
+        for (std::int64_t i = std::max(first, begin); i < last; ++i) {
+          element(step, i, pieces.weight[i - first], pieces.m[i - first], pieces.v[i - first]);
+        }
       }
     } else {
 #pragma omp simd
-      for (std::int64_t i = begin; i < end; ++i) element(step, i, {});
+      for (std::int64_t i = begin; i < end; ++i) element(step, i, 0, 0, 0);
     }
   }
 
  private:
-  void element(const AdamwNumbers<A>& step, std::int64_t i, const RoundingBits& bits) const {
+  void element(const AdamwNumbers<A>& step, std::int64_t i, std::uint32_t weight_bits, std::uint32_t m_bits,
+               std::uint32_t v_bits) const {
     const A g = widen(gradient[i]) * step.clip;
     const A new_m = step.next_m(widen(m[i]), g);
     const A new_v = step.next_v(widen(v[i]), g);
     const A w = step.next_weight(widen(kept[i]), new_m, new_v);
-    const int odd = static_cast<int>(i % 2);
-    store_rounded(kept[i], w, bits.get(odd, 0));
-    store_rounded(m[i], new_m, bits.get(odd, 1));
-    store_rounded(v[i], new_v, bits.get(odd, 2));
+    store_rounded(kept[i], w, weight_bits);
+    store_rounded(m[i], new_m, m_bits);
+    store_rounded(v[i], new_v, v_bits);
     if constexpr (!std::is_same_v<T, W>) rounded[i] = static_cast<T>(w);
     gradient[i] = G(0);
   }

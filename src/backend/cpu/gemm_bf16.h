@@ -1,0 +1,20 @@
+// GEMM of two bf16 matrices by AMX_BF16 or AVX512_BF16 (bf16_products.h), which gemm() calls.
+//
+// As in gemm(), a row of a result is bitwise the same for any number of rows and threads and any blocking: k is divided
+// into blocks of 32 from its start, the last one filled with zeros, and the sum of each block is added to the element
+// in order. The instructions take subnormal numbers for 0.
+#pragma once
+
+#include <cstddef>
+
+#include "backend/gemm.h"
+
+namespace hone {
+
+// Requires a and b in bf16, c and bias in f32 or bf16.
+void gemm_bf16(const GemmArgs& args);
+
+// Workspace of one thread that suffices for any smaller m and k.
+[[nodiscard]] std::size_t gemm_bf16_share(const GemmArgs& args);
+
+}  // namespace hone
