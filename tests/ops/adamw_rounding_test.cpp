@@ -95,7 +95,6 @@ std::vector<std::uint16_t> bits_of(const std::vector<BFloat16>& values) {
   return bits;
 }
 
-// A step of 1e-3 is a quarter of the distance between bf16 numbers below 1: rounded to nearest it would always vanish.
 // Parts of a loop on threads may start at odd elements, inside a group that shares random bits.
 TEST(Adamw, RandomBitsAreThoseOfTheElementOnAnyThreads) {
   constexpr std::int64_t kElements = 3 * 16384 + 1;
@@ -115,6 +114,7 @@ TEST(Adamw, RandomBitsAreThoseOfTheElementOnAnyThreads) {
   set_thread_count(before);
 }
 
+// A step of 1e-3 is a quarter of the distance between bf16 numbers below 1: rounded to nearest it would always vanish.
 TEST(Adamw, SmallStepsCountInBf16) {
   const std::int64_t elements = 20001;
   const Updated updated = one_step(elements, 3, 1.0f);

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "ops/op_case.h"
+#include "ops/registry.h"
 #include "ops/test_run.h"
 #include "passes/fusion.h"
 
@@ -74,6 +75,7 @@ TEST(RopeAppend, Cases) {
 // Rotates and appends by the two operations, then fused by the pass.
 template <class T>
 std::vector<std::vector<T>> run_rope_append(bool fused) {
+  register_operations();
   Program program;
   const Type cache{DTypeOf<T>::value, {kRopeBlocks, kRopeBlockSize, kRopeWidth}};
   const Tensor table = program.input("table", {DType::kF32, {{kRopeRows, Count::tokens}, kRopeHeadDim}});
@@ -118,6 +120,7 @@ TEST(RopeAppend, BitsOfRopeThenAppend) {
 }
 
 TEST(RopeAppend, RefusesShapesThatDoNotFit) {
+  register_operations();
   Program program;
   const Tensor qkv = program.input("qkv", {DType::kF32, {4, kRopeQkv}});
   const Tensor table = program.input("table", {DType::kF32, {4, kRopeHeadDim}});
