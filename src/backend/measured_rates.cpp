@@ -3,6 +3,7 @@
 #include <cmath>
 #include <fstream>
 
+#include "backend/cpu/bf16_products.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
@@ -22,7 +23,7 @@ constexpr double kLargestFigure = 1e18;
 
 struct RateField {
   const char* name;
-  DeviceRate DeviceModel::* rate;
+  DeviceRate DeviceModel::*rate;
 };
 constexpr RateField kRateFields[] = {{"f32_flops", &DeviceModel::f32_flops},
                                      {"bf16_flops", &DeviceModel::bf16_flops},
@@ -104,7 +105,12 @@ std::string processor_name() {
 
 std::string device_key(const Device& device) {
   if (device.kind() != DeviceKind::kCpu) return printable_line(device.name());
-  return printable_line(text_of(processor_name(), ", ", thread_count(), " threads"));
+  // The kinds of bf16 products have different rates.
+  const Bf16Products kind = bf16_products();
+  const std::string_view products = kind == Bf16Products::kAmx      ? ", amx"
+                                    : kind == Bf16Products::kAvx512 ? ", avx512"
+                                                                    : "";
+  return printable_line(text_of(processor_name(), products, ", ", thread_count(), " threads"));
 }
 
 fs::path measured_rates_path() {

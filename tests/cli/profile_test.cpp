@@ -82,7 +82,8 @@ TEST(Profile, LimitsAreMeasuredOnce) {
   EXPECT_FALSE(measured_model(device).copy_bytes.is_known()) << "too short to be stored";
   const DeviceLimits first = device_limits(device, DType::kBf16, kMinStoredSeconds, false);
   EXPECT_EQ(first.copies.size(), 5u);
-  EXPECT_EQ(measured_model(device).flops(DType::kF32).per_second, first.flops_per_second);
+  EXPECT_EQ(measured_model(device).flops(DType::kBf16).per_second, first.flops_per_second);
+  EXPECT_TRUE(measured_model(device).flops(DType::kF32).is_known()) << "a CPU measures both";
   DeviceModel other;
   other.bf16_flops = {3e9, RateSource::kMeasured};
   store_measured(device, other);

@@ -37,7 +37,8 @@ void measure_copies(DeviceModel& model, Device& device, double seconds) {
   for (std::size_t bytes = kSmallest; bytes <= largest; bytes *= 4) sizes.push_back(bytes);
   for (const std::size_t bytes : sizes) {
     const double share = bytes == largest ? 1.0 : 1.0 / static_cast<double>(sizes.size());
-    const double taken = min_seconds(device, [&] { copy_all(device, to, from, bytes); }, seconds * share);
+    const double taken = min_seconds(
+        device, [&] { copy_all(device, to, from, bytes); }, seconds * share);
     const double moved = 2 * static_cast<double>(bytes);
     model.copies.push_back({moved, moved / taken});
   }
@@ -50,7 +51,8 @@ void measure_link(DeviceModel& model, Device& device, double seconds) {
   constexpr std::size_t kBytes = std::size_t{64} << 20;
   const Buffer from(device, kBytes);
   const Buffer to(host_memory_of(device), kBytes);
-  const double taken = min_seconds(device, [&] { device.download(to.data(), from.data(), kBytes); }, seconds / 4);
+  const double taken = min_seconds(
+      device, [&] { device.download(to.data(), from.data(), kBytes); }, seconds / 4);
   model.link_bytes = measured(static_cast<double>(kBytes) / taken);
 }
 
@@ -59,7 +61,9 @@ double gemm_rate(Device& device, DType dtype, std::int64_t size, double seconds)
   (void)linear(program.input("x", {dtype, {size, size}}), program.weight("w", {dtype, {size, size}}));
   IsolatedOp product(program, program.nodes()[0], device, {}, 1);
   Executable executable = product.executable();
-  return 2.0 * std::pow(static_cast<double>(size), 3) / min_seconds(device, [&] { executable.run(); }, seconds);
+  return 2.0 * std::pow(static_cast<double>(size), 3) /
+         min_seconds(
+             device, [&] { executable.run(); }, seconds);
 }
 
 void measure_gemms(DeviceModel& model, Device& device, DType dtype, double seconds) {
@@ -69,13 +73,13 @@ void measure_gemms(DeviceModel& model, Device& device, DType dtype, double secon
     return;
   }
   // The fastest size depends on the CPU's caches.
-  double best = 0;
-  for (const std::int64_t size : {std::int64_t{512}, std::int64_t{1024}}) {
-    for (const DType each : {DType::kF32, DType::kBf16}) {
+  for (const DType each : {DType::kF32, DType::kBf16}) {
+    double best = 0;
+    for (const std::int64_t size : {std::int64_t{512}, std::int64_t{1024}}) {
       best = std::max(best, gemm_rate(device, each, size, seconds / 4));
     }
+    (each == DType::kBf16 ? model.bf16_flops : model.f32_flops) = measured(best);
   }
-  model.f32_flops = model.bf16_flops = measured(best);
 }
 
 void keep(const DeviceModel& model, const Device& device, double seconds) {
