@@ -23,7 +23,7 @@ constexpr double kLargestFigure = 1e18;
 
 struct RateField {
   const char* name;
-  DeviceRate DeviceModel::*rate;
+  DeviceRate DeviceModel::* rate;
 };
 constexpr RateField kRateFields[] = {{"f32_flops", &DeviceModel::f32_flops},
                                      {"bf16_flops", &DeviceModel::bf16_flops},

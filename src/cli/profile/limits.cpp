@@ -37,8 +37,7 @@ void measure_copies(DeviceModel& model, Device& device, double seconds) {
   for (std::size_t bytes = kSmallest; bytes <= largest; bytes *= 4) sizes.push_back(bytes);
   for (const std::size_t bytes : sizes) {
     const double share = bytes == largest ? 1.0 : 1.0 / static_cast<double>(sizes.size());
-    const double taken = min_seconds(
-        device, [&] { copy_all(device, to, from, bytes); }, seconds * share);
+    const double taken = min_seconds(device, [&] { copy_all(device, to, from, bytes); }, seconds * share);
     const double moved = 2 * static_cast<double>(bytes);
     model.copies.push_back({moved, moved / taken});
   }
@@ -51,8 +50,7 @@ void measure_link(DeviceModel& model, Device& device, double seconds) {
   constexpr std::size_t kBytes = std::size_t{64} << 20;
   const Buffer from(device, kBytes);
   const Buffer to(host_memory_of(device), kBytes);
-  const double taken = min_seconds(
-      device, [&] { device.download(to.data(), from.data(), kBytes); }, seconds / 4);
+  const double taken = min_seconds(device, [&] { device.download(to.data(), from.data(), kBytes); }, seconds / 4);
   model.link_bytes = measured(static_cast<double>(kBytes) / taken);
 }
 
@@ -61,9 +59,7 @@ double gemm_rate(Device& device, DType dtype, std::int64_t size, double seconds)
   (void)linear(program.input("x", {dtype, {size, size}}), program.weight("w", {dtype, {size, size}}));
   IsolatedOp product(program, program.nodes()[0], device, {}, 1);
   Executable executable = product.executable();
-  return 2.0 * std::pow(static_cast<double>(size), 3) /
-         min_seconds(
-             device, [&] { executable.run(); }, seconds);
+  return 2.0 * std::pow(static_cast<double>(size), 3) / min_seconds(device, [&] { executable.run(); }, seconds);
 }
 
 void measure_gemms(DeviceModel& model, Device& device, DType dtype, double seconds) {
