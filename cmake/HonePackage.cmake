@@ -47,6 +47,7 @@ hone_install_output(${CMAKE_INSTALL_DATAROOTDIR}/fish/vendor_completions.d/hone.
 # Licenses of the libraries whose code is part of the program: those linked statically, and headers.
 find_program(HONE_DPKG_QUERY dpkg-query)
 find_file(HONE_JSON_HEADER nlohmann/json.hpp)
+find_file(HONE_BEAST_HEADER boost/beast.hpp)
 foreach(file IN LISTS HONE_COMPRESSION HONE_PCRE2 HONE_SECCOMP HONE_JSON_HEADER)
   if(NOT HONE_DPKG_QUERY OR NOT file MATCHES "\\.(a|hpp)$")
     continue()

@@ -27,6 +27,7 @@ set(HONE_COMPRESSION ${HONE_ZLIB} ${HONE_ZSTD} ${HONE_SNAPPY} ${HONE_LZ4})
 find_library(HONE_PCRE2 NAMES libpcre2-8.a pcre2-8 REQUIRED)  # regular expressions
 
 find_path(HONE_CURL_HEADERS curl/curl.h REQUIRED)  # libcurl itself is loaded at the first download
+find_path(HONE_BOOST_HEADERS boost/beast/version.hpp REQUIRED)  # headers only, in room http
 
 find_program(HONE_CCACHE ccache)
 if(HONE_CCACHE)

@@ -1,0 +1,283 @@
+#include "http/connection.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "http/response_text.h"
+
+namespace hone {
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = boost::beast::http;
+using tcp = boost::asio::ip::tcp;
+using ErrorCode = boost::system::error_code;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kLinger{2'000};  // reading what a refused client still sends
+constexpr std::size_t kReadAhead = 64 << 10;         // bytes of a body, or of the next requests, in the buffer
+constexpr int kClientLeft = 499;
+constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
+
+int status_of(const ErrorCode& error) {
+  if (error == http::error::header_limit || error == http::error::buffer_overflow) return 431;
+  if (error == http::error::body_limit) return 413;
+  return 400;
+}
+
+class ConnectionReply : public HttpReply {
+ public:
+  ConnectionReply(std::shared_ptr<HttpConnection> connection, ResponseForm form)
+      : connection_(std::move(connection)), form_(form) {}
+  ~ConnectionReply() override {
+    if (complete_) return;
+    if (begun_)
+      connection_->abort();
+    else
+      send({.status = 500, .body = connection_->options().error_body(500, "the request was not answered")});
+  }
+
+  void send(HttpResponse response) override {
+    complete_ = true;
+    connection_->write(response_text(response, form_), response.status, true);
+  }
+  void begin_events() override {
+    begun_ = true;
+    connection_->write(event_stream_head(form_), 200, false);
+  }
+  void write(std::string_view bytes) override {
+    if (!bytes.empty()) connection_->write(stream_part(bytes, form_), 0, false);
+  }
+  void end() override {
+    complete_ = true;
+    connection_->write(stream_end(form_), 0, true);
+  }
+  [[nodiscard]] bool left() const override { return connection_->left(); }
+  [[nodiscard]] bool congested() const override { return connection_->congested(); }
+
+ private:
+  std::shared_ptr<HttpConnection> connection_;
+  ResponseForm form_;
+  bool begun_ = false;
+  bool complete_ = false;
+};
+
+}  // namespace
+
+HttpConnection::HttpConnection(std::shared_ptr<HttpServerState> server, tcp::socket socket)
+    : server_(std::move(server)), stream_(std::move(socket)), buffer_(options().max_header_bytes + kReadAhead) {
+  ErrorCode ignored;
+  stream_.socket().non_blocking(true, ignored);
+  stream_.socket().set_option(tcp::no_delay(true), ignored);
+  const auto peer = stream_.socket().remote_endpoint(ignored);
+  if (!ignored) peer_ = text_of(peer.address().to_string(), ":", peer.port());
+}
+
+void HttpConnection::read_head() {
+  parser_.emplace();
+  parser_->header_limit(static_cast<std::uint32_t>(options().max_header_bytes));
+  parser_->body_limit(options().max_body_bytes);
+  access_ = {.peer = peer_, .method = {}, .target = {}};
+  began_ = Clock::now();
+  stream_.expires_after(options().header_timeout);
+  http::async_read_header(stream_, buffer_, *parser_,
+                          [self = shared_from_this()](const ErrorCode& error, std::size_t) { self->on_head(error); });
+}
+
+void HttpConnection::on_head(const ErrorCode& error) {
+  if (closed_) return;
+  began_ = Clock::now();
+  if (error) return fail(error);
+  const auto& head = parser_->get();
+  request_ = {};
+  request_.method = std::string(head.method_string());
+  request_.target = std::string(head.target());
+  request_.peer = peer_;
+  for (const auto& field : head) request_.headers.emplace_back(field.name_string(), field.value());
+  access_.method = request_.method;
+  access_.target = request_.target;
+  if (const auto [status, message] = fault_of_head(); status != 0) return refuse(status, message);
+  keep_alive_ = parser_->keep_alive() && head.version() == 11 && !server_->draining;
+  if (!hold_body(parser_->content_length().value_or(0))) return;
+  if (!parser_->is_done() && !request_.header("expect").empty()) {
+    ErrorCode ignored;  // the client sends its body after a while even if this does not reach it
+    stream_.socket().write_some(asio::buffer(kContinue.data(), kContinue.size()), ignored);
+  }
+  stream_.expires_after(options().body_timeout);
+  read_body();
+}
+
+std::pair<int, std::string_view> HttpConnection::fault_of_head() const {
+  const auto& head = parser_->get();
+  const auto count = [&](std::string_view name) {
+    return std::ranges::count_if(request_.headers, [&](const auto& one) { return equal_in_any_case(one.first, name); });
+  };
+  if (head.version() == 11 && count("host") != 1) return {400, "a request has exactly one Host header"};
+  if (count("content-length") > 1 || request_.header("content-length").find(',') != std::string_view::npos)
+    return {400, "a request has at most one Content-Length"};
+  if (const auto codings = count("transfer-encoding"); codings > 0) {
+    if (count("content-length") > 0) return {400, "Content-Length and Transfer-Encoding are given together"};
+    if (head.version() != 11) return {400, "Transfer-Encoding needs HTTP/1.1"};
+    if (codings > 1 || !equal_in_any_case(request_.header("transfer-encoding"), "chunked"))
+      return {400, "the only transfer coding is chunked"};
+  }
+  if (const auto expect = request_.header("expect"); !expect.empty() && !equal_in_any_case(expect, "100-continue"))
+    return {417, "the only expectation is 100-continue"};
+  if (!request_.target.starts_with('/')) return {400, "the target of a request begins with /"};
+  return {0, {}};
+}
+
+void HttpConnection::read_body() {
+  if (parser_->is_done()) return dispatch();
+  http::async_read_some(stream_, buffer_, *parser_,
+                        [self = shared_from_this()](const ErrorCode& error, std::size_t) { self->on_body(error); });
+}
+
+void HttpConnection::on_body(const ErrorCode& error) {
+  if (closed_) return;
+  if (error) return fail(error);
+  if (hold_body(parser_->get().body().size())) read_body();
+}
+
+bool HttpConnection::hold_body(std::size_t bytes) {
+  if (bytes > held_) server_->buffered += bytes - std::exchange(held_, bytes);
+  if (server_->buffered <= options().max_buffered_bytes) return true;
+  refuse(429, "the bodies of the requests under way are too large together; try again later");
+  return false;
+}
+
+void HttpConnection::dispatch() {
+  request_.body = std::move(parser_->get().body());
+  const ResponseForm form{.version = static_cast<int>(parser_->get().version()),
+                          .keep_alive = keep_alive_,
+                          .head_only = request_.method == "HEAD"};
+  parser_.reset();
+  stream_.expires_never();
+  in_flight_ = true;
+  complete_ = false;
+  watch();
+  auto reply = std::make_shared<ConnectionReply>(shared_from_this(), form);
+  asio::post(*server_->handlers, [server = server_, request = std::move(request_), reply = std::move(reply)]() mutable {
+    server->handler(std::move(request), std::move(reply));
+  });
+  request_ = {};
+}
+
+// Notices that the client leaves while its request is answered. Bytes that arrive belong to a next request; they are
+// left where they are, and a later departure shows when something is sent.
+void HttpConnection::watch() {
+  if (watching_) return;
+  watching_ = true;
+  stream_.socket().async_wait(tcp::socket::wait_read, [self = shared_from_this()](const ErrorCode& error) {
+    self->watching_ = false;
+    if (error || self->closed_ || !self->in_flight_) return;
+    char byte = 0;
+    ErrorCode state;
+    self->stream_.socket().receive(asio::buffer(&byte, 1), tcp::socket::message_peek, state);
+    if (state == asio::error::would_block) return self->watch();
+    if (state) self->close();
+  });
+}
+
+void HttpConnection::fail(const ErrorCode& error) {
+  const bool is_malformed = error.category() == http::make_error_code(http::error::bad_field).category() &&
+                            error != http::error::end_of_stream && error != http::error::partial_message;
+  if (!is_malformed) return close();  // the client has left or was too slow
+  refuse(status_of(error), text_of("the request is not valid HTTP: ", error.message()));
+}
+
+void HttpConnection::refuse(int status, std::string_view message) {
+  keep_alive_ = false;
+  in_flight_ = true;
+  complete_ = false;
+  stream_.expires_never();
+  const ResponseForm form{.version = 11, .keep_alive = false, .head_only = access_.method == "HEAD"};
+  write(response_text({.status = status, .body = options().error_body(status, message)}, form), status, true);
+}
+
+void HttpConnection::write(std::string bytes, int status, bool last) {
+  if (left_) return;
+  unsent_ += bytes.size();
+  server_->post([self = shared_from_this(), bytes = std::move(bytes), status, last] {
+    if (self->closed_) return;
+    if (status != 0) self->access_.status = status;
+    self->complete_ = self->complete_ || last;
+    const bool busy = !self->writing_.empty();
+    (busy ? self->pending_ : self->writing_) += bytes;
+    if (!busy) self->write_some();
+  });
+}
+
+void HttpConnection::abort() {
+  server_->post([self = shared_from_this()] { self->close(); });
+}
+
+void HttpConnection::write_some() {
+  if (writing_.empty()) {
+    if (complete_) finish();
+    return;
+  }
+  stream_.expires_after(options().write_timeout);
+  stream_.async_write_some(
+      asio::buffer(writing_.data() + sent_, writing_.size() - sent_),
+      [self = shared_from_this()](const ErrorCode& error, std::size_t bytes) { self->on_written(error, bytes); });
+}
+
+void HttpConnection::on_written(const ErrorCode& error, std::size_t bytes) {
+  if (closed_) return;
+  if (error) return close();
+  stream_.expires_never();
+  unsent_ -= bytes;
+  access_.sent_bytes += bytes;
+  sent_ += bytes;
+  if (sent_ == writing_.size()) {
+    writing_ = std::exchange(pending_, {});
+    sent_ = 0;
+  }
+  write_some();
+}
+
+void HttpConnection::finish() {
+  report();
+  if (keep_alive_ && !server_->draining) return read_head();
+  linger();
+}
+
+// Ends the current request: writes its line of the access log and gives its bytes back.
+void HttpConnection::report() {
+  server_->buffered -= std::exchange(held_, 0);
+  if (!std::exchange(in_flight_, false)) return;
+  access_.seconds = std::chrono::duration<double>(Clock::now() - began_).count();
+  if (access_.status == 0) access_.status = kClientLeft;
+  if (options().on_access) options().on_access(access_);
+}
+
+// Sends the end of the stream and reads what the client still sends, because closing a socket with unread bytes would
+// make the system drop the answer.
+void HttpConnection::linger() {
+  ErrorCode ignored;
+  stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
+  buffer_.clear();
+  stream_.expires_after(kLinger);
+  asio::async_read(stream_, buffer_.prepare(1024),
+                   [self = shared_from_this(), until = Clock::now() + kLinger](const ErrorCode& error, std::size_t) {
+                     if (error || self->closed_ || Clock::now() > until) return self->close();
+                     self->linger();
+                   });
+}
+
+void HttpConnection::close() {
+  if (std::exchange(closed_, true)) return;
+  left_ = true;
+  report();
+  ErrorCode ignored;
+  stream_.socket().close(ignored);
+  stream_.expires_never();
+  writing_ = {};
+  pending_ = {};
+  server_->open = server_->connections.size() - server_->connections.count(shared_from_this());
+  server_->connections.erase(shared_from_this());
+}
+
+}  // namespace hone
