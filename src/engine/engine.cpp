@@ -250,6 +250,12 @@ std::vector<Engine::Update> Engine::step() {
   return updates;
 }
 
+const Completion& Engine::completion(RequestId id) const {
+  const auto found = impl_->streams.find(id);
+  HONE_ASSERT(found != impl_->streams.end(), "the engine has no request ", id);
+  return found->second.completion;
+}
+
 Completion Engine::take(RequestId id) {
   const auto found = impl_->streams.find(id);
   HONE_ASSERT(found != impl_->streams.end() && found->second.completion.finish_reason != FinishReason::kNone,
@@ -289,7 +295,12 @@ Engine::Statistics Engine::statistics() const {
   Statistics statistics = impl_->statistics;
   statistics.preemptions = impl_->scheduler.preemptions();
   statistics.prefix_hit_tokens = impl_->scheduler.prefix_hit_tokens();
-  statistics.evicted_blocks = impl_->scheduler.cache().evicted_blocks();
+  const PrefixCache& cache = impl_->scheduler.cache();
+  statistics.evicted_blocks = cache.evicted_blocks();
+  statistics.running = impl_->scheduler.running();
+  statistics.waiting = impl_->scheduler.waiting();
+  statistics.kv_usage =
+      1.0 - static_cast<double>(cache.pool().free_blocks()) / static_cast<double>(impl_->options.num_blocks);
   return statistics;
 }
 

@@ -61,6 +61,9 @@ class Engine {
   // Steps until no request is left and passes each update to on_update. Calls `refill` before each step; it may add
   // requests. On Ctrl+C, cancels all requests and throws Interrupted.
   void run(const std::function<void(const Update&)>& on_update, const std::function<void()>& refill = {});
+  // Returns what a request has by now, also once it has finished. Valid until the next step() or take(). Throws Defect
+  // if the engine has no such request.
+  [[nodiscard]] const Completion& completion(RequestId id) const;
   // Removes a finished request from the engine and returns its result. Throws Defect if it has not finished.
   [[nodiscard]] Completion take(RequestId id);
 
@@ -76,6 +79,9 @@ class Engine {
     std::int64_t preemptions = 0;
     std::int64_t prefix_hit_tokens = 0;  // not computed because the prefix cache had them, preempted requests included
     std::int64_t evicted_blocks = 0;     // blocks of the prefix cache whose memory was needed
+    std::int64_t running = 0;            // requests that have blocks of the KV cache
+    std::int64_t waiting = 0;            // requests that have none yet
+    double kv_usage = 0;                 // share of the KV cache's blocks that requests hold
   };
   [[nodiscard]] Statistics statistics() const;
   [[nodiscard]] std::int64_t kv_bytes() const;  // size of the KV cache

@@ -26,7 +26,7 @@ int status_of(const ErrorCode& error) {
   return 400;
 }
 
-class ConnectionReply : public HttpReply {
+class ConnectionReply : public ServerReply {
  public:
   ConnectionReply(std::shared_ptr<HttpConnection> connection, ResponseForm form)
       : connection_(std::move(connection)), form_(form) {}
@@ -38,7 +38,7 @@ class ConnectionReply : public HttpReply {
       send({.status = 500, .body = connection_->options().error_body(500, "the request was not answered")});
   }
 
-  void send(HttpResponse response) override {
+  void send(ServerResponse response) override {
     complete_ = true;
     connection_->write(response_text(response, form_), response.status, true);
   }

@@ -62,7 +62,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   boost::beast::tcp_stream stream_;
   boost::beast::flat_buffer buffer_;
   std::optional<Parser> parser_;
-  HttpRequest request_;  // method and target remain here for the access log
+  ServerRequest request_;  // method and target remain here for the access log
   std::string peer_;
   std::string writing_;  // being sent, from sent_ on
   std::size_t sent_ = 0;

@@ -10,7 +10,7 @@ namespace hone {
 
 using HttpHeaders = std::vector<std::pair<std::string, std::string>>;  // names and values
 
-struct HttpRequest {
+struct ServerRequest {
   std::string method;  // in capitals, as it was sent
   std::string target;  // path and query, as they were sent
   HttpHeaders headers;
@@ -23,7 +23,7 @@ struct HttpRequest {
   [[nodiscard]] std::string_view path() const;
 };
 
-struct HttpResponse {
+struct ServerResponse {
   int status = 200;
   std::string body;
   std::string content_type = "application/json";
@@ -33,14 +33,14 @@ struct HttpResponse {
 // Answers one request: either by send(), or by begin_events(), any number of write() and end(). The functions can be
 // called from any thread, but not concurrently, never wait for the client, and do nothing once the client has left. A
 // reply that is destroyed before the answer is complete sends status 500 or, within a stream, closes the connection.
-class HttpReply {
+class ServerReply {
  public:
-  HttpReply() = default;
-  HttpReply(const HttpReply&) = delete;
-  HttpReply& operator=(const HttpReply&) = delete;
-  virtual ~HttpReply() = default;
+  ServerReply() = default;
+  ServerReply(const ServerReply&) = delete;
+  ServerReply& operator=(const ServerReply&) = delete;
+  virtual ~ServerReply() = default;
 
-  virtual void send(HttpResponse response) = 0;
+  virtual void send(ServerResponse response) = 0;
   // Begins a stream of server-sent events with status 200.
   virtual void begin_events() = 0;
   virtual void write(std::string_view bytes) = 0;

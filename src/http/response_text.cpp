@@ -62,7 +62,7 @@ std::string head_text(int status, std::string_view content_type, const ResponseF
 
 }  // namespace
 
-std::string response_text(const HttpResponse& response, const ResponseForm& form) {
+std::string response_text(const ServerResponse& response, const ResponseForm& form) {
   std::string text = head_text(response.status, response.content_type, form);
   for (const auto& [name, value] : response.headers) text.append(name).append(": ").append(value).append("\r\n");
   text += "Content-Length: " + std::to_string(response.body.size()) + "\r\n\r\n";

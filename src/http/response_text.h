@@ -15,7 +15,7 @@ struct ResponseForm {
   bool head_only = false;   // the response to HEAD has no body
 };
 
-[[nodiscard]] std::string response_text(const HttpResponse& response, const ResponseForm& form);
+[[nodiscard]] std::string response_text(const ServerResponse& response, const ResponseForm& form);
 // The head of a stream of server-sent events. The stream is chunked, or ends with the connection for HTTP/1.0.
 [[nodiscard]] std::string event_stream_head(const ResponseForm& form);
 [[nodiscard]] std::string stream_part(std::string_view bytes, const ResponseForm& form);

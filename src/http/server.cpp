@@ -116,6 +116,12 @@ std::uint16_t HttpServer::port() const { return state_->port; }
 
 std::size_t HttpServer::connections() const { return state_->open; }
 
+void HttpServer::wait_until_idle(std::chrono::milliseconds longest) const {
+  const auto deadline = std::chrono::steady_clock::now() + longest;
+  while (connections() > 0 && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
 void HttpServer::drain() {
   state_->post([state = state_] {
     state->draining = true;

@@ -1,9 +1,9 @@
 // An HTTP/1.1 server with limits for everything that a client can make large or slow.
 //
 // One thread does all reading and writing. A few threads run the handler, which parses a request and may answer later,
-// from any thread, through its HttpReply. A body is either chunked or of a stated length; both together, other transfer
-// codings, and a missing or repeated Host are refused (RFC 9112). Pipelined requests are answered in order. Whatever is
-// wrong with a request gives status 4xx, after which the connection is closed.
+// from any thread, through its ServerReply. A body is either chunked or of a stated length; both together, other
+// transfer codings, and a missing or repeated Host are refused (RFC 9112). Pipelined requests are answered in order.
+// Whatever is wrong with a request gives status 4xx, after which the connection is closed.
 #pragma once
 
 #include <chrono>
@@ -52,7 +52,7 @@ struct HttpServerState;
 
 class HttpServer {
  public:
-  using Handler = std::function<void(HttpRequest request, std::shared_ptr<HttpReply> reply)>;
+  using Handler = std::function<void(ServerRequest request, std::shared_ptr<ServerReply> reply)>;
 
   // Listens and starts the threads. Throws Error if the address cannot be used. `handler` must not throw.
   HttpServer(HttpOptions options, Handler handler);
@@ -64,6 +64,8 @@ class HttpServer {
   [[nodiscard]] std::uint16_t port() const;
   // Refuses new connections and closes each connection after the response to its current request.
   void drain();
+  // Waits until no connection is open, at most this long.
+  void wait_until_idle(std::chrono::milliseconds longest) const;
   // Returns the number of open connections.
   [[nodiscard]] std::size_t connections() const;
 

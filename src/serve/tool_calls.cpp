@@ -1,6 +1,8 @@
 #include "serve/tool_calls.h"
 
+#include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "core/error.h"
 #include "core/json_value.h"
@@ -11,12 +13,12 @@ namespace {
 constexpr std::string_view kCallOpening = "<tool_call>";
 constexpr std::string_view kCallClosing = "</tool_call>";
 constexpr std::string_view kPythonTag = "<|python_tag|>";
+constexpr std::string_view kOuterSpace = " \t\r\n";
 
 std::string_view without_outer_space(std::string_view text) {
-  constexpr std::string_view kSpace = " \t\r\n";
-  const std::size_t first = text.find_first_not_of(kSpace);
+  const std::size_t first = text.find_first_not_of(kOuterSpace);
   if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
+  return text.substr(first, text.find_last_not_of(kOuterSpace) - first + 1);
 }
 
 // Returns nothing if the text is not one JSON object with a name and an object of arguments under `key`.
@@ -47,7 +49,7 @@ std::optional<ToolAnswer> parse_tagged(std::string_view answer) {
     result.calls.push_back(std::move(*call));
     answer.remove_prefix(closing + kCallClosing.size());
   }
-  result.content = std::string(without_outer_space(result.content));
+  result.content.resize(result.content.find_last_not_of(kOuterSpace) + 1);
   return result;
 }
 
@@ -92,6 +94,23 @@ std::optional<ToolAnswer> parse_bare(std::string_view answer) {
   }
 }
 
+// Returns how many bytes at the end of the text are white space or may be the beginning of a tag after white space.
+std::size_t uncertain_end(std::string_view text) {
+  std::size_t end = text.size();
+  for (std::size_t length = std::min(end, kCallOpening.size() - 1); length > 0; --length) {
+    if (!text.ends_with(kCallOpening.substr(0, length))) continue;
+    end -= length;
+    break;
+  }
+  return text.size() - (text.substr(0, end).find_last_not_of(kOuterSpace) + 1);
+}
+
+// Returns true if an answer that begins with this text may consist of calls without tags.
+bool may_be_bare(std::string_view text) {
+  text = without_outer_space(text);
+  return text.starts_with('{') || text.substr(0, kPythonTag.size()) == kPythonTag.substr(0, text.size());
+}
+
 }  // namespace
 
 ToolAnswer parse_tool_calls(std::string_view answer) {
@@ -99,5 +118,23 @@ ToolAnswer parse_tool_calls(std::string_view answer) {
       answer.find(kCallOpening) == std::string_view::npos ? parse_bare(answer) : parse_tagged(answer);
   return result ? std::move(*result) : ToolAnswer{std::string(answer), {}};
 }
+
+std::string ToolCallSplitter::add(std::string_view text) {
+  held_ += text;
+  if (is_call_) return {};
+  const bool begins = !began_;
+  if (begins && may_be_bare(held_)) return {};  // decided by the first text that is not white space
+  began_ = true;
+  const std::size_t opening = held_.find(kCallOpening);
+  is_call_ = opening != std::string::npos;
+  const std::size_t before = is_call_ ? opening : held_.size();
+  const std::string_view plain = std::string_view(held_).substr(0, before);
+  std::string certain =
+      held_.substr(0, is_call_ ? plain.find_last_not_of(kOuterSpace) + 1 : plain.size() - uncertain_end(plain));
+  held_.erase(0, certain.size());
+  return certain;
+}
+
+ToolAnswer ToolCallSplitter::finish() { return parse_tool_calls(std::exchange(held_, {})); }
 
 }  // namespace hone

@@ -23,7 +23,7 @@ class EchoServer {
   [[nodiscard]] std::uint16_t port() const { return server_.port(); }
   [[nodiscard]] HttpServer& server() { return server_; }
   // Waits for the reply of a request for /wait.
-  std::shared_ptr<HttpReply> waiting() {
+  std::shared_ptr<ServerReply> waiting() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return waiting_ != nullptr; });
     return std::exchange(waiting_, nullptr);
@@ -46,7 +46,7 @@ class EchoServer {
     return options;
   }
   HttpServer::Handler handler() {
-    return [this](const HttpRequest& request, std::shared_ptr<HttpReply> reply) {
+    return [this](const ServerRequest& request, std::shared_ptr<ServerReply> reply) {
       if (request.path() == "/wait") {
         const std::lock_guard lock(mutex_);
         waiting_ = std::move(reply);
@@ -63,7 +63,7 @@ class EchoServer {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::shared_ptr<HttpReply> waiting_;
+  std::shared_ptr<ServerReply> waiting_;
   std::vector<HttpAccess> log_;
   HttpServer server_;
 };
@@ -158,7 +158,7 @@ TEST(HttpServer, BodiesAndConnectionsAreLimitedTogether) {
   EchoServer echo({.max_body_bytes = 100, .max_buffered_bytes = 150, .max_connections = 3});
   RawClient first(echo.port());
   first.send(http_request("POST", "/wait", std::string(100, 'a')));
-  const std::shared_ptr<HttpReply> reply = echo.waiting();
+  const std::shared_ptr<ServerReply> reply = echo.waiting();
   EXPECT_EQ(fetch(echo.port(), "POST", "/", std::string(51, 'a')).status, 429);
   reply->send({.body = "done"});
   EXPECT_EQ(first.receive().body, "done");
@@ -177,7 +177,7 @@ TEST(HttpServer, NoticesThatTheClientHasLeft) {
   EchoServer echo;
   RawClient client(echo.port());
   client.send(http_request("GET", "/wait"));
-  const std::shared_ptr<HttpReply> reply = echo.waiting();
+  const std::shared_ptr<ServerReply> reply = echo.waiting();
   EXPECT_FALSE(reply->left());
   client.close();
   EXPECT_EQ(echo.log(1)[0].status, 499);
@@ -190,7 +190,7 @@ TEST(HttpServer, AReplyThatIsDroppedIsAnError) {
   EXPECT_EQ(fetch(echo.port(), "GET", "/drop").status, 500);
   RawClient client(echo.port());
   client.send(http_request("GET", "/wait"));
-  std::shared_ptr<HttpReply> reply = echo.waiting();
+  std::shared_ptr<ServerReply> reply = echo.waiting();
   reply->begin_events();
   reply->write("a");
   reply.reset();
@@ -201,7 +201,7 @@ TEST(HttpServer, ASlowReaderIsCongestedAndHoldsNobodyUp) {
   EchoServer echo({.max_unsent_bytes = 1000});
   RawClient slow(echo.port());
   slow.send(http_request("GET", "/wait"));
-  const std::shared_ptr<HttpReply> reply = echo.waiting();
+  const std::shared_ptr<ServerReply> reply = echo.waiting();
   reply->begin_events();
   std::size_t written = 0;
   while (!reply->congested() || written < (32 << 20)) {  // more than the buffers of the sockets hold
@@ -219,7 +219,7 @@ TEST(HttpServer, AClientThatTakesNothingIsDisconnected) {
   EchoServer echo({.write_timeout = std::chrono::milliseconds(50)});
   RawClient client(echo.port());
   client.send(http_request("GET", "/wait"));
-  const std::shared_ptr<HttpReply> reply = echo.waiting();
+  const std::shared_ptr<ServerReply> reply = echo.waiting();
   reply->begin_events();
   for (int i = 0; i < 64; ++i) reply->write(std::string(1 << 20, 'x'));
   EXPECT_EQ(echo.log(1)[0].status, 200);
@@ -230,7 +230,7 @@ TEST(HttpServer, DrainingFinishesRequestsAndRefusesConnections) {
   EchoServer echo;
   RawClient busy(echo.port());
   busy.send(http_request("GET", "/wait"));
-  const std::shared_ptr<HttpReply> reply = echo.waiting();
+  const std::shared_ptr<ServerReply> reply = echo.waiting();
   RawClient idle(echo.port());
   idle.send(http_request("GET", "/a"));
   EXPECT_EQ(idle.receive().status, 200);
@@ -243,7 +243,7 @@ TEST(HttpServer, DrainingFinishesRequestsAndRefusesConnections) {
 }
 
 TEST(HttpServer, RepliesMayOutliveTheServer) {
-  std::shared_ptr<HttpReply> reply;
+  std::shared_ptr<ServerReply> reply;
   {
     EchoServer echo;
     RawClient client(echo.port());

@@ -50,7 +50,13 @@ TEST(ChatRequest, ReadsEveryParameter) {
   const ChatRequest request = parsed(R"("model": "m", "temperature": 0, "top_p": 0.9, "top_k": -1, "min_p": 0.1,
     "repetition_penalty": 1.1, "max_tokens": 7, "max_completion_tokens": 9, "seed": -1, "n": 3, "stop": ["a", "b"],
     "stop_token_ids": [4], "logprobs": true, "ignore_eos": true, "stream": true,
-    "stream_options": {"include_usage": true}, "presence_penalty": 0.0, "logit_bias": {}, "user": "someone")");
+    "stream_options": {"include_usage": true}, "presence_penalty": 0.5, "frequency_penalty": -0.5,
+    "logit_bias": {"7": -3}, "allowed_token_ids": [5, 7], "reasoning_effort": "low", "user": "someone")");
+  EXPECT_EQ(request.sampling.presence_penalty, 0.5);
+  EXPECT_EQ(request.sampling.frequency_penalty, -0.5);
+  EXPECT_EQ(request.sampling.logit_bias.at(7), -3.0);
+  EXPECT_THAT(request.sampling.allowed_token_ids, testing::ElementsAre(5, 7));
+  EXPECT_EQ((*request.variables)["reasoning_effort"], "low");
   EXPECT_EQ(request.model, "m");
   EXPECT_EQ(request.sampling.temperature, 0.0);
   EXPECT_EQ(request.sampling.top_p, 0.9);
@@ -96,6 +102,12 @@ TEST(ChatRequest, RefusesValuesAndNamesTheParameter) {
   const std::pair<const char*, const char*> cases[] = {
       {R"("temperature": -1)", "temperature"},
       {R"("temperature": "1")", "temperature"},
+      {R"("presence_penalty": 2.5)", "presence_penalty"},
+      {R"("frequency_penalty": "1")", "frequency_penalty"},
+      {R"("logit_bias": {"a": 1})", "logit_bias"},
+      {R"("logit_bias": {"-1": 1})", "logit_bias"},
+      {R"("logit_bias": {"1": "x"})", "logit_bias"},
+      {R"("logit_bias": [1])", "logit_bias"},
       {R"("temperature": 1e300)", "temperature"},
       {R"("top_p": 0)", "top_p"},
       {R"("top_k": 1.5)", "top_k"},
@@ -114,7 +126,7 @@ TEST(ChatRequest, RefusesValuesAndNamesTheParameter) {
       {R"("stop_token_ids": 1)", "stop_token_ids"},
       {R"("stream": 1)", "stream"},
       {R"("stream_options": {})", "stream_options"},
-      {R"("stream": true, "stream_options": {"x": 1})", "x"},
+      {R"("stream": true, "stream_options": {"x": 1})", "stream_options.x"},
       {R"("chat_template_kwargs": [])", "chat_template_kwargs"},
       {R"("model": 1)", "model"},
   };
@@ -122,11 +134,11 @@ TEST(ChatRequest, RefusesValuesAndNamesTheParameter) {
 }
 
 TEST(ChatRequest, RefusesWhatWouldChangeTheResult) {
-  for (const std::string key : {"presence_penalty", "frequency_penalty", "top_logprobs", "best_of"})
-    EXPECT_EQ(refused_among("\"" + key + "\": 1"), key);
+  for (const std::string key : {"top_logprobs", "best_of", "min_tokens", "use_beam_search", "guided_json"})
+    EXPECT_EQ(refused_among("\"" + key + "\": 2"), key);
   EXPECT_EQ(refused_among(R"("response_format": {"type": "json_object"})"), "response_format");
   EXPECT_EQ(refused_among(R"("response_format": {"type": "text"})"), "accepted");
-  EXPECT_EQ(refused_among(R"("logit_bias": {"1": 5})"), "logit_bias");
+  EXPECT_EQ(refused_among(R"("allowed_token_ids": [])"), "allowed_token_ids");
   EXPECT_EQ(refused_among(R"("parallel_tool_calls": false)"), "parallel_tool_calls");
 }
 

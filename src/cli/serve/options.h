@@ -1,0 +1,82 @@
+// Options of `hone serve`, named as in vLLM if they exist there.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backend/device_option.h"
+#include "core/options.h"
+
+namespace hone {
+
+// Where requests without sampling parameters get them from.
+enum class SamplingDefaults : std::uint8_t {
+  kModel,    // generation_config.json of the model
+  kNeutral,  // temperature 1 and nothing else
+};
+template <>
+inline constexpr EnumTable kEnumTable<SamplingDefaults>{.names = "auto|neutral", .aliases = "vllm=neutral"};
+
+struct ServeOptions {
+  std::string model_name_or_path;
+  std::vector<std::string> served_model_name;
+  std::string chat_template;
+  SamplingDefaults generation_config = SamplingDefaults::kModel;
+  bool split_reasoning = true;
+  DeviceChoice device = DeviceChoice::kAutomatic;
+
+  std::string host = "127.0.0.1";
+  std::int64_t port = 8000;
+  std::string api_key;
+  std::int64_t max_connections = 4096;
+  double max_body_mib = 16;
+  double shutdown_timeout = 30;
+  bool access_log = true;
+
+  std::int64_t max_model_len = 0;
+  std::int64_t max_num_seqs = 64;
+  std::int64_t max_num_batched_tokens = 512;
+  std::int64_t max_queued_requests = 4096;
+  std::int64_t kv_cache_memory_bytes = 0;
+  bool enable_prefix_caching = true;
+
+  template <class Visitor>
+  void fields(Visitor& v) {
+    v.group("Model");
+    v("model_name_or_path", model_name_or_path, "Folder or Hugging Face name of the model; also the first argument");
+    v.alias("model", "model_name_or_path");
+    v("served_model_name", served_model_name, "Names that requests may use; unset: the model as given");
+    v("chat_template", chat_template, "Chat template, as Jinja text or a file; unset: the model's");
+    v("generation_config", generation_config,
+      "Sampling parameters of requests that state none: those of generation_config.json, or neutral ones");
+    v("split_reasoning", split_reasoning, "Answer chat requests with reasoning apart from content");
+    v("device", device, kDeviceHelp);
+    v.group("Server");
+    v("host", host, "Name or address of the interface to listen on; 0.0.0.0: all");
+    v("port", port, "TCP port; 0: any free one", within(0, 65535));
+    v("api_key", api_key, "Key that clients must send; unset: the variable HONE_API_KEY, if it is set");
+    v.secret("api_key");
+    v("max_connections", max_connections, "Connections that are open concurrently", within(1, 1'000'000));
+    v("max_body_mib", max_body_mib, "Maximum size of a request's body in MiB", within(0.001, 1024));
+    v("shutdown_timeout", shutdown_timeout, "Seconds after Ctrl+C or SIGTERM within which running requests may finish",
+      within(0, 86400));
+    v("access_log", access_log, "Log a line for each request");
+    v.group("Engine");
+    v("max_model_len", max_model_len,
+      "Maximum tokens of prompt and completion; 0: the model's positions, at most 32,768", at_least(0));
+    v("max_num_seqs", max_num_seqs, "Completions that are generated concurrently", within(1, 65536));
+    v("max_num_batched_tokens", max_num_batched_tokens,
+      "Tokens of one step; longer prompts are computed in chunks of at most this", within(1, 1 << 20));
+    v("max_queued_requests", max_queued_requests,
+      "Completions that wait or are generated; more requests are refused with status 429", at_least(1));
+    v("kv_cache_memory_bytes", kv_cache_memory_bytes,
+      "Bytes of the KV cache; 0: enough for max_num_seqs completions of max_model_len, but at most half of the memory "
+      "that a GPU has available or an eighth of the host's",
+      at_least(0));
+    v("enable_prefix_caching", enable_prefix_caching, "Compute the common beginning of prompts once");
+  }
+};
+
+}  // namespace hone

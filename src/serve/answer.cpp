@@ -1,0 +1,45 @@
+#include "serve/answer.h"
+
+#include <utility>
+
+namespace hone {
+
+void AnswerPart::append(const AnswerPart& more) {
+  reasoning += more.reasoning;
+  content += more.content;
+  calls.insert(calls.end(), more.calls.begin(), more.calls.end());
+  tokens.insert(tokens.end(), more.tokens.begin(), more.tokens.end());
+  logps.insert(logps.end(), more.logps.begin(), more.logps.end());
+  finish_reason = more.finish_reason;
+}
+
+AnswerPart AnswerDivider::add(GenerationProgress progress) {
+  const bool ends = progress.finish_reason != FinishReason::kNone;
+  AnswerPart part{.reasoning = {},
+                  .content = std::move(progress.text),
+                  .calls = {},
+                  .tokens = std::move(progress.tokens),
+                  .logps = std::move(progress.logps),
+                  .finish_reason = progress.finish_reason};
+  if (division_.reasoning) {
+    ReasoningSplitter::Part split = reasoning_.add(part.content);
+    if (ends) {
+      const ReasoningSplitter::Part rest = reasoning_.finish();
+      split.reasoning += rest.reasoning;
+      split.content += rest.content;
+    }
+    part.reasoning = std::move(split.reasoning);
+    part.content = std::move(split.content);
+  }
+  if (division_.tools) {
+    part.content = tools_.add(part.content);
+    if (ends) {
+      ToolAnswer rest = tools_.finish();
+      part.content += rest.content;
+      part.calls = std::move(rest.calls);
+    }
+  }
+  return part;
+}
+
+}  // namespace hone

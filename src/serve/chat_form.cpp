@@ -1,0 +1,102 @@
+#include "serve/chat_form.h"
+
+#include "core/json_value.h"
+#include "serve/served_model.h"
+
+namespace hone {
+namespace {
+
+Json calls_json(const std::vector<ToolCall>& calls, bool streamed) {
+  Json list = Json::array();
+  for (const ToolCall& call : calls) {
+    Json one{{"id", new_identifier("call_")},
+             {"type", "function"},
+             {"function", {{"name", call.name}, {"arguments", call.arguments}}}};
+    if (streamed) one["index"] = list.size();
+    list.push_back(std::move(one));
+  }
+  return list;
+}
+
+// The reasoning has two names: reasoning in newer clients, reasoning_content in older ones.
+void set_reasoning(Json& message, const std::string& reasoning) {
+  message["reasoning"] = reasoning;
+  message["reasoning_content"] = reasoning;
+}
+
+}  // namespace
+
+Json ChatForm::logprobs_of(const AnswerPart& part) const {
+  if (!head_.logprobs) return nullptr;
+  Json content = Json::array();
+  for (std::size_t i = 0; i < part.tokens.size(); ++i) {
+    const std::string text = token_text(*head_.tokenizer, part.tokens[i]);
+    Json bytes = Json::array();
+    for (const char byte : text) bytes.push_back(static_cast<unsigned char>(byte));
+    content.push_back({{"token", text},
+                       {"logprob", finite_logp(part.logps[i])},
+                       {"bytes", std::move(bytes)},
+                       {"top_logprobs", Json::array()}});
+  }
+  return {{"content", std::move(content)}, {"refusal", nullptr}};
+}
+
+std::string ChatForm::whole(const std::vector<AnswerPart>& choices) const {
+  Json list = Json::array();
+  for (const AnswerPart& choice : choices) {
+    Json message{{"role", "assistant"}, {"content", choice.content}, {"refusal", nullptr}};
+    if (choice.content.empty() && !choice.calls.empty()) message["content"] = nullptr;
+    if (!choice.reasoning.empty()) set_reasoning(message, choice.reasoning);
+    if (!choice.calls.empty()) message["tool_calls"] = calls_json(choice.calls, false);
+    list.push_back({{"index", list.size()},
+                    {"message", std::move(message)},
+                    {"logprobs", logprobs_of(choice)},
+                    {"finish_reason", finish_text(choice)}});
+  }
+  return json_text({{"id", head_.id},
+                    {"object", "chat.completion"},
+                    {"created", head_.created},
+                    {"model", head_.model},
+                    {"choices", std::move(list)},
+                    {"usage", usage_of(head_.prompt_tokens, completion_tokens_of(choices))}});
+}
+
+std::string ChatForm::chunk(std::size_t index, const Json& delta, const Json& logprobs,
+                            const Json& finish_reason) const {
+  Json event{
+      {"id", head_.id},
+      {"object", "chat.completion.chunk"},
+      {"created", head_.created},
+      {"model", head_.model},
+      {"choices", {{{"index", index}, {"delta", delta}, {"logprobs", logprobs}, {"finish_reason", finish_reason}}}}};
+  if (head_.include_usage) event["usage"] = nullptr;
+  return event_text(json_text(event));
+}
+
+std::string ChatForm::part(std::size_t index, bool first, const AnswerPart& part) {
+  std::string text;
+  if (first) text += chunk(index, {{"role", "assistant"}, {"content", ""}}, nullptr, nullptr);
+  Json delta = Json::object();
+  if (!part.content.empty()) delta["content"] = part.content;
+  if (!part.reasoning.empty()) set_reasoning(delta, part.reasoning);
+  if (!part.calls.empty()) delta["tool_calls"] = calls_json(part.calls, true);
+  if (!delta.empty() || (head_.logprobs && !part.tokens.empty()))
+    text += chunk(index, delta, logprobs_of(part), nullptr);
+  if (part.finish_reason != FinishReason::kNone) text += chunk(index, Json::object(), nullptr, finish_text(part));
+  return text;
+}
+
+std::string ChatForm::end(const std::vector<AnswerPart>& choices) {
+  std::string text;
+  if (head_.include_usage) {
+    text = event_text(json_text({{"id", head_.id},
+                                 {"object", "chat.completion.chunk"},
+                                 {"created", head_.created},
+                                 {"model", head_.model},
+                                 {"choices", Json::array()},
+                                 {"usage", usage_of(head_.prompt_tokens, completion_tokens_of(choices))}}));
+  }
+  return text + event_text("[DONE]");
+}
+
+}  // namespace hone

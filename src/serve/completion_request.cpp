@@ -1,0 +1,69 @@
+#include "serve/completion_request.h"
+
+#include <limits>
+#include <utility>
+
+#include "core/json_value.h"
+#include "serve/request_error.h"
+
+namespace hone {
+namespace {
+
+std::vector<TokenId> prompt_tokens(const Json& list, const std::string& param) {
+  std::vector<TokenId> tokens;
+  for (const Json& id : list)
+    tokens.push_back(
+        static_cast<TokenId>(RequestParameters::checked_integer(id, param, 0, std::numeric_limits<TokenId>::max())));
+  return tokens;
+}
+
+// A text, an array of texts, an array of token ids, or an array of such arrays.
+void read_prompts(RequestParameters& parameters, CompletionRequest& request) {
+  const Json& prompt = parameters.value("prompt");
+  if (prompt.is_string()) {
+    request.prompts.emplace_back(prompt.get<std::string>());
+    return;
+  }
+  if (!prompt.is_array()) RequestParameters::refuse("prompt", prompt, "a string or an array");
+  if (prompt.empty()) throw RequestError("prompt", "is empty");
+  if (prompt[0].is_number()) {
+    request.prompts.emplace_back(prompt_tokens(prompt, "prompt"));
+    return;
+  }
+  if (prompt.size() * static_cast<std::size_t>(request.n) > kMaxPrompts)
+    throw RequestError("prompt", text_of("has ", prompt.size(), " prompts with n ", request.n),
+                       text_of("at most ", kMaxPrompts, " completions"));
+  for (std::size_t i = 0; i < prompt.size(); ++i) {
+    const std::string param = text_of("prompt[", i, "]");
+    if (prompt[i].is_string())
+      request.prompts.emplace_back(prompt[i].get<std::string>());
+    else if (prompt[i].is_array())
+      request.prompts.emplace_back(prompt_tokens(prompt[i], param));
+    else
+      RequestParameters::refuse(param, prompt[i], "a string or an array of token ids");
+  }
+}
+
+}  // namespace
+
+CompletionRequest parse_completion_request(std::string_view body, const SamplingParams& defaults) {
+  const Json json = parse_body(body);
+  RequestParameters parameters(json);
+  CompletionRequest request;
+  request.sampling = defaults;
+  read_generation(parameters, request);
+  read_prompts(parameters, request);
+  parameters.boolean("echo", request.echo);
+  parameters.boolean("add_special_tokens", request.add_special_tokens);
+  std::int64_t alternatives = 0;
+  request.logprobs = parameters.integer("logprobs", alternatives, 0, 20);
+  if (alternatives > 0) throw RequestError("logprobs", text_of("is ", alternatives), "only 0 is supported");
+  if (request.echo && request.logprobs)
+    throw RequestError("echo", "is not supported together with logprobs", "leave one of them out");
+  parameters.only("suffix", "");
+  read_neutral(parameters);
+  parameters.refuse_others();
+  return request;
+}
+
+}  // namespace hone

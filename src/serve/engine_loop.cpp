@@ -1,0 +1,167 @@
+#include "serve/engine_loop.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/error.h"
+
+namespace hone {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::milliseconds kPollPause{100};
+
+double seconds_between(Clock::time_point begin, Clock::time_point end) {
+  return std::chrono::duration<double>(end - begin).count();
+}
+
+}  // namespace
+
+EngineLoop::EngineLoop(Engine& engine, ServerMetrics& metrics, std::int64_t max_requests)
+    : engine_(engine), metrics_(metrics), max_requests_(max_requests) {}
+
+Admission EngineLoop::submit(GenerationJob job) {
+  const auto count = static_cast<std::int64_t>(job.requests.size());
+  const std::lock_guard lock(mutex_);
+  if (closing_) return Admission::kClosing;
+  if (requests_ + count > max_requests_) return Admission::kFull;
+  requests_ += count;
+  inbox_.push_back(std::move(job));
+  arrived_.notify_one();
+  return Admission::kAccepted;
+}
+
+void EngineLoop::run(const std::function<bool()>& stop, std::chrono::milliseconds shutdown_timeout) {
+  try {
+    while (!stop()) {
+      take_jobs();
+      step();
+    }
+    close();
+    for (const auto deadline = Clock::now() + shutdown_timeout; !jobs_.empty() && Clock::now() < deadline;) step();
+    for (const auto& [id, request] : live_) engine_.cancel(id);
+    fail_all(503, "the server shuts down");
+  } catch (const std::exception&) {
+    close();
+    fail_all(500, "the engine has failed");
+    throw;
+  }
+}
+
+void EngineLoop::take_jobs() {
+  std::deque<GenerationJob> jobs;
+  {
+    std::unique_lock lock(mutex_);
+    if (live_.empty()) arrived_.wait_for(lock, kPollPause, [&] { return !inbox_.empty(); });
+    jobs.swap(inbox_);
+  }
+  for (GenerationJob& job : jobs) begin(std::move(job));
+}
+
+void EngineLoop::begin(GenerationJob job) {
+  auto live = std::make_shared<LiveJob>(LiveJob{.job = std::move(job), .ids = {}, .open = 0});
+  try {
+    for (Request& request : live->job.requests) {
+      metrics_.add_prompt(std::ssize(request.prompt), request.sampling.max_tokens);
+      const RequestId id = engine_.add(std::move(request));
+      live->ids.push_back(id);
+      live_.emplace(id, LiveRequest{.job = live, .index = live->open++, .delivered = 0, .last = {}});
+    }
+  } catch (const Error& error) {
+    queue_.push_failure(live->job.sink, 400, error.what());
+    queue_.flush();
+    for (const RequestId id : live->ids) {
+      engine_.cancel(id);
+      (void)engine_.take(id);
+      live_.erase(id);
+    }
+    const std::lock_guard lock(mutex_);
+    requests_ -= std::ssize(live->job.requests);
+    return;
+  }
+  jobs_.push_back(std::move(live));
+}
+
+void EngineLoop::drop_unwanted() {
+  const std::size_t before = live_.size();
+  for (const auto& live : jobs_) {
+    if (live->job.sink->wanted()) continue;
+    for (const RequestId id : live->ids) {
+      const auto found = live_.find(id);
+      if (found == live_.end()) continue;
+      live_.erase(found);
+      engine_.cancel(id);
+      (void)engine_.take(id);
+      metrics_.add_end(FinishReason::kAbort);
+      --live->open;
+      const std::lock_guard lock(mutex_);
+      --requests_;
+    }
+  }
+  if (live_.size() == before) return;
+  std::erase_if(jobs_, [](const auto& live) { return live->open == 0; });
+  metrics_.set_engine(engine_.statistics());
+}
+
+void EngineLoop::step() {
+  drop_unwanted();
+  if (!engine_.has_work()) return;
+  StepFigures figures;
+  for (const Engine::Update& update : engine_.step()) pass_on(update, figures);
+  queue_.flush();
+  std::erase_if(jobs_, [](const auto& live) { return live->open == 0; });
+  metrics_.add_step(figures);
+  metrics_.set_engine(engine_.statistics());
+}
+
+void EngineLoop::pass_on(const Engine::Update& update, StepFigures& figures) {
+  const auto found = live_.find(update.id);
+  if (found == live_.end()) return;
+  LiveRequest& request = found->second;
+  const Completion& completion = engine_.completion(update.id);
+  const auto begin = static_cast<std::ptrdiff_t>(std::exchange(request.delivered, completion.tokens.size()));
+  GenerationProgress progress{.index = request.index,
+                              .text = std::string(update.text),
+                              .tokens = {completion.tokens.begin() + begin, completion.tokens.end()},
+                              .logps = {completion.logps.begin() + begin, completion.logps.end()},
+                              .finish_reason = update.finish_reason};
+  const Clock::time_point now = Clock::now();
+  const Clock::time_point arrived = request.job->job.arrived;
+  if (begin == 0)
+    figures.first_token_seconds.push_back(seconds_between(arrived, now));
+  else
+    figures.token_seconds.push_back(seconds_between(request.last, now));
+  request.last = now;
+  queue_.push(request.job->job.sink, std::move(progress));
+  if (update.finish_reason == FinishReason::kNone) return;
+  figures.ends.push_back({.seconds = seconds_between(arrived, now),
+                          .tokens = std::ssize(completion.tokens),
+                          .reason = update.finish_reason});
+  (void)engine_.take(update.id);
+  --request.job->open;
+  live_.erase(found);
+  const std::lock_guard lock(mutex_);
+  --requests_;
+}
+
+void EngineLoop::close() {
+  std::deque<GenerationJob> jobs;
+  {
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+    jobs.swap(inbox_);
+  }
+  for (GenerationJob& job : jobs) {
+    queue_.push_failure(std::move(job.sink), 503, "the server shuts down");
+  }
+  queue_.flush();
+}
+
+void EngineLoop::fail_all(int status, const char* message) {
+  for (const auto& live : jobs_) queue_.push_failure(live->job.sink, status, message);
+  queue_.flush();
+  live_.clear();
+  jobs_.clear();
+}
+
+}  // namespace hone

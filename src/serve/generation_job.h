@@ -1,0 +1,45 @@
+// A job of the engine's thread, and the progress that it reports.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/request.h"
+
+namespace hone {
+
+// The text and the tokens that a completion has gained since the progress before.
+struct GenerationProgress {
+  std::size_t index = 0;  // of the completion in its job
+  std::string text;       // never an incomplete character, nor the beginning of a stop string
+  std::vector<TokenId> tokens;
+  std::vector<float> logps;  // [tokens]
+  FinishReason finish_reason = FinishReason::kNone;
+};
+
+// Receives the completions of a job. add() and fail() are called by one thread.
+class GenerationSink {
+ public:
+  GenerationSink() = default;
+  GenerationSink(const GenerationSink&) = delete;
+  GenerationSink& operator=(const GenerationSink&) = delete;
+  virtual ~GenerationSink() = default;
+
+  // Returns false if the job is to be cancelled. Called from any thread.
+  [[nodiscard]] virtual bool wanted() const = 0;
+  virtual void add(GenerationProgress progress) = 0;
+  // Ends the job with a problem. Nothing is called afterwards.
+  virtual void fail(int status, std::string_view message) = 0;
+};
+
+struct GenerationJob {
+  std::vector<Request> requests;  // at least one
+  std::shared_ptr<GenerationSink> sink;
+  std::chrono::steady_clock::time_point arrived = std::chrono::steady_clock::now();
+};
+
+}  // namespace hone

@@ -1,0 +1,108 @@
+#include "serve/service.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "core/log.h"
+#include "serve/endpoints.h"
+#include "serve/request_error.h"
+
+namespace hone {
+namespace {
+
+struct Route {
+  std::string_view method;
+  std::string_view path;  // with * at its end: every path that begins with it
+  Endpoint endpoint;
+  bool needs_key;
+};
+
+constexpr auto kRoutes = std::to_array<Route>({
+    {"GET", "/health", answer_health, false},
+    {"GET", "/version", answer_version, false},
+    {"GET", "/metrics", answer_metrics, false},
+    {"GET", "/v1/models", answer_models, true},
+    {"GET", "/v1/models/*", answer_models, true},
+    {"POST", "/v1/chat/completions", answer_chat, true},
+    {"POST", "/v1/completions", answer_completions, true},
+    {"POST", "/tokenize", answer_tokenize, true},
+    {"POST", "/detokenize", answer_detokenize, true},
+});
+
+bool matches(const Route& route, std::string_view path) {
+  if (!route.path.ends_with('*')) return path == route.path;
+  const std::string_view begin = route.path.substr(0, route.path.size() - 1);
+  return path.starts_with(begin) && path.size() > begin.size();
+}
+
+// Compares keys in a time that does not depend on where they differ.
+bool equal_keys(std::string_view a, std::string_view b) {
+  unsigned difference = a.size() == b.size() ? 0 : 1;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    difference |= static_cast<unsigned>(a[i] ^ b[b.empty() ? 0 : i % b.size()]);
+  return difference == 0;
+}
+
+void refuse(ServerReply& reply, std::string_view message, std::string_view param, int status) {
+  ServerResponse response{.status = status, .body = error_body(message, param, status)};
+  if (status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
+  if (status == 429 || status == 503) response.headers.emplace_back("Retry-After", "1");
+  reply.send(std::move(response));
+}
+
+}  // namespace
+
+void Service::handle(const ServerRequest& request, const std::shared_ptr<ServerReply>& reply) const {
+  try {
+    route(request, reply);
+  } catch (const RequestError& error) {
+    refuse(*reply, error.what(), error.param(), error.status());
+  } catch (const Error& error) {
+    refuse(*reply, error.what(), {}, 400);
+  } catch (const std::exception& error) {
+    log_warning(text_of("a request to ", request.path(), " failed: ", error.what()));
+    refuse(*reply, "the server has failed to answer this request", {}, 500);
+  }
+}
+
+void Service::route(const ServerRequest& request, const std::shared_ptr<ServerReply>& reply) const {
+  const std::string_view path = request.path();
+  const auto found = std::ranges::find_if(kRoutes, [&](const Route& route) { return matches(route, path); });
+  if (found == kRoutes.end()) throw RequestError({}, text_of("there is no ", request.method, " ", path), {}, 404);
+  if (found->needs_key) check_key(request);
+  if (request.method != found->method) {
+    const std::string message = text_of(path, " takes ", found->method, ", not ", request.method);
+    return reply->send(
+        {.status = 405, .body = error_body(message, {}, 405), .headers = {{"Allow", std::string(found->method)}}});
+  }
+  const std::string_view type = request.header("content-type");
+  if (request.method == "POST" &&
+      !equal_in_any_case(type.substr(0, std::min(type.find(';'), type.size())), "application/json"))
+    throw RequestError({}, text_of("the body has the type \"", type, "\""), "send Content-Type: application/json", 415);
+  found->endpoint(*this, request, reply);
+}
+
+void Service::check_key(const ServerRequest& request) const {
+  if (options_.api_key.empty()) return;
+  constexpr std::string_view kBearer = "Bearer ";
+  std::string_view given = request.header("x-api-key");
+  if (const std::string_view header = request.header("authorization"); header.size() >= kBearer.size())
+    if (equal_in_any_case(header.substr(0, kBearer.size()), kBearer)) given = header.substr(kBearer.size());
+  if (!equal_keys(given, options_.api_key))
+    throw RequestError({}, "the API key is missing or wrong", "send Authorization: Bearer KEY", 401);
+}
+
+void Service::submit(GenerationJob job) const {
+  switch (loop_.submit(std::move(job))) {
+    case Admission::kAccepted:
+      return;
+    case Admission::kFull:
+      throw RequestError({}, "too many requests are waiting", "try again later", 429);
+    case Admission::kClosing:
+      throw RequestError({}, "the server shuts down", {}, 503);
+  }
+}
+
+}  // namespace hone

@@ -1,0 +1,71 @@
+#include "serve/text_form.h"
+
+#include "core/json_value.h"
+
+namespace hone {
+
+Json TextForm::body(Json choices) const {
+  return {{"id", head_.id},
+          {"object", "text_completion"},
+          {"created", head_.created},
+          {"model", head_.model},
+          {"choices", std::move(choices)}};
+}
+
+Json TextForm::choice(std::size_t index, const std::string& text, const AnswerPart& part, std::size_t& offset) const {
+  Json logprobs = nullptr;
+  if (head_.logprobs) {
+    logprobs = {{"tokens", Json::array()},
+                {"token_logprobs", Json::array()},
+                {"top_logprobs", Json::array()},
+                {"text_offset", Json::array()}};
+    for (std::size_t i = 0; i < part.tokens.size(); ++i) {
+      const std::string token = token_text(*head_.tokenizer, part.tokens[i]);
+      logprobs["tokens"].push_back(token);
+      logprobs["token_logprobs"].push_back(finite_logp(part.logps[i]));
+      logprobs["top_logprobs"].push_back({{token, finite_logp(part.logps[i])}});
+      logprobs["text_offset"].push_back(offset);
+      offset += token.size();
+    }
+  }
+  Json finish = nullptr;
+  if (part.finish_reason != FinishReason::kNone) finish = finish_text(part);
+  return {{"index", index}, {"text", text}, {"logprobs", std::move(logprobs)}, {"finish_reason", std::move(finish)}};
+}
+
+std::string TextForm::whole(const std::vector<AnswerPart>& choices) const {
+  Json list = Json::array();
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    const std::string begin = begins_.empty() ? "" : begins_[i];
+    std::size_t offset = begin.size();
+    list.push_back(choice(i, begin + choices[i].content, choices[i], offset));
+  }
+  Json all = body(std::move(list));
+  all["usage"] = usage_of(head_.prompt_tokens, completion_tokens_of(choices));
+  return json_text(all);
+}
+
+std::string TextForm::part(std::size_t index, bool first, const AnswerPart& part) {
+  if (offsets_.size() <= index) offsets_.resize(index + 1);
+  std::string text = part.content;
+  if (first && !begins_.empty()) {
+    text = begins_[index] + text;
+    offsets_[index] = begins_[index].size();
+  }
+  if (text.empty() && part.finish_reason == FinishReason::kNone && !head_.logprobs) return {};
+  Json event = body(Json::array({choice(index, text, part, offsets_[index])}));
+  if (head_.include_usage) event["usage"] = nullptr;
+  return event_text(json_text(event));
+}
+
+std::string TextForm::end(const std::vector<AnswerPart>& choices) {
+  std::string text;
+  if (head_.include_usage) {
+    Json event = body(Json::array());
+    event["usage"] = usage_of(head_.prompt_tokens, completion_tokens_of(choices));
+    text = event_text(json_text(event));
+  }
+  return text + event_text("[DONE]");
+}
+
+}  // namespace hone

@@ -1,0 +1,98 @@
+#include "serve/small_server.h"
+
+#include "core/json_value.h"
+#include "model/registry.h"
+#include "model/weights.h"
+#include "serve/request_error.h"
+#include "support/device.h"
+#include "text/bpe_trainer.h"
+
+namespace hone::test {
+namespace {
+
+Tokenizer small_tokenizer() {
+  BpeTrainer trainer({.vocab_size = 320,
+                      .special_tokens = {"<|endoftext|>", "<|im_start|>", "<|im_end|>"},
+                      .eos_token = "<|endoftext|>"});
+  trainer.add("What is 1 + 2? The answer is 3. <think> </think> naïve 日本 🙂 <tool_call>");
+  return trainer.train();
+}
+
+std::unique_ptr<Model> small_network() {
+  return family_registry().create(Json::parse(R"({"model_type": "qwen3", "vocab_size": 320, "hidden_size": 32,
+    "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16,
+    "max_position_embeddings": 100000, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "tie_word_embeddings": true,
+    "initializer_range": 0.3})"));
+}
+
+}  // namespace
+
+SmallServer::SmallServer(SmallServerOptions options)
+    : options_(std::move(options)),
+      network_(small_network()),
+      served_{.names = {"small", "other"},
+              .path = "small",
+              .tokenizer = small_tokenizer(),
+              .chat_template = ChatTemplate(options_.chat_template.empty() ? std::string(chatml_template())
+                                                                           : options_.chat_template),
+              .stop_token_ids = {},
+              .defaults = {},
+              .default_max_tokens = std::nullopt,
+              .max_model_len = options_.max_model_len,
+              .vocab_size = 320,
+              .created = 1},
+      weights_(random_weights(*network_, 1, DType::kF32, test_device())),
+      metrics_("small", options_.max_model_len) {
+  served_.stop_token_ids = {*served_.tokenizer.eos_token_id()};
+  apply_generation_config(options_.generation_config, served_);
+  engine_ = std::make_unique<Engine>(*network_, served_.tokenizer, weights_, std::make_shared<Arena>(test_device()),
+                                     engine_options());
+  loop_ = std::make_unique<EngineLoop>(*engine_, metrics_, options_.max_requests);
+  service_ = std::make_unique<Service>(served_, *loop_, metrics_,
+                                       ServiceOptions{.version = "1.2.3", .api_key = options_.api_key});
+  options_.http.error_body = [](int status, std::string_view message) { return error_body(message, {}, status); };
+  server_ = std::make_unique<HttpServer>(
+      options_.http, [this](const ServerRequest& request, const std::shared_ptr<ServerReply>& reply) {
+        service_->handle(request, reply);
+      });
+  engine_thread_ = std::thread([this] { loop_->run([this] { return stops_.load(); }, options_.shutdown_timeout); });
+}
+
+SmallServer::~SmallServer() {
+  stop();
+  server_.reset();
+}
+
+EngineOptions SmallServer::engine_options() const {
+  return resolved({.max_model_len = options_.max_model_len,
+                   .max_num_seqs = options_.max_num_seqs,
+                   .max_batch_tokens = 64,
+                   .block_size = 16,
+                   .adjust_logits = true});
+}
+
+Completion SmallServer::generated(const Request& request) {
+  Engine engine(*network_, served_.tokenizer, weights_, std::make_shared<Arena>(test_device()), engine_options());
+  return engine.generate({&request, 1})[0];
+}
+
+RawResponse SmallServer::post(std::string_view path, const Json& body) const {
+  return fetch(port(), "POST", path, body.dump());
+}
+
+void SmallServer::stop() {
+  stops_ = true;
+  if (engine_thread_.joinable()) engine_thread_.join();
+}
+
+std::vector<std::string> events_of(const std::string& stream) {
+  std::vector<std::string> events;
+  for (std::size_t at = 0; (at = stream.find("data: ", at)) != std::string::npos;) {
+    const std::size_t end = stream.find("\n\n", at);
+    events.push_back(stream.substr(at + 6, end - at - 6));
+    at = end == std::string::npos ? stream.size() : end;
+  }
+  return events;
+}
+
+}  // namespace hone::test

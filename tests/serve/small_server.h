@@ -1,0 +1,66 @@
+// A server on loopback with a small model of random weights.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "engine/engine.h"
+#include "http/server.h"
+#include "model/model.h"
+#include "serve/service.h"
+#include "support/raw_client.h"
+
+namespace hone::test {
+
+struct SmallServerOptions {
+  std::int64_t max_model_len = 256;
+  std::int64_t max_num_seqs = 8;
+  std::int64_t max_requests = 1000;
+  std::string api_key = {};
+  std::string generation_config = "{}";
+  std::string chat_template = {};  // empty: ChatML
+  std::chrono::milliseconds shutdown_timeout = std::chrono::hours(1);
+  HttpOptions http = {};
+};
+
+class SmallServer {
+ public:
+  explicit SmallServer(SmallServerOptions options = {});
+  SmallServer(const SmallServer&) = delete;
+  SmallServer& operator=(const SmallServer&) = delete;
+  ~SmallServer();
+
+  [[nodiscard]] std::uint16_t port() const { return server_->port(); }
+  [[nodiscard]] HttpServer& server() { return *server_; }
+  [[nodiscard]] const ServedModel& model() const { return served_; }
+  // The model's own completion of a request, from another engine.
+  [[nodiscard]] Completion generated(const Request& request);
+  [[nodiscard]] RawResponse post(std::string_view path, const Json& body) const;
+  // Stops the loop of the engine; running requests may finish within shutdown_timeout.
+  void stop();
+
+ private:
+  [[nodiscard]] EngineOptions engine_options() const;
+
+  SmallServerOptions options_;
+  std::unique_ptr<Model> network_;
+  ServedModel served_;
+  TensorStore weights_;
+  std::unique_ptr<Engine> engine_;
+  ServerMetrics metrics_;
+  std::unique_ptr<EngineLoop> loop_;
+  std::unique_ptr<Service> service_;
+  std::unique_ptr<HttpServer> server_;
+  std::atomic<bool> stops_ = false;
+  std::thread engine_thread_;
+};
+
+// The data of the events of a stream, in order.
+[[nodiscard]] std::vector<std::string> events_of(const std::string& stream);
+
+}  // namespace hone::test
