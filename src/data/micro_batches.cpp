@@ -150,7 +150,7 @@ MicroBatchShape micro_batch_shape(const StepSizes& sizes, std::optional<std::int
 }
 
 std::vector<std::int64_t> fitting_capacities(std::span<const std::int64_t> micro_batches, std::int64_t most) {
-  constexpr std::int64_t kLeastShare = 50;
+  constexpr std::int64_t kLeastShare = 200;
   CapacityChoice choice(micro_batches, grid_of(most));
   std::vector<std::int64_t> capacities = choice.capacities();
   for (std::size_t count = 1; count < kMostCapacities; ++count) {
@@ -163,9 +163,11 @@ std::vector<std::int64_t> fitting_capacities(std::span<const std::int64_t> micro
 }
 
 std::vector<std::int64_t> even_capacities(std::int64_t most) {
-  constexpr std::int64_t kParts = 8;
+  constexpr std::int64_t kParts = 32;
+  constexpr std::int64_t kCoarse = 2;  // parts from one capacity to the next
+  constexpr std::int64_t kFineFrom = 24;
   std::vector<std::int64_t> capacities;
-  for (std::int64_t part = 1; part < kParts; ++part) {
+  for (std::int64_t part = kCoarse; part < kParts; part += part < kFineFrom ? kCoarse : 1) {
     const std::int64_t capacity = tiles_up((most * part + kParts - 1) / kParts);
     if (capacity < most && (capacities.empty() || capacity > capacities.back())) capacities.push_back(capacity);
   }

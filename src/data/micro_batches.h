@@ -48,12 +48,13 @@ struct MicroBatchShape {
                                                 std::string_view data);
 
 // Returns at most kMostCapacities capacities, ascending to `most`, with the fewest rows without a token when each of
-// these micro-batches runs in the smallest that holds it. A capacity that saves less than a fiftieth of the rows is
-// left out.
-inline constexpr std::size_t kMostCapacities = 4;
+// these micro-batches runs in the smallest that holds it. A capacity that saves less than one of 200 rows is left
+// out.
+inline constexpr std::size_t kMostCapacities = 12;
 [[nodiscard]] std::vector<std::int64_t> fitting_capacities(std::span<const std::int64_t> micro_batches,
                                                            std::int64_t most);
-// Returns the eighths of `most`, for micro-batches whose sizes are not known in advance.
+// Returns the sixteenths of `most` up to three quarters and from there its thirty-seconds, for micro-batches whose
+// sizes are not known in advance: filled in order, most of them are nearly full.
 [[nodiscard]] std::vector<std::int64_t> even_capacities(std::int64_t most);
 
 }  // namespace hone

@@ -49,9 +49,14 @@ std::unique_ptr<Workspace> workspace_of(const Model& model, const TensorStore& w
 
 }  // namespace
 
-void add_generation(Workspace& workspace, const Model& model, DType dtype, const EngineOptions& given) {
-  const EngineOptions options = resolved(given);
-  check_positions(model.shape(), options.max_model_len, "max_model_len");
+namespace {
+
+const StoreSpec* store_named(const Workspace& workspace, std::string_view name) {
+  const auto found = std::ranges::find(workspace.stores(), name, &StoreSpec::name);
+  return found == workspace.stores().end() ? nullptr : &*found;
+}
+
+void add_programs(Workspace& workspace, const Model& model, DType dtype, const EngineOptions& options) {
   for (const Capacity& capacity : engine_capacities(options)) {
     workspace.add(program_name(capacity),
                   trace_generation(model, {.capacity = capacity,
@@ -61,6 +66,43 @@ void add_generation(Workspace& workspace, const Model& model, DType dtype, const
                                            .adjust_logits = options.adjust_logits}),
                   {.phase = Region::kRollout, .states = {.name = kKvStore, .region = Region::kRollout}});
   }
+}
+
+// Number of blocks with which rollouts take no more memory than training: at least options.num_blocks, at most what
+// max_num_seqs requests of max_model_len need.
+std::int64_t blocks_in_training_memory(const Workspace& workspace, const Model& model, DType dtype,
+                                       const EngineOptions& options) {
+  const StoreSpec* weights = store_named(workspace, kWeightStore);
+  HONE_ASSERT(weights != nullptr, "the workspace has no weights");
+  Workspace least(workspace.device_kind());
+  least.add_weights(kWeightStore, weights->tensors);
+  add_programs(least, model, dtype, options);
+  const std::size_t block = store_named(least, kKvStore)->bytes() / static_cast<std::size_t>(options.num_blocks);
+  const std::size_t given = workspace.phase_bytes(Region::kTrain);
+  const std::size_t taken = least.phase_bytes(Region::kRollout);
+  const auto more = given > taken ? static_cast<std::int64_t>((given - taken) / block) : 0;
+  return std::min(options.num_blocks + more,
+                  std::max(options.num_blocks, kv_layout(options).max_blocks * options.max_num_seqs));
+}
+
+EngineOptions with_blocks_of(const Workspace& workspace, EngineOptions options) {
+  const StoreSpec* cache = store_named(workspace, kKvStore);
+  HONE_ASSERT(cache != nullptr, "the workspace has no KV cache");
+  const auto keys = std::ranges::find(cache->tensors, KvLayout::key_name(0), &NamedType::name);
+  HONE_ASSERT(keys != cache->tensors.end(), "the KV cache has no keys");
+  options.num_blocks = keys->type.rows();
+  return options;
+}
+
+}  // namespace
+
+void add_generation(Workspace& workspace, const Model& model, DType dtype, const EngineOptions& given) {
+  EngineOptions options = resolved(given);
+  check_positions(model.shape(), options.max_model_len, "max_model_len");
+  if (workspace.shares_training_memory_with_rollouts()) {
+    options.num_blocks = blocks_in_training_memory(workspace, model, dtype, options);
+  }
+  add_programs(workspace, model, dtype, options);
 }
 
 struct Engine::Impl {
@@ -196,7 +238,8 @@ Engine::Engine(const Model& model, const Tokenizer& tokenizer, const TensorStore
                                    resolved(options))) {}
 
 Engine::Engine(const Model& model, const Tokenizer& tokenizer, Workspace& workspace, const EngineOptions& options)
-    : impl_(std::make_unique<Impl>(model, tokenizer, nullptr, &workspace, resolved(options))) {}
+    : impl_(std::make_unique<Impl>(model, tokenizer, nullptr, &workspace,
+                                   with_blocks_of(workspace, resolved(options)))) {}
 
 Engine::~Engine() = default;
 Engine::Engine(Engine&&) noexcept = default;

@@ -20,8 +20,10 @@
 
 namespace hone {
 
-// Adds the programs of an engine, and with them its KV cache, to a workspace that has the model's weights. Throws Error
-// if an option is invalid (resolved()) or max_model_len exceeds the model's positions.
+// Adds the programs of an engine, and with them its KV cache, to a workspace that has the model's weights. If rollouts
+// reuse the memory of training, whose programs must then be added before, the KV cache takes all of it that it can use,
+// and `num_blocks` is only the least number of its blocks. Throws Error if an option is invalid (resolved()) or
+// max_model_len exceeds the model's positions.
 void add_generation(Workspace& workspace, const Model& model, DType dtype, const EngineOptions& options);
 
 // Runs requests with continuous batching. Sampled tokens depend only on the weights, the prompt, the sampling
@@ -32,7 +34,7 @@ class Engine {
   Engine(const Model& model, const Tokenizer& tokenizer, const TensorStore& weights,
          const std::shared_ptr<Arena>& arena, const EngineOptions& options);
   // An engine on the programs that add_generation() added to `workspace`, which must be allocated and outlive the
-  // engine. `options` must be the same as for add_generation().
+  // engine. `options` must be the same as for add_generation(); the workspace's KV cache determines num_blocks.
   Engine(const Model& model, const Tokenizer& tokenizer, Workspace& workspace, const EngineOptions& options);
   ~Engine();
   Engine(Engine&&) noexcept;

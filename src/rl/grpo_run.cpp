@@ -181,7 +181,6 @@ TokenRange token_range(const GrpoSizes& sizes, const TrainingOptions& training) 
 Workspace trace_run(const GrpoSizes& run, const TrainingOptions& training) {
   const GrpoOptions& keys = *run.options;
   Workspace workspace = training_workspace(training, *run.model, run.dtype);
-  if (keys.rollout == RolloutKind::kOwn) add_generation(workspace, *run.model, run.dtype, run.engine);
   // The reference of an adapter is its base model, whose weights are loaded already.
   const LoraModel* lora = run.model->adapter();
   const Model& reference = lora != nullptr ? lora->base() : *run.model;
@@ -206,6 +205,12 @@ Workspace trace_run(const GrpoSizes& run, const TrainingOptions& training) {
     add(kPolicyEvaluationProgram, {}, [&] { return trace_policy_evaluation(*run.model, loss, options); });
   if (needs_forward(keys)) add(kForwardProgram, {}, [&] { return logps_of(*run.model); });
   if (keys.beta != 0) add(kReferenceProgram, {.weights = reference_weights}, [&] { return logps_of(reference); });
+  // Nothing trains while completions are generated, so the KV cache and the rollouts' activations take the memory of
+  // gradients and training activations.
+  if (keys.rollout == RolloutKind::kOwn) {
+    workspace.share_training_memory_with_rollouts();
+    add_generation(workspace, *run.model, run.dtype, run.engine);
+  }
   return workspace;
 }
 

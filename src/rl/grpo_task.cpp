@@ -1,6 +1,7 @@
 #include "rl/grpo_task.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -40,7 +41,28 @@ RolloutOptions rollout_options(const GrpoRun& run, const RunProgress& progress) 
           .progress = progress};
 }
 
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
 void append(MetricValues& values, const NamedValues& more) { values.insert(values.end(), more.begin(), more.end()); }
+
+// Adds the seconds that a step spent in generation, in rewards and in its loss and gradient. The rest of step_time is
+// the update, log-probabilities of the reference, saving and logging.
+void add_times(std::span<const Rollout> rollouts, double loss_seconds, MetricValues& values) {
+  double generation = 0;
+  double rewards = 0;
+  double reference = 0;
+  for (const Rollout& rollout : rollouts) {
+    generation += rollout.generation_seconds;
+    rewards += rollout.reward_seconds;
+    reference += rollout.reference_seconds;
+  }
+  values.emplace_back("step_time/generation", generation);
+  values.emplace_back("step_time/rewards", rewards);
+  values.emplace_back("step_time/reference", reference);
+  values.emplace_back("step_time/loss", loss_seconds);
+}
 
 }  // namespace
 
@@ -82,7 +104,9 @@ Rollout GrpoTask::generate() {
     tokens_seen_ += static_cast<std::int64_t>(one.prompt.size() + one.completion.size());
   }
   samples_ = rollout.samples;
+  const Clock::time_point start = Clock::now();
   add_reference_logps(samples_);
+  rollout.reference_seconds = seconds_since(start);
   return rollout;
 }
 
@@ -229,12 +253,15 @@ MetricValues GrpoTask::accumulate(std::int64_t step) {
   // Weights and entropy threshold depend on the whole step, which is then laid into micro-batches.
   PolicyBatch batch = weigh(step_samples_);
   drop_low_entropy(batch);
+  const Clock::time_point start = Clock::now();
   const LossTotals totals = run(kPolicyProgram, batch, chosen.fresh);
+  const double loss_seconds = seconds_since(start);
   flops_ += work_.flops(batch.batch);
   micro_steps_ += run_.options.gradient_accumulation_steps;
   if (!chosen.rollouts.empty()) last_rollout_metrics_ = rollout_metrics(chosen.rollouts, run_.rewards);
   MetricValues values = metrics(totals, chosen.rollouts.empty() ? NamedValues() : last_rollout_metrics_);
   values.emplace_back(kPaddingMetric, totals.padding.share());
+  add_times(chosen.rollouts, loss_seconds, values);
   if (run_.options.exact_logprobs && run_.options.rollout == RolloutKind::kOwn) check_exact(values, step);
   return values;
 }

@@ -1,6 +1,7 @@
 #include "rl/rollout.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "core/error.h"
 #include "core/files.h"
@@ -110,10 +111,15 @@ Rollout roll_out(RolloutSource& source, const Tokenizer& tokenizer, const Prompt
                  const std::function<std::uint64_t(std::size_t)>& seed_of) {
   const auto group_size = static_cast<std::size_t>(options.num_generations);
   const std::vector<Request> requests = make_requests(prompts, chosen, options, seed_of);
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point start = Clock::now();
   const std::vector<Completion> completions = source.generate(requests);
+  const Clock::time_point generated = Clock::now();
   Rollout rollout = collect_samples(requests, completions, tokenizer, prompts, chosen, group_size);
   score(rollout, rewards, prompts, chosen, options);
   set_advantages(rollout, options);
+  rollout.generation_seconds = std::chrono::duration<double>(generated - start).count();
+  rollout.reward_seconds = std::chrono::duration<double>(Clock::now() - generated).count();
   return rollout;
 }
 

@@ -33,6 +33,9 @@ struct Rollout {
   std::vector<RewardScores> scores;      // [rewards][samples]
   Advantages advantages;
   std::vector<std::pair<std::string, double>> importance;  // ImportanceMetrics; empty if ratios were not computed
+  double generation_seconds = 0;
+  double reward_seconds = 0;
+  double reference_seconds = 0;  // log-probabilities of the reference model
 };
 
 // Returns the columns that hold prompts, as the recipe names them.

@@ -11,6 +11,14 @@
 namespace hone {
 namespace {
 
+// Alignment in bytes of an arena within shared memory, that of a device's own allocations: kernels of libraries rely on
+// it.
+constexpr std::size_t kArenaAlignment = 256;
+
+std::size_t aligned_for_arena(std::size_t bytes) {
+  return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+}
+
 // Name of the host-memory store that belongs to a store of states.
 std::string host_name(const std::string& store) { return store + " of the host"; }
 
@@ -126,6 +134,10 @@ std::size_t Workspace::arena_bytes(Region phase) const {
   return bytes;
 }
 
+std::size_t Workspace::phase_bytes(Region phase) const {
+  return aligned_for_arena(bytes_in(phase)) + align_up(arena_bytes(phase));
+}
+
 MemoryBreakdown Workspace::memory() const {
   MemoryBreakdown memory;
   for (const StoreSpec& spec : specs_) {
@@ -148,10 +160,11 @@ MemoryBreakdown Workspace::memory() const {
   }
   for (const auto& entry : programs_) memory.add_program(entry->plan);
   if (leases_) {
-    // Both phases use the same memory, which must hold the larger of the two; the rest was counted twice.
-    const std::size_t train = bytes_in(Region::kTrain) + align_up(arena_bytes(Region::kTrain));
-    const std::size_t rollout = bytes_in(Region::kRollout) + align_up(arena_bytes(Region::kRollout));
-    memory.leased = memory.gradients + memory.kv_cache + memory.arena - std::max(train, rollout);
+    // Both phases use the same memory, which holds the larger of the two; the rest was counted twice.
+    const std::size_t counted = memory.gradients + memory.kv_cache + memory.arena;
+    const std::size_t shared = std::max(phase_bytes(Region::kTrain), phase_bytes(Region::kRollout));
+    memory.arena += std::max(counted, shared) - counted;  // alignment, if one of the phases needs nothing
+    memory.leased = std::max(counted, shared) - shared;
   }
   return memory;
 }
@@ -161,23 +174,20 @@ void Workspace::provide(std::string_view name, TensorStore store) {
 }
 
 void Workspace::allocate_leased(Device& device) {
-  const std::size_t train = bytes_in(Region::kTrain);
-  const std::size_t rollout = bytes_in(Region::kRollout);
-  const std::size_t train_arena = align_up(arena_bytes(Region::kTrain));
-  const std::size_t rollout_arena = align_up(arena_bytes(Region::kRollout));
-  leased_ = Buffer(device, std::max(train + train_arena, rollout + rollout_arena));
-  // Each phase places its stores from the start of the shared memory on, followed by its arena.
+  leased_ = Buffer(device, std::max(phase_bytes(Region::kTrain), phase_bytes(Region::kRollout)));
+  // Each phase places its stores from the start of the shared memory on, followed by its arena, which is returned.
   const auto place = [&](Region region) {
-    std::byte* at = leased_.data();
+    std::size_t offset = 0;
     for (const StoreSpec& spec : specs_) {
       if (spec.region != region || spec.placement != Placement::kDevice) continue;
-      stores_.insert_or_assign(spec.name, TensorStore(device, spec.tensors, at));
-      at += spec.bytes();
+      stores_.insert_or_assign(spec.name, TensorStore(device, spec.tensors, leased_.data() + offset));
+      offset += spec.bytes();
     }
-    return at;
+    return std::make_shared<Arena>(
+        device, std::span(leased_.data() + aligned_for_arena(offset), align_up(arena_bytes(region))));
   };
-  arena_ = std::make_shared<Arena>(device, std::span(place(Region::kTrain), train_arena));
-  rollout_arena_ = std::make_shared<Arena>(device, std::span(place(Region::kRollout), rollout_arena));
+  arena_ = place(Region::kTrain);
+  rollout_arena_ = place(Region::kRollout);
 }
 
 void Workspace::allocate(Device& device) {
@@ -257,7 +267,7 @@ std::vector<Workspace::SavedStore> Workspace::saved_stores() {
 
 void Workspace::enter(Region phase) {
   HONE_ASSERT(allocated_, "the workspace is not allocated");
-  if (std::exchange(phase_, phase) == phase || !leases_) return;
+  if (std::exchange(phase_, phase) == phase || !leases_ || phase != Region::kTrain) return;
   for (const StoreSpec& spec : specs_) {
     if (spec.region == phase && spec.placement == Placement::kDevice) stores_.find(spec.name)->second.fill_zero();
   }

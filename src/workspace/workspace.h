@@ -58,6 +58,9 @@ class Workspace {
   // Names of the programs in the order in which they were added.
   [[nodiscard]] std::vector<std::string> program_names() const;
   [[nodiscard]] const Program& program(std::string_view name) const;
+  [[nodiscard]] DeviceKind device_kind() const { return kind_; }
+  // Bytes of the device's stores and activations that only this phase uses.
+  [[nodiscard]] std::size_t phase_bytes(Region phase) const;
   // Bytes of all stores on the device, without inputs and arena.
   [[nodiscard]] std::size_t store_bytes() const;
   // Memory of everything by category.
@@ -81,8 +84,8 @@ class Workspace {
     TensorStore* store = nullptr;
   };
   [[nodiscard]] std::vector<SavedStore> saved_stores();
-  // Begins a phase. If memory is leased and the phase changes, zero-fills the device's stores of that phase; otherwise
-  // does nothing.
+  // Begins a phase. If memory is leased, zero-fills the gradients when training begins; the content of a KV cache is
+  // undefined when rollouts begin, for they read no row that they have not written.
   void enter(Region phase);
 
  private:

@@ -119,15 +119,17 @@ TEST(Capacities, FullMicroBatchesNeedOne) {
   EXPECT_THAT(fitting_capacities(full, 8192), ElementsAre(8192));
   EXPECT_THAT(fitting_capacities(std::vector<std::int64_t>{}, 8192), ElementsAre(8192));
   EXPECT_THAT(fitting_capacities(std::vector<std::int64_t>{3, 90, 100}, 100), ElementsAre(100));
-  std::vector<std::int64_t> with_a_rest = full;
+  std::vector<std::int64_t> with_a_rest(300, 8192);
   with_a_rest.push_back(128);
-  EXPECT_THAT(fitting_capacities(with_a_rest, 8192), ElementsAre(8192)) << "it would save one hundredth";
+  EXPECT_THAT(fitting_capacities(with_a_rest, 8192), ElementsAre(8192)) << "it would save one part of 300";
   const std::vector<std::int64_t> narrow{2000, 2500, 3000};
   EXPECT_THAT(fitting_capacities(narrow, 8000), ElementsAre(2048, 2560, 3072, 8000));
 }
 
-TEST(Capacities, EighthsAreMultiplesOfATile) {
-  EXPECT_THAT(even_capacities(8000), ElementsAre(1024, 2048, 3072, 4096, 5120, 6016, 7040, 8000));
+TEST(Capacities, PartsAreMultiplesOfATile) {
+  EXPECT_THAT(even_capacities(32'000),
+              ElementsAre(2048, 4096, 6016, 8064, 10112, 12032, 14080, 16000, 18048, 20096, 22016, 24064, 25088, 26112,
+                          27008, 28032, 29056, 30080, 31104, 32000));
   EXPECT_THAT(even_capacities(300), ElementsAre(128, 256, 300));
   EXPECT_THAT(even_capacities(1), ElementsAre(1));
 }

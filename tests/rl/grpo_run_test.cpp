@@ -101,9 +101,20 @@ TEST(GrpoRun, RewardRises) {
 }
 
 // Metrics of time and of the machine, which differ between equal runs.
-const std::set<std::string, std::less<>> kOfTheMachine{
-    "tokens_per_second", "tokens_per_second_per_device", "step_time",         "gflops_per_second",  "mfu",
-    "cpu_utilization",   "device_utilization",           "device_memory_gib", "process_memory_gib", "system_memory"};
+const std::set<std::string, std::less<>> kOfTheMachine{"tokens_per_second",
+                                                       "tokens_per_second_per_device",
+                                                       "step_time",
+                                                       "gflops_per_second",
+                                                       "mfu",
+                                                       "cpu_utilization",
+                                                       "device_utilization",
+                                                       "device_memory_gib",
+                                                       "process_memory_gib",
+                                                       "system_memory",
+                                                       "step_time/generation",
+                                                       "step_time/rewards",
+                                                       "step_time/reference",
+                                                       "step_time/loss"};
 
 // Resumes in the middle of a generation that is used twice, with a reference model that moves: from the checkpoint as
 // it was saved, with its state in several files, and in the first format.

@@ -47,8 +47,10 @@ Bf16Products fastest_kind() {
 }
 
 std::atomic<Bf16Products>& selected() {
-  const char* value = std::getenv(kVariable);
-  static std::atomic<Bf16Products> kind = bf16_products_of(value == nullptr ? "" : value);
+  static std::atomic<Bf16Products> kind = [] {
+    const char* value = std::getenv(kVariable);
+    return bf16_products_of(value == nullptr ? "" : value);
+  }();
   return kind;
 }
 

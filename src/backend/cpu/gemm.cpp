@@ -13,7 +13,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <memory>
 #include <type_traits>
 
 #include "backend/cpu/bf16_products.h"
@@ -222,17 +221,11 @@ template <class Real, class Out>
 void run(const GemmArgs& args) {
   const Blocking<Real> blocking(args);
   const std::size_t share = blocking.bytes();
-  void* base = args.workspace.data();
-  std::size_t space = args.workspace.size();
-  HONE_ASSERT(std::align(kGemmAlignment, share, base, space) != nullptr, args.workspace.size(),
-              " bytes of workspace, needs ", share + kGemmAlignment, " bytes");
-  const std::int64_t worthwhile = std::max<std::int64_t>(args.m * args.n * args.k / kWorkPerThread, 1);
-  const std::int64_t threads =
-      std::min({static_cast<std::int64_t>(thread_count()), static_cast<std::int64_t>(space / share), worthwhile});
+  const ThreadBuffers buffers = thread_buffers(args, share, kWorkPerThread);
   const TileShape tile{tile_kernels<Real>().rows, tile_kernels<Real>().columns};
-  const Grid grid = grid_of(args, tile, threads, kPackingCost);
+  const Grid grid = grid_of(args, tile, buffers.threads, kPackingCost);
   parallel_for(grid.rows * grid.columns, 1, [&](std::int64_t begin, std::int64_t end) {
-    Part<Real, Out> part(args, blocking, static_cast<std::byte*>(base) + static_cast<std::size_t>(begin) * share);
+    Part<Real, Out> part(args, blocking, buffers.base + static_cast<std::size_t>(begin) * share);
     for (std::int64_t i = begin; i < end; ++i) {
       with_part(args, tile, grid, i, [&](auto... bounds) { part.run(bounds...); });
     }

@@ -9,7 +9,6 @@
 #include "backend/cpu/gemm_bf16.h"
 
 #include <algorithm>
-#include <memory>
 #include <type_traits>
 
 #include "backend/cpu/bf16_products.h"
@@ -168,18 +167,11 @@ void run(const GemmArgs& args) {
   const Bf16Blocking blocking(args);
   const Bf16Kernels kernels = bf16_products() == Bf16Products::kAmx ? bf16_kernels_amx() : bf16_kernels_avx512();
   const std::size_t share = blocking.bytes();
-  void* base = args.workspace.data();
-  std::size_t space = args.workspace.size();
-  HONE_ASSERT(std::align(kGemmAlignment, share, base, space) != nullptr, args.workspace.size(),
-              " bytes of workspace, needs ", share + kGemmAlignment, " bytes");
-  const std::int64_t worthwhile = std::max<std::int64_t>(args.m * args.n * args.k / kWorkPerBf16Thread, 1);
-  const std::int64_t threads =
-      std::min({static_cast<std::int64_t>(thread_count()), static_cast<std::int64_t>(space / share), worthwhile});
-  const Grid grid = grid_of(args, kTile, threads, kPackingCost);
+  const ThreadBuffers buffers = thread_buffers(args, share, kWorkPerBf16Thread);
+  const Grid grid = grid_of(args, kTile, buffers.threads, kPackingCost);
   parallel_for(grid.rows * grid.columns, 1, [&](std::int64_t begin, std::int64_t end) {
     kernels.begin();
-    Bf16Part<Out> part(args, blocking, kernels,
-                       static_cast<std::byte*>(base) + static_cast<std::size_t>(begin) * share);
+    Bf16Part<Out> part(args, blocking, kernels, buffers.base + static_cast<std::size_t>(begin) * share);
     for (std::int64_t i = begin; i < end; ++i) {
       with_part(args, kTile, grid, i, [&](auto... bounds) { part.run(bounds...); });
     }

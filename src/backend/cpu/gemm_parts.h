@@ -2,12 +2,16 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 
 #include "backend/cpu/vector_math.h"
 #include "backend/gemm.h"
 #include "core/dtype.h"
+#include "core/error.h"
+#include "core/parallel.h"
 
 namespace hone {
 
@@ -15,6 +19,24 @@ inline constexpr std::int64_t kGemmAlignment = 64;  // bytes
 
 inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 inline std::int64_t round_up(std::int64_t a, std::int64_t b) { return ceil_div(a, b) * b; }
+
+// The threads of a product and their buffers of equal size, one after the other.
+struct ThreadBuffers {
+  std::byte* base;
+  std::int64_t threads;
+};
+
+// Divides the workspace into buffers of `share` bytes for as many threads as it has room for and as are worthwhile:
+// one for each work_per_thread multiply-adds. Throws Defect if there is no room for one.
+inline ThreadBuffers thread_buffers(const GemmArgs& args, std::size_t share, std::int64_t work_per_thread) {
+  void* base = args.workspace.data();
+  std::size_t space = args.workspace.size();
+  HONE_ASSERT(std::align(kGemmAlignment, share, base, space) != nullptr, args.workspace.size(),
+              " bytes of workspace, needs ", share + kGemmAlignment, " bytes");
+  const std::int64_t worthwhile = std::max<std::int64_t>(args.m * args.n * args.k / work_per_thread, 1);
+  return {static_cast<std::byte*>(base),
+          std::min({static_cast<std::int64_t>(thread_count()), static_cast<std::int64_t>(space / share), worthwhile})};
+}
 
 // Rows and columns of one tile of C.
 struct TileShape {
