@@ -3,6 +3,10 @@
 #include "serve/chat_form.h"
 #include "serve/chat_request.h"
 #include "serve/endpoints.h"
+#include "serve/messages_form.h"
+#include "serve/messages_request.h"
+#include "serve/responses_form.h"
+#include "serve/responses_request.h"
 
 namespace hone {
 namespace {
@@ -13,27 +17,58 @@ bool opens_reasoning(std::string_view prompt) {
   return end != std::string_view::npos && prompt.substr(0, end + 1).ends_with("<think>");
 }
 
-}  // namespace
+// A request of any API for the next message of a conversation, as the engine takes it.
+struct ChatJob {
+  GenerationJob job;
+  AnswerHead head;
+  AnswerDivision division;
+};
 
-void answer_chat(const Service& service, const ServerRequest& http, const std::shared_ptr<ServerReply>& reply) {
-  const ServedModel& model = service.model();
-  const ChatRequest request = parse_chat_request(http.body, model.defaults);
+ChatJob chat_job(const ServedModel& model, const ChatRequest& request, std::string_view id_prefix) {
+  ChatJob chat;
   const std::string name = answering_name(model, request.model);
   const std::string prompt = rendered_prompt(model, *request.messages, *request.variables);
   const std::vector<TokenId> tokens = encoded(model, prompt, false, "messages");
-  GenerationJob job;
-  job.requests = engine_requests(model, request, tokens, "messages");
-  auto form = std::make_unique<ChatForm>(AnswerHead{.id = new_identifier("chatcmpl-"),
-                                                    .created = std::time(nullptr),
-                                                    .model = name,
-                                                    .prompt_tokens = std::ssize(tokens),
-                                                    .include_usage = request.include_usage,
-                                                    .logprobs = request.logprobs,
-                                                    .tokenizer = &model.tokenizer});
-  const AnswerDivision division{
+  chat.job.requests = engine_requests(model, request, tokens, "messages");
+  chat.head = {.id = new_identifier(id_prefix),
+               .created = std::time(nullptr),
+               .model = name,
+               .prompt_tokens = std::ssize(tokens),
+               .include_usage = request.include_usage,
+               .logprobs = request.logprobs,
+               .tokenizer = &model.tokenizer};
+  chat.division = {
       .reasoning = model.split_reasoning, .reasoning_opened = opens_reasoning(prompt), .tools = request.has_tools()};
-  job.sink = std::make_shared<AnswerSink>(reply, std::move(form), division, job.requests.size(), request.stream);
-  service.submit(std::move(job));
+  return chat;
+}
+
+void submit_chat(const Service& service, ChatJob chat, std::unique_ptr<AnswerForm> form, bool stream,
+                 const std::shared_ptr<ServerReply>& reply) {
+  chat.job.sink = std::make_shared<AnswerSink>(reply, std::move(form), chat.division, chat.job.requests.size(), stream);
+  service.submit(std::move(chat.job));
+}
+
+}  // namespace
+
+void answer_chat(const Service& service, const ServerRequest& http, const std::shared_ptr<ServerReply>& reply) {
+  const ChatRequest request = parse_chat_request(http.body, service.model().defaults);
+  ChatJob chat = chat_job(service.model(), request, "chatcmpl-");
+  auto form = std::make_unique<ChatForm>(chat.head);
+  submit_chat(service, std::move(chat), std::move(form), request.stream, reply);
+}
+
+void answer_messages(const Service& service, const ServerRequest& http, const std::shared_ptr<ServerReply>& reply) {
+  const ChatRequest request = parse_messages_request(http.body, service.model().defaults);
+  ChatJob chat = chat_job(service.model(), request, "msg_");
+  auto form = std::make_unique<MessagesForm>(chat.head, chat.job.requests[0].sampling);
+  submit_chat(service, std::move(chat), std::move(form), request.stream, reply);
+}
+
+void answer_responses(const Service& service, const ServerRequest& http, const std::shared_ptr<ServerReply>& reply) {
+  const ResponsesRequest request = parse_responses_request(http.body, service.model().defaults);
+  ChatJob chat = chat_job(service.model(), request, "resp_");
+  auto form = std::make_unique<ResponsesForm>(chat.head, request.echoed);
+  submit_chat(service, std::move(chat), std::move(form), request.stream, reply);
 }
 
 }  // namespace hone

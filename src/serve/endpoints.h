@@ -21,5 +21,7 @@ void answer_detokenize(const Service& service, const ServerRequest& request, con
 void answer_chat(const Service& service, const ServerRequest& request, const std::shared_ptr<ServerReply>& reply);
 void answer_completions(const Service& service, const ServerRequest& request,
                         const std::shared_ptr<ServerReply>& reply);
+void answer_messages(const Service& service, const ServerRequest& request, const std::shared_ptr<ServerReply>& reply);
+void answer_responses(const Service& service, const ServerRequest& request, const std::shared_ptr<ServerReply>& reply);
 
 }  // namespace hone

@@ -7,6 +7,7 @@
 
 #include "core/log.h"
 #include "serve/endpoints.h"
+#include "serve/messages_form.h"
 #include "serve/request_error.h"
 
 namespace hone {
@@ -27,6 +28,8 @@ constexpr auto kRoutes = std::to_array<Route>({
     {"GET", "/v1/models/*", answer_models, true},
     {"POST", "/v1/chat/completions", answer_chat, true},
     {"POST", "/v1/completions", answer_completions, true},
+    {"POST", "/v1/responses", answer_responses, true},
+    {"POST", "/v1/messages", answer_messages, true},
     {"POST", "/tokenize", answer_tokenize, true},
     {"POST", "/detokenize", answer_detokenize, true},
 });
@@ -45,8 +48,11 @@ bool equal_keys(std::string_view a, std::string_view b) {
   return difference == 0;
 }
 
-void refuse(ServerReply& reply, std::string_view message, std::string_view param, int status) {
-  ServerResponse response{.status = status, .body = error_body(message, param, status)};
+void refuse(const ServerRequest& request, ServerReply& reply, std::string_view message, std::string_view param,
+            int status) {
+  const bool anthropic = request.path() == "/v1/messages";
+  ServerResponse response{
+      .status = status, .body = anthropic ? messages_error_body(message, status) : error_body(message, param, status)};
   if (status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
   if (status == 429 || status == 503) response.headers.emplace_back("Retry-After", "1");
   reply.send(std::move(response));
@@ -58,12 +64,12 @@ void Service::handle(const ServerRequest& request, const std::shared_ptr<ServerR
   try {
     route(request, reply);
   } catch (const RequestError& error) {
-    refuse(*reply, error.what(), error.param(), error.status());
+    refuse(request, *reply, error.what(), error.param(), error.status());
   } catch (const Error& error) {
-    refuse(*reply, error.what(), {}, 400);
+    refuse(request, *reply, error.what(), {}, 400);
   } catch (const std::exception& error) {
     log_warning(text_of("a request to ", request.path(), " failed: ", error.what()));
-    refuse(*reply, "the server has failed to answer this request", {}, 500);
+    refuse(request, *reply, "the server has failed to answer this request", {}, 500);
   }
 }
 

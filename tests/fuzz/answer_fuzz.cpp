@@ -25,12 +25,28 @@ ReasoningSplitter::Part split(std::string_view answer, std::size_t border, bool 
   return whole;
 }
 
+// Separates the tool calls of an answer that arrives in two texts.
+ToolAnswer separate(std::string_view answer, std::size_t border) {
+  ToolCallSplitter splitter;
+  std::string content = splitter.add(answer.substr(0, border));
+  content += splitter.add(answer.substr(border));
+  ToolAnswer rest = splitter.finish();
+  rest.content = content + rest.content;
+  return rest;
+}
+
 }  // namespace
 }  // namespace hone::fuzz
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace hone;
   const std::string_view answer = fuzz::as_text(data, size);
+  const ToolAnswer found = parse_tool_calls(answer);
+  for (std::size_t border = 0; border < std::min<std::size_t>(size, 64); ++border) {
+    const ToolAnswer separated = fuzz::separate(answer, border);
+    HONE_ASSERT(separated.content == found.content && separated.calls.size() == found.calls.size(), "divided at ",
+                border);
+  }
   for (const bool opened : {false, true}) {
     const auto whole = fuzz::split(answer, size, opened);
     for (std::size_t border = 0; border < std::min<std::size_t>(size, 64); ++border) {

@@ -1,26 +1,48 @@
-// Fuzz target: the input as the body of a chat request.
+// Fuzz target: the input as the body of a request, in every API.
 
 #include "core/json_value.h"
 #include "fuzz/target.h"
 #include "serve/chat_request.h"
+#include "serve/completion_request.h"
+#include "serve/messages_request.h"
 #include "serve/request_error.h"
+#include "serve/responses_request.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  using namespace hone;
-  const std::string_view text = fuzz::as_text(data, size);
+namespace {
+
+using namespace hone;
+
+void check(const GenerationRequest& request) {
+  HONE_ASSERT(request.n >= 1 && request.n <= kMaxChoices, "n is ", request.n);
+  HONE_ASSERT(request.sampling.max_tokens >= 1, "max_tokens is ", request.sampling.max_tokens);
+}
+void check_chat(const ChatRequest& request) {
+  check(request);
+  HONE_ASSERT(!request.messages->empty(), "a request without messages");
+  for (const Json& message : *request.messages) HONE_ASSERT(message["content"].is_string(), "a message without text");
+}
+
+// Runs a parser, whose refusals must have a body.
+template <class Parse>
+void run(const Parse& parse) {
   fuzz::accepts([&] {
     try {
-      const ChatRequest request = parse_chat_request(text, {});
-      HONE_ASSERT(!request.messages->empty(), "a request without messages");
-      HONE_ASSERT(request.n >= 1 && request.n <= kMaxChoices, "n is ", request.n);
-      HONE_ASSERT(request.sampling.max_tokens >= 1, "max_tokens is ", request.sampling.max_tokens);
-      for (const Json& message : *request.messages)
-        HONE_ASSERT(message["content"].is_string(), "a message without text");
+      parse();
     } catch (const RequestError& error) {
       const Json body = Json::parse(error_body(error.what(), error.param(), error.status()));
       HONE_ASSERT(body["error"]["message"].is_string(), "an error without a message");
       throw;
     }
   });
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view text = fuzz::as_text(data, size);
+  run([&] { check_chat(parse_chat_request(text, {})); });
+  run([&] { check(parse_completion_request(text, {})); });
+  run([&] { check_chat(parse_messages_request(text, {})); });
+  run([&] { check_chat(parse_responses_request(text, {})); });
   return 0;
 }

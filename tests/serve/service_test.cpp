@@ -209,7 +209,8 @@ TEST(Service, HostileBodiesGetErrors) {
       R"({"tokens": [-1]})",
       R"({"prompt": [null]})",
   };
-  for (const std::string path : {"/v1/chat/completions", "/v1/completions", "/tokenize", "/detokenize"}) {
+  for (const std::string path :
+       {"/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/responses", "/tokenize", "/detokenize"}) {
     for (const std::string& body : bodies) {
       const RawResponse response = fetch(server.port(), "POST", path, body);
       EXPECT_GE(response.status, 400) << path << body.substr(0, 80);

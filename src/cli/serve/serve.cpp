@@ -130,10 +130,11 @@ int run_serve(const ServeOptions& given, const OptionInput& input) {
 void register_serve(CommandRegistry& registry) {
   registry.add(make_command<ServeOptions>(
       {.name = "serve",
-       .summary = "Serve a model to OpenAI-compatible clients",
+       .summary = "Serve a model to OpenAI's and Anthropic's clients",
        .positionals = "[MODEL]",
-       .details = "Endpoints: /v1/chat/completions, /v1/completions, /v1/models, /tokenize, /detokenize, /health,\n"
-                  "/metrics and /version. Ctrl+C or SIGTERM finishes running requests and stops."},
+       .details = "Endpoints: /v1/chat/completions, /v1/completions, /v1/responses, /v1/messages, /v1/models,\n"
+                  "/tokenize, /detokenize, /health, /metrics and /version. Ctrl+C or SIGTERM finishes running requests "
+                  "and stops."},
       run_serve));
 }
 
