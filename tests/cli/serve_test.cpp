@@ -1,0 +1,145 @@
+// Tests hone serve as a program: its answers are those of hone generate, its shutdown, and its errors.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/types.h>
+
+#include <csignal>
+#include <thread>
+
+#include "cli/program.h"
+#include "core/files.h"
+#include "core/json_value.h"
+#include "core/strings.h"
+#include "support/miniature.h"
+#include "support/paths.h"
+#include "support/raw_client.h"
+
+namespace hone::test {
+namespace {
+
+using testing::HasSubstr;
+
+class ServeTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = std::make_unique<TemporaryDirectory>();
+    write_miniature(folder_->path());
+    const Ended ended = run_program(pretrain_arguments(
+        folder_->path(), {"--max_steps", "1", "--per_device_train_batch_size", "2", "--output_dir", at("model")}));
+    ASSERT_EQ(ended.code, 0) << ended.output;
+  }
+  static void TearDownTestSuite() { folder_.reset(); }
+
+  [[nodiscard]] static std::string at(const std::string& name) { return (folder_->path() / name).string(); }
+  [[nodiscard]] static std::vector<std::string> serve(const std::vector<std::string>& more) {
+    std::vector<std::string> arguments{"serve", at("model"), "--port", "0", "--device", "cpu"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+
+ private:
+  static std::unique_ptr<TemporaryDirectory> folder_;
+};
+std::unique_ptr<TemporaryDirectory> ServeTest::folder_;
+
+// A server in a child process, which is killed unless the test has ended it.
+class ServerProgram {
+ public:
+  explicit ServerProgram(const std::vector<std::string>& arguments) : child_(start_program(arguments, log_path())) {
+    constexpr std::string_view kPlace = "http://127.0.0.1:";
+    while (is_running(child_)) {
+      const std::string text = log();
+      const std::size_t place = text.find(kPlace);
+      if (place != std::string::npos && text.find('\n', place) != std::string::npos) {
+        port_ = static_cast<std::uint16_t>(std::stoi(text.substr(place + kPlace.size())));
+        return;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  }
+  ServerProgram(const ServerProgram&) = delete;
+  ServerProgram& operator=(const ServerProgram&) = delete;
+  ~ServerProgram() {
+    if (ended_) return;
+    ::kill(child_, SIGKILL);
+    (void)wait_for(child_);
+  }
+
+  [[nodiscard]] std::uint16_t port() const { return port_; }
+  [[nodiscard]] std::string log() const { return is_file(log_path()) ? read_file(log_path()) : ""; }
+  void signal(int number) const { ::kill(child_, number); }
+  [[nodiscard]] int wait() {
+    ended_ = true;
+    return wait_for(child_);
+  }
+
+ private:
+  [[nodiscard]] std::filesystem::path log_path() const { return folder_.path() / "log"; }
+
+  TemporaryDirectory folder_;
+  pid_t child_;
+  std::uint16_t port_ = 0;
+  bool ended_ = false;
+};
+
+TEST_F(ServeTest, AnswersAsGenerateDoesAndEndsWithSigterm) {
+  write_file(at("questions.jsonl"), "{\"prompt\": \"What is 1 + 2?\"}\n{\"prompt\": \"The answer\"}\n");
+  const Ended generated = run_program({"generate", "--model_name_or_path", at("model"), "--dataset_name",
+                                       at("questions.jsonl"), "--temperature", "0", "--max_new_tokens", "40",
+                                       "--require_end", "false", "--output_dir", at("generated"), "--device", "cpu"});
+  ASSERT_EQ(generated.code, 0) << generated.output;
+  ServerProgram server(serve({"--served_model_name", "mini", "--max_model_len", "200"}));
+  ASSERT_NE(server.port(), 0) << server.log();
+  for (const std::string& line : split(read_file(at("generated/generations.jsonl")), '\n')) {
+    if (line.empty()) continue;
+    const Json row = Json::parse(line);
+    const Json body{{"model", "mini"},
+                    {"messages", {{{"role", "user"}, {"content", row["prompt"]}}}},
+                    {"max_tokens", 40},
+                    {"temperature", 0}};
+    const RawResponse response = fetch(server.port(), "POST", "/v1/chat/completions", body.dump());
+    ASSERT_EQ(response.status, 200) << response.body;
+    const Json choice = Json::parse(response.body)["choices"][0];
+    EXPECT_EQ(choice["message"]["content"], row["generations"][0]);
+    EXPECT_EQ(choice["finish_reason"], row["finish_reasons"][0]);
+  }
+  server.signal(SIGTERM);
+  EXPECT_EQ(server.wait(), 0) << server.log();
+  EXPECT_THAT(server.log(), HasSubstr("POST /v1/chat/completions 200 "));
+  EXPECT_THAT(server.log(), HasSubstr("shutting down"));
+}
+
+TEST_F(ServeTest, TheKeyMayComeFromTheEnvironmentAndIsNotLogged) {
+  ::setenv("HONE_API_KEY", "very-secret", 1);
+  ServerProgram server(serve({"--access_log", "false"}));
+  ::unsetenv("HONE_API_KEY");
+  ASSERT_NE(server.port(), 0) << server.log();
+  EXPECT_EQ(fetch(server.port(), "GET", "/v1/models").status, 401);
+  const RawResponse models = fetch(server.port(), "GET", "/v1/models", {}, "Authorization: Bearer very-secret\r\n");
+  EXPECT_EQ(Json::parse(models.body)["data"][0]["id"], at("model"));
+  server.signal(SIGINT);
+  EXPECT_EQ(server.wait(), 0);
+  EXPECT_EQ(server.log().find("secret"), std::string::npos);
+  EXPECT_EQ(server.log().find("GET"), std::string::npos);
+}
+
+TEST_F(ServeTest, MistakesAreOneLine) {
+  ServerProgram server(serve({}));
+  const std::pair<std::vector<std::string>, const char*> cases[] = {
+      {{"--max_model_len", "1000"}, "max_position_embeddings"},
+      {{"--kv_cache_memory_bytes", "1000"}, "kv_cache_memory_bytes: the KV cache may have 1000 bytes"},
+      {{"--port", std::to_string(server.port())}, "cannot listen: Address already in use"},
+      {{"--host", "192.0.2.1"}, "cannot listen"},
+      {{"--port", "65536"}, "port"},
+      {{"--chat_template", "{% if %}"}, "chat template"},
+  };
+  for (const auto& [more, expected] : cases) {
+    const Ended ended = run_program(serve(more));
+    EXPECT_EQ(ended.code, 1) << ended.output;
+    EXPECT_THAT(ended.output, HasSubstr(expected));
+    EXPECT_EQ(split(ended.output, '\n').size(), 2U) << ended.output;
+  }
+}
+
+}  // namespace
+}  // namespace hone::test
