@@ -28,6 +28,7 @@ AnswerSink::AnswerSink(std::shared_ptr<ServerReply> reply, std::unique_ptr<Answe
 }
 
 void AnswerSink::add(GenerationProgress progress) {
+  if (failed_) return;
   const std::size_t index = progress.index;
   Choice& choice = choices_[index];
   const AnswerPart part = choice.divider.add(std::move(progress));
@@ -60,6 +61,7 @@ void AnswerSink::send_part(std::size_t index) {
 }
 
 void AnswerSink::fail(int status, std::string_view message) {
+  if (failed_.exchange(true)) return;
   if (!begun_) return reply_->send({.status = status, .body = form_->failure_body(status, message)});
   reply_->write(form_->failure_event(status, message));
   reply_->end();

@@ -1,6 +1,7 @@
 // Turns the progress of a job into the response to its request, whole or as a stream of events.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -44,7 +45,7 @@ class AnswerSink : public GenerationSink {
   AnswerSink(std::shared_ptr<ServerReply> reply, std::unique_ptr<AnswerForm> form, const AnswerDivision& division,
              std::size_t choices, bool stream);
 
-  [[nodiscard]] bool wanted() const override { return !reply_->left(); }
+  [[nodiscard]] bool wanted() const override { return !failed_ && !reply_->left(); }
   void add(GenerationProgress progress) override;
   void fail(int status, std::string_view message) override;
 
@@ -65,6 +66,7 @@ class AnswerSink : public GenerationSink {
   std::size_t open_;               // choices that are not complete
   bool stream_;
   bool begun_ = false;
+  std::atomic<bool> failed_ = false;
 };
 
 }  // namespace hone

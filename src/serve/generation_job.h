@@ -32,7 +32,7 @@ class GenerationSink {
   // Returns false if the job is to be cancelled. Called from any thread.
   [[nodiscard]] virtual bool wanted() const = 0;
   virtual void add(GenerationProgress progress) = 0;
-  // Ends the job with a problem. Nothing is called afterwards.
+  // Ends the job with a problem. Later calls have no effect. Must not throw.
   virtual void fail(int status, std::string_view message) = 0;
 };
 

@@ -88,8 +88,11 @@ void read_stop(RequestParameters& parameters, const char* key, SamplingParams& s
     }
   } else if (!stop.is_null())
     RequestParameters::refuse(key, stop, "a string or an array of strings");
-  for (const std::string& one : sampling.stop)
+  for (const std::string& one : sampling.stop) {
     if (one.empty()) throw RequestError(key, "has an empty string", "leave it out");
+    if (one.size() > kMaxStopBytes)
+      throw RequestError(key, text_of("has a string of ", one.size(), " bytes"), text_of("at most ", kMaxStopBytes));
+  }
   check_count(key, sampling.stop.size());
 }
 

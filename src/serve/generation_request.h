@@ -9,9 +9,11 @@
 
 namespace hone {
 
-// Maximum completions of one request, and maximum stop strings and stop tokens.
+// Maximum completions of one request, maximum stop strings and stop tokens, and maximum bytes of a stop string, which
+// every new token is compared with.
 inline constexpr std::int64_t kMaxChoices = 128;
 inline constexpr std::size_t kMaxStops = 16;
+inline constexpr std::size_t kMaxStopBytes = 4096;
 
 struct GenerationRequest {
   std::string model;  // empty: the body has none

@@ -2,6 +2,9 @@
 
 #include <iterator>
 
+#include "core/error.h"
+#include "core/log.h"
+
 namespace hone {
 
 ProgressQueue::ProgressQueue() : thread_([this] { deliver(); }) {}
@@ -44,10 +47,15 @@ void ProgressQueue::deliver() {
       items.swap(items_);
     }
     for (Item& item : items) {
-      if (item.status != 0)
-        item.sink->fail(item.status, item.message);
-      else
-        item.sink->add(std::move(item.progress));
+      try {
+        if (item.status == 0)
+          item.sink->add(std::move(item.progress));
+        else
+          item.sink->fail(item.status, item.message);
+      } catch (const std::exception& error) {
+        log_warning(text_of("an answer could not be written: ", error.what()));
+        item.sink->fail(500, "the server has failed to write this answer");
+      }
     }
   }
 }

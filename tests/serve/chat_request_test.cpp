@@ -133,6 +133,11 @@ TEST(ChatRequest, RefusesValuesAndNamesTheParameter) {
   for (const auto& [parameters, param] : cases) EXPECT_EQ(refused_among(parameters), param) << parameters;
 }
 
+TEST(ChatRequest, StopStringsAreShort) {
+  EXPECT_EQ(refused_among("\"stop\": \"" + std::string(kMaxStopBytes, 'a') + "\""), "accepted");
+  EXPECT_EQ(refused_among("\"stop\": \"" + std::string(kMaxStopBytes + 1, 'a') + "\""), "stop");
+}
+
 TEST(ChatRequest, RefusesWhatWouldChangeTheResult) {
   for (const std::string key : {"top_logprobs", "best_of", "min_tokens", "use_beam_search", "guided_json"})
     EXPECT_EQ(refused_among("\"" + key + "\": 2"), key);
