@@ -261,7 +261,7 @@ HttpAnswer http_post(const HttpPost& request) {
   exchange.set(CURLOPT_POSTFIELDS, request.body.data());
   exchange.set(CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
   exchange.set(CURLOPT_TIMEOUT_MS, static_cast<long>(request.timeout.count()));
-  return exchange.perform(request.most, {}, request.cancelled);
+  return exchange.perform(request.most, request.take, request.cancelled);
 }
 
 HttpAnswer http_put(const HttpPut& request) {

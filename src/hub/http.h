@@ -45,6 +45,8 @@ struct HttpPost {
   std::chrono::milliseconds timeout{std::chrono::minutes(10)};  // limit for the complete answer
   std::int64_t most = -1;                        // abort if the body of the answer is longer; -1: no limit
   const std::atomic<bool>* cancelled = nullptr;  // ends the request when it becomes true
+  // As in HttpRequest.
+  std::function<void(const HttpAnswer& answer, std::string_view piece)> take = {};
 };
 // Sends a POST request. Does not follow redirections. Throws like http_get. Thread-safe, like http_get.
 [[nodiscard]] HttpAnswer http_post(const HttpPost& request);

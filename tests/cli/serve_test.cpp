@@ -123,6 +123,28 @@ TEST_F(ServeTest, TheKeyMayComeFromTheEnvironmentAndIsNotLogged) {
   EXPECT_EQ(server.log().find("GET"), std::string::npos);
 }
 
+TEST_F(ServeTest, BenchMeasuresBothKindsOfLoad) {
+  ServerProgram server(serve({"--access_log", "false"}));
+  ASSERT_NE(server.port(), 0) << server.log();
+  const std::string endpoint = "http://127.0.0.1:" + std::to_string(server.port());
+  for (const std::string rate : {"0", "1000"}) {
+    const Ended ended =
+        run_program({"bench", "serve", "--endpoint", endpoint, "--num_prompts", "20", "--max_concurrency", "4",
+                     "--request_rate", rate, "--prompt_words", "5", "--max_tokens", "6", "--json", at("bench.json")});
+    EXPECT_EQ(ended.code, 0) << ended.output;
+    EXPECT_THAT(ended.output, HasSubstr("20 of 20 requests answered"));
+    EXPECT_THAT(ended.output, HasSubstr("time to first token"));
+    const Json rows = read_json(at("bench.json"));
+    EXPECT_EQ(rows.size(), 15U);
+    for (const Json& row : rows) EXPECT_GE(row["figure"].get<double>(), 0.0);
+    EXPECT_GT(rows[1]["figure"].get<double>(), 0.0);
+  }
+  const Ended refused = run_program(
+      {"bench", "serve", "--endpoint", endpoint, "--num_prompts", "2", "--prompt_words", "2000", "--max_tokens", "6"});
+  EXPECT_EQ(refused.code, 1) << refused.output;
+  EXPECT_THAT(refused.output, HasSubstr("max_model_len is 256"));
+}
+
 TEST_F(ServeTest, MistakesAreOneLine) {
   ServerProgram server(serve({}));
   const std::pair<std::vector<std::string>, const char*> cases[] = {

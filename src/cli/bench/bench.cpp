@@ -1,9 +1,11 @@
-// hone bench: measures how fast training steps, decoding, kernels and GEMMs run on this machine.
+// hone bench: measures how fast training steps, decoding, kernels and GEMMs run on this machine, and how fast a server
+// answers.
 #include <algorithm>
 
 #include "cli/bench/decode.h"
 #include "cli/bench/kernels.h"
 #include "cli/bench/matmul.h"
+#include "cli/bench/serve.h"
 #include "cli/bench/train.h"
 #include "cli/registry.h"
 #include "core/error.h"
@@ -12,8 +14,8 @@ namespace hone {
 namespace {
 
 const CommandText kText{.name = "bench",
-                        .summary = "Benchmark training steps, decoding, kernels or GEMMs on this machine",
-                        .positionals = "train|decode|kernels|matmul"};
+                        .summary = "Benchmark training steps, decoding, kernels, GEMMs or a server",
+                        .positionals = "train|decode|kernels|matmul|serve"};
 
 struct Kind {
   std::string_view name;
@@ -31,6 +33,8 @@ constexpr Kind kKinds[] = {
      bench_kernels_help, bench_kernels_keys},
     {"matmul", "GEMMs over sizes and dtypes, with and without tuning", bench_matmul, bench_matmul_help,
      bench_matmul_keys},
+    {"serve", "requests to an OpenAI-compatible server: rates, times to the first token and between tokens",
+     bench_serve, bench_serve_help, bench_serve_keys},
 };
 
 std::string help() {
@@ -47,7 +51,8 @@ int run(std::span<const std::string> arguments) {
   for (const Kind& kind : kKinds) {
     if (kind.name == name) return kind.run(arguments.subspan(1));
   }
-  throw Error("hone bench", text_of("expected train, decode, kernels or matmul, saw ", shown(std::string_view(name))),
+  throw Error("hone bench",
+              text_of("expected train, decode, kernels, matmul or serve, saw ", shown(std::string_view(name))),
               "for example hone bench train --model qwen2.5-0.5b");
 }
 
