@@ -63,7 +63,8 @@ void add_programs(Workspace& workspace, const Model& model, DType dtype, const E
                                            .layout = kv_layout(options),
                                            .max_num_seqs = options.max_num_seqs,
                                            .dtype = dtype,
-                                           .adjust_logits = options.adjust_logits}),
+                                           .adjust_logits = options.adjust_logits,
+                                           .max_logprobs = options.max_logprobs}),
                   {.phase = Region::kRollout, .states = {.name = kKvStore, .region = Region::kRollout}});
   }
 }
@@ -113,8 +114,10 @@ struct Engine::Impl {
       std::size_t index = 0;  // of the token in the sequence
     };
     std::vector<Sample> samples;
-    std::vector<std::int32_t> tokens;  // [samples], filled when the device has reached the mark
-    std::vector<float> logps;          // [samples], likewise
+    std::vector<std::int32_t> tokens;   // [samples], filled when the device has reached the mark
+    std::vector<float> logps;           // [samples], likewise
+    std::vector<std::int32_t> top_ids;  // [samples, max_logprobs], likewise; empty if no sample lists tokens
+    std::vector<float> top_logps;       // [samples, max_logprobs], likewise
     DeviceMark end;
   };
 
@@ -171,6 +174,8 @@ struct Engine::Impl {
 
   // Schedules and launches a step. Returns false if there is nothing to compute.
   bool launch();
+  static std::vector<TokenLogprob> listed_tokens(const LaunchedStep& step, std::size_t sample,
+                                                 std::int64_t max_logprobs);
   // Waits for the oldest launched step and gives its tokens to their requests.
   std::vector<Update> read_oldest();
   // Waits for all launched steps and drops their samples.
@@ -210,8 +215,27 @@ bool Engine::Impl::launch() {
   step.logps.resize(step.samples.size());
   program.get_later<std::int32_t>("token", step.tokens);
   program.get_later<float>("logp", step.logps);
+  if (std::ranges::any_of(
+          chunks, [](const ScheduledChunk& chunk) { return chunk.samples && chunk.sequence->sampling.logprobs > 0; })) {
+    const std::size_t listed = step.samples.size() * static_cast<std::size_t>(options.max_logprobs);
+    step.top_ids.resize(listed);
+    step.top_logps.resize(listed);
+    program.get_later<std::int32_t>("top_ids", step.top_ids);
+    program.get_later<float>("top_logps", step.top_logps);
+  }
   step.end = device().mark();
   return true;
+}
+
+// Returns the tokens that are listed for a sample of a step that has been read.
+std::vector<TokenLogprob> Engine::Impl::listed_tokens(const LaunchedStep& step, std::size_t sample,
+                                                      std::int64_t max_logprobs) {
+  std::vector<TokenLogprob> listed;
+  const auto row = static_cast<std::size_t>(max_logprobs);
+  for (std::size_t i = sample * row; i < (sample + 1) * row && step.top_ids[i] >= 0; ++i) {
+    listed.push_back({step.top_ids[i], step.top_logps[i]});
+  }
+  return listed;
 }
 
 std::vector<Engine::Update> Engine::Impl::read_oldest() {
@@ -223,7 +247,8 @@ std::vector<Engine::Update> Engine::Impl::read_oldest() {
     const auto found = streams.find(id);
     if (found == streams.end() || found->second.finished()) continue;  // it ended after this step was launched
     RequestStream& stream = found->second;
-    stream.accept(index, step.tokens[i], step.logps[i], options.max_model_len);
+    stream.accept(index, {step.tokens[i], step.logps[i]}, options.max_model_len);
+    if (stream.sequence.sampling.logprobs > 0) stream.list(listed_tokens(step, i, options.max_logprobs));
     ++statistics.generated_tokens;
     if (stream.finished()) scheduler.remove(id);
     updates.push_back({id, stream.new_text(), stream.completion.finish_reason});
@@ -261,6 +286,9 @@ RequestId Engine::add(Request request) {
     }
   }
   check_adjustments(request.sampling, impl.model.shape().vocab_size);
+  if (request.sampling.logprobs < 0 || request.sampling.logprobs > impl.options.max_logprobs) {
+    throw Error("logprobs", text_of("is ", request.sampling.logprobs, ", expected 0 to ", impl.options.max_logprobs));
+  }
   HONE_ASSERT(!request.sampling.adjusts_logits() || impl.options.adjust_logits,
               "the engine was created without EngineOptions::adjust_logits");
   const RequestId id = impl.next_id++;

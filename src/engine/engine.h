@@ -41,8 +41,8 @@ class Engine {
   Engine& operator=(Engine&&) noexcept;
 
   // Queues a request. Throws Error if the prompt is empty or has a token outside the vocabulary, if max_model_len
-  // leaves no room for a new token (the message states both lengths), if max_tokens is below 1 or if the repetition
-  // penalty is not above 0.
+  // leaves no room for a new token (the message states both lengths), if max_tokens is below 1, if logprobs is above
+  // EngineOptions::max_logprobs or if the repetition penalty is not above 0.
   RequestId add(Request request);
   // Ends a request with FinishReason::kAbort. Does nothing if the request has finished.
   void cancel(RequestId id);

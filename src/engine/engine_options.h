@@ -16,6 +16,7 @@ struct EngineOptions {
   std::int64_t block_size = 32;         // tokens per KV-cache block
   std::int64_t num_blocks = 0;          // KV-cache blocks; 0: enough for max_num_seqs requests of max_model_len
   bool adjust_logits = false;           // requests may have SamplingParams::adjusts_logits()
+  std::int64_t max_logprobs = 0;        // largest SamplingParams::logprobs that requests may have
   // Requests share the KV-cache blocks of equal beginnings, which are computed once and kept until their memory is
   // needed (engine/prefix_cache.h). Changes no bit of a result.
   bool enable_prefix_caching = true;

@@ -10,6 +10,7 @@
 #include "ops/linear/linear.h"
 #include "ops/sample/sample.h"
 #include "ops/token_feedback/token_feedback.h"
+#include "ops/top_logprobs/top_logprobs.h"
 
 namespace hone {
 
@@ -52,6 +53,12 @@ Program trace_generation(const Model& model, const GenerationProgramOptions& opt
     token_feedback_store(sampled.token, last_sampled);
     program.output("token", sampled.token);
     program.output("logp", sampled.logp);
+    if (options.max_logprobs > 0) {
+      const Tensor counts = program.input("top_counts", {DType::kI32, {samples}});
+      const TopLogprobs top = top_logprobs(logits, parameters, counts, options.max_logprobs);
+      program.output("top_ids", top.ids);
+      program.output("top_logps", top.logps);
+    }
   }
   const Compiler compiler({.dtype = options.dtype});
   return compiler.inference(model.adapted(std::move(program), {}));

@@ -11,7 +11,8 @@ struct GenerationProgramOptions {
   KvLayout layout;
   std::int64_t max_num_seqs = 0;  // rows of the state that keeps the tokens of the last step
   DType dtype = DType::kF32;
-  bool adjust_logits = false;  // adds the inputs of adjusted logits
+  bool adjust_logits = false;     // adds the inputs of adjusted logits
+  std::int64_t max_logprobs = 0;  // above 0: adds "top_counts", "top_ids" and "top_logps"
 };
 
 // Traces and compiles a program that runs chunks of requests through the model with a paged KV cache and then samples
@@ -19,8 +20,9 @@ struct GenerationProgramOptions {
 // (ops/token_feedback), by any of the programs that share the states. Inputs: those of PagedBatch; "sample_rows" i32
 // [samples] (rows of the batch); "parameters" f32 [samples, 4] and "keys" i64 [samples, 2] (ops/sample). With
 // adjust_logits also "adjustments" f32 [samples, 4], "unread" i32 [samples], "entry_offsets" i32 [samples + 1], and
-// "entry_ids" i32, "entry_occurrences" i32 and "entry_biases" f32 [entries] (ops/adjust_logits). Outputs: "token" i32
-// [samples] and "logp" f32 [samples], the log-probability of the token.
+// "entry_ids" i32, "entry_occurrences" i32 and "entry_biases" f32 [entries] (ops/adjust_logits). With max_logprobs
+// also "top_counts" i32 [samples]. Outputs: "token" i32 [samples] and "logp" f32 [samples], the log-probability of the
+// token; with max_logprobs "top_ids" i32 and "top_logps" f32 [samples, max_logprobs] (ops/top_logprobs).
 [[nodiscard]] Program trace_generation(const Model& model, const GenerationProgramOptions& options);
 
 }  // namespace hone

@@ -22,6 +22,7 @@ struct SamplingParams {
   std::map<TokenId, double> logit_bias;    // -100 to 100, added to the logits of these tokens
   std::vector<TokenId> allowed_token_ids;  // empty: all tokens may be drawn; otherwise only these
   std::vector<TokenId> banned_token_ids;   // tokens that are never drawn
+  std::int64_t logprobs = 0;               // most probable tokens to list with each generated one
   std::int64_t max_tokens = 256;
   std::uint64_t seed = 0;               // together with the prompt and the weights it determines every token
   std::vector<TokenId> stop_token_ids;  // the first of these ends the completion and is part of its tokens
@@ -50,10 +51,21 @@ enum class FinishReason : std::uint8_t {
 };
 [[nodiscard]] std::string_view name_of(FinishReason reason);
 
+// A token that might have been drawn.
+struct TokenLogprob {
+  TokenId token = 0;
+  float logp = 0;
+
+  bool operator==(const TokenLogprob&) const = default;
+};
+
 struct Completion {
   std::vector<TokenId> tokens;  // includes the stop token
   std::vector<float> logps;     // log-probability of each token: log-softmax of logits / temperature (greedy: logits)
-  std::string text;             // without special tokens; cut before a stop string
+  // For each token the SamplingParams::logprobs most probable ones, in that order, with logps of the same kind; empty
+  // if none were asked for. Penalties, biases and filters change neither.
+  std::vector<std::vector<TokenLogprob>> top_logprobs;
+  std::string text;  // without special tokens; cut before a stop string
   FinishReason finish_reason = FinishReason::kNone;
 };
 

@@ -15,11 +15,12 @@ RequestStream::RequestStream(const Tokenizer& tokenizer, RequestId id, Request r
   if (sequence.sampling.adjusts_logits()) sequence.entries.emplace(sequence.sampling, sequence.tokens);
 }
 
-void RequestStream::accept(std::size_t index, TokenId token, float logp, std::int64_t max_model_len) {
+void RequestStream::accept(std::size_t index, TokenLogprob sampled, std::int64_t max_model_len) {
+  const TokenId token = sampled.token;
   sequence.tokens[index] = token;
   if (sequence.entries) sequence.entries->add_generated(token);
   completion.tokens.push_back(token);
-  completion.logps.push_back(logp);
+  completion.logps.push_back(sampled.logp);
   const SamplingParams& sampling = sequence.sampling;
   const bool stopped = std::ranges::find(sampling.stop_token_ids, token) != sampling.stop_token_ids.end();
   const auto length = static_cast<std::int64_t>(index) + 1;

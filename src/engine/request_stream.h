@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "engine/request.h"
 #include "engine/scheduler.h"
@@ -16,9 +18,11 @@ class RequestStream {
   // `tokenizer` must outlive the stream.
   RequestStream(const Tokenizer& tokenizer, RequestId id, Request request);
 
-  // Stores the token at `index` of the sequence, which was sampled with this log-probability, and sets the completion's
-  // finish reason. A sequence of max_model_len tokens is full.
-  void accept(std::size_t index, TokenId token, float logp, std::int64_t max_model_len);
+  // Stores the sampled token at `index` of the sequence and sets the completion's finish reason. A sequence of
+  // max_model_len tokens is full.
+  void accept(std::size_t index, TokenLogprob sampled, std::int64_t max_model_len);
+  // Stores the most probable tokens where the token that was accepted last was drawn.
+  void list(std::vector<TokenLogprob> tokens) { completion.top_logprobs.push_back(std::move(tokens)); }
   // Returns the text that no earlier call returned and that can no longer become part of a stop string; valid until the
   // next accept(). Once the request has finished, returns the rest.
   [[nodiscard]] std::string_view new_text();

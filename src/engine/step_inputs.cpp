@@ -52,8 +52,9 @@ void set_step_inputs(Executable& program, std::span<const ScheduledChunk> chunks
   // tokens, positions, slots: [tokens]; starts: [sequences]; cu_seqlens: [sequences + 1];
   // table: [sequences, max_blocks]; rows: [samples].
   std::vector<std::int32_t> tokens, positions, slots, starts, cu_seqlens{0}, table, rows;
-  std::vector<float> parameters;   // [samples, 4]: temperature, top_p, min_p, top_k
-  std::vector<std::int64_t> keys;  // [samples, 2]: seed, index of the token to draw
+  std::vector<float> parameters;         // [samples, 4]: temperature, top_p, min_p, top_k
+  std::vector<std::int64_t> keys;        // [samples, 2]: seed, index of the token to draw
+  std::vector<std::int32_t> top_counts;  // [samples]
   for (const ScheduledChunk& chunk : chunks) {
     const Sequence& sequence = *chunk.sequence;
     starts.push_back(static_cast<std::int32_t>(sequence.computed));
@@ -72,6 +73,7 @@ void set_step_inputs(Executable& program, std::span<const ScheduledChunk> chunks
     parameters.insert(parameters.end(), {static_cast<float>(s.temperature), static_cast<float>(s.top_p),
                                          static_cast<float>(s.min_p), static_cast<float>(s.top_k)});
     keys.insert(keys.end(), {static_cast<std::int64_t>(s.seed), sequence.length()});
+    top_counts.push_back(static_cast<std::int32_t>(s.logprobs));
   }
   cu_seqlens.resize(cu_entries, cu_seqlens.back());
   program.set_count(Count::tokens, static_cast<std::int64_t>(tokens.size()));
@@ -86,6 +88,7 @@ void set_step_inputs(Executable& program, std::span<const ScheduledChunk> chunks
   program.set<std::int32_t>("sample_rows", rows);
   program.set<float>("parameters", parameters);
   program.set<std::int64_t>("keys", keys);
+  if (options.max_logprobs > 0) program.set<std::int32_t>("top_counts", top_counts);
   if (options.adjust_logits) set_adjustments(program, chunks);
 }
 
