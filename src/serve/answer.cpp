@@ -10,6 +10,7 @@ void AnswerPart::append(const AnswerPart& more) {
   calls.insert(calls.end(), more.calls.begin(), more.calls.end());
   tokens.insert(tokens.end(), more.tokens.begin(), more.tokens.end());
   logps.insert(logps.end(), more.logps.begin(), more.logps.end());
+  top_logprobs.insert(top_logprobs.end(), more.top_logprobs.begin(), more.top_logprobs.end());
   finish_reason = more.finish_reason;
 }
 
@@ -20,6 +21,7 @@ AnswerPart AnswerDivider::add(GenerationProgress progress) {
                   .calls = {},
                   .tokens = std::move(progress.tokens),
                   .logps = std::move(progress.logps),
+                  .top_logprobs = std::move(progress.top_logprobs),
                   .finish_reason = progress.finish_reason};
   if (division_.reasoning) {
     ReasoningSplitter::Part split = reasoning_.add(part.content);

@@ -17,7 +17,8 @@ struct AnswerPart {
   std::string content;
   std::vector<ToolCall> calls;  // only in the last part
   std::vector<TokenId> tokens;
-  std::vector<float> logps;  // [tokens]
+  std::vector<float> logps;                             // [tokens]
+  std::vector<std::vector<TokenLogprob>> top_logprobs;  // [tokens], or empty
   FinishReason finish_reason = FinishReason::kNone;
 
   void append(const AnswerPart& more);

@@ -28,15 +28,19 @@ void set_reasoning(Json& message, const std::string& reasoning) {
 
 Json ChatForm::logprobs_of(const AnswerPart& part) const {
   if (!head_.logprobs) return nullptr;
-  Json content = Json::array();
-  for (std::size_t i = 0; i < part.tokens.size(); ++i) {
-    const std::string text = token_text(*head_.tokenizer, part.tokens[i]);
+  const auto entry = [&](TokenId token, float logp) -> Json {
+    const std::string text = token_text(*head_.tokenizer, token);
     Json bytes = Json::array();
     for (const char byte : text) bytes.push_back(static_cast<unsigned char>(byte));
-    content.push_back({{"token", text},
-                       {"logprob", finite_logp(part.logps[i])},
-                       {"bytes", std::move(bytes)},
-                       {"top_logprobs", Json::array()}});
+    return {{"token", text}, {"logprob", finite_logp(logp)}, {"bytes", std::move(bytes)}};
+  };
+  Json content = Json::array();
+  for (std::size_t i = 0; i < part.tokens.size(); ++i) {
+    Json one = entry(part.tokens[i], part.logps[i]);
+    one["top_logprobs"] = Json::array();
+    if (!part.top_logprobs.empty())
+      for (const auto& [token, logp] : part.top_logprobs[i]) one["top_logprobs"].push_back(entry(token, logp));
+    content.push_back(std::move(one));
   }
   return {{"content", std::move(content)}, {"refusal", nullptr}};
 }

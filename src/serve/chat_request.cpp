@@ -44,6 +44,9 @@ ChatRequest parse_chat_request(std::string_view body, const SamplingParams& defa
   request.has_max_tokens |= parameters.integer("max_completion_tokens", request.sampling.max_tokens, 1,
                                                std::numeric_limits<std::int32_t>::max());
   parameters.boolean("logprobs", request.logprobs);
+  if (parameters.integer("top_logprobs", request.sampling.logprobs, 0, kMaxTopLogprobs) &&
+      request.sampling.logprobs > 0 && !request.logprobs)
+    throw RequestError("top_logprobs", "is given, but logprobs is not true", "leave it out");
   parameters.only("echo", false);
   parameters.only("add_special_tokens", false);
   read_template(parameters, request);

@@ -55,9 +55,8 @@ CompletionRequest parse_completion_request(std::string_view body, const Sampling
   read_prompts(parameters, request);
   parameters.boolean("echo", request.echo);
   parameters.boolean("add_special_tokens", request.add_special_tokens);
-  std::int64_t alternatives = 0;
-  request.logprobs = parameters.integer("logprobs", alternatives, 0, 20);
-  if (alternatives > 0) throw RequestError("logprobs", text_of("is ", alternatives), "only 0 is supported");
+  request.logprobs = parameters.integer("logprobs", request.sampling.logprobs, 0, kMaxTopLogprobs);
+  parameters.only("top_logprobs", 0);
   if (request.echo && request.logprobs)
     throw RequestError("echo", "is not supported together with logprobs", "leave one of them out");
   parameters.only("suffix", "");

@@ -124,7 +124,10 @@ void EngineLoop::pass_on(const Engine::Update& update, StepFigures& figures) {
                               .text = std::string(update.text),
                               .tokens = {completion.tokens.begin() + begin, completion.tokens.end()},
                               .logps = {completion.logps.begin() + begin, completion.logps.end()},
+                              .top_logprobs = {},
                               .finish_reason = update.finish_reason};
+  if (!completion.top_logprobs.empty())
+    progress.top_logprobs = {completion.top_logprobs.begin() + begin, completion.top_logprobs.end()};
   const Clock::time_point now = Clock::now();
   const Clock::time_point arrived = request.job->job.arrived;
   if (begin == 0)

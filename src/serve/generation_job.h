@@ -17,7 +17,8 @@ struct GenerationProgress {
   std::size_t index = 0;  // of the completion in its job
   std::string text;       // never an incomplete character, nor the beginning of a stop string
   std::vector<TokenId> tokens;
-  std::vector<float> logps;  // [tokens]
+  std::vector<float> logps;                             // [tokens]
+  std::vector<std::vector<TokenLogprob>> top_logprobs;  // [tokens], or empty
   FinishReason finish_reason = FinishReason::kNone;
 };
 

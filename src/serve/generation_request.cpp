@@ -121,7 +121,7 @@ void read_neutral(RequestParameters& parameters) {
   for (const char* key : {"use_beam_search", "include_stop_str_in_output", "continue_final_message",
                           "return_tokens_as_token_ids", "return_token_ids"})
     parameters.only(key, false);
-  for (const char* key : {"min_tokens", "top_logprobs", "priority"}) parameters.only(key, 0);
+  for (const char* key : {"min_tokens", "priority"}) parameters.only(key, 0);
   parameters.only("best_of", 1);
   parameters.only("length_penalty", 1);
   parameters.only("response_format", Json{{"type", "text"}});

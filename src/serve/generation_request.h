@@ -14,6 +14,8 @@ namespace hone {
 inline constexpr std::int64_t kMaxChoices = 128;
 inline constexpr std::size_t kMaxStops = 16;
 inline constexpr std::size_t kMaxStopBytes = 4096;
+// Maximum alternatives listed for each token.
+inline constexpr std::int64_t kMaxTopLogprobs = 20;
 
 struct GenerationRequest {
   std::string model;  // empty: the body has none

@@ -23,7 +23,11 @@ Json TextForm::choice(std::size_t index, const std::string& text, const AnswerPa
       const std::string token = token_text(*head_.tokenizer, part.tokens[i]);
       logprobs["tokens"].push_back(token);
       logprobs["token_logprobs"].push_back(finite_logp(part.logps[i]));
-      logprobs["top_logprobs"].push_back({{token, finite_logp(part.logps[i])}});
+      Json top{{token, finite_logp(part.logps[i])}};
+      if (!part.top_logprobs.empty())
+        for (const auto& [other, logp] : part.top_logprobs[i])
+          top[token_text(*head_.tokenizer, other)] = finite_logp(logp);
+      logprobs["top_logprobs"].push_back(std::move(top));
       logprobs["text_offset"].push_back(offset);
       offset += token.size();
     }

@@ -144,6 +144,8 @@ TEST(ChatRequest, RefusesWhatWouldChangeTheResult) {
   EXPECT_EQ(refused_among(R"("response_format": {"type": "json_object"})"), "response_format");
   EXPECT_EQ(refused_among(R"("response_format": {"type": "text"})"), "accepted");
   EXPECT_EQ(refused_among(R"("allowed_token_ids": [])"), "allowed_token_ids");
+  EXPECT_EQ(refused_among(R"("logprobs": true, "top_logprobs": 21)"), "top_logprobs");
+  EXPECT_EQ(parsed(R"("logprobs": true, "top_logprobs": 20)").sampling.logprobs, 20);
   EXPECT_EQ(refused_among(R"("parallel_tool_calls": false)"), "parallel_tool_calls");
 }
 

@@ -142,6 +142,33 @@ TEST(Service, ParametersReachTheEngine) {
   EXPECT_NE(text({{"presence_penalty", 2}, {"max_tokens", 12}}), text({{"max_tokens", 12}}));
 }
 
+TEST(Service, ListsTheMostProbableTokens) {
+  SmallServer server;
+  const Json body = with(question(), {{"temperature", 0}, {"logprobs", true}, {"top_logprobs", 3}});
+  const Json whole = Json::parse(server.post("/v1/chat/completions", body).body);
+  const Json& content = whole["choices"][0]["logprobs"]["content"];
+  ASSERT_EQ(content.size(), 20U);
+  for (const Json& entry : content) {
+    ASSERT_EQ(entry["top_logprobs"].size(), 3U);
+    EXPECT_EQ(entry["top_logprobs"][0]["logprob"], entry["logprob"]);
+    EXPECT_EQ(entry["top_logprobs"][0]["token"], entry["token"]);
+    EXPECT_GE(entry["top_logprobs"][1]["logprob"], entry["top_logprobs"][2]["logprob"]);
+  }
+  Json streamed = Json::array();
+  for (const std::string& event : events_of(server.post("/v1/chat/completions", with(body, {{"stream", true}})).body)) {
+    if (event == "[DONE]") continue;
+    const Json logprobs = Json::parse(event)["choices"][0]["logprobs"];
+    if (!logprobs.is_null()) streamed.insert(streamed.end(), logprobs["content"].begin(), logprobs["content"].end());
+  }
+  EXPECT_EQ(streamed, content);
+  const Json text = Json::parse(
+      server.post("/v1/completions", {{"prompt", "What"}, {"logprobs", 2}, {"max_tokens", 4}, {"seed", 1}}).body);
+  for (const Json& top : text["choices"][0]["logprobs"]["top_logprobs"]) {
+    EXPECT_GE(top.size(), 2U);
+    EXPECT_LE(top.size(), 3U);
+  }
+}
+
 TEST(Service, SeveralPromptsAndTokensOfPrompts) {
   SmallServer server;
   const std::vector<TokenId> tokens = server.model().tokenizer.encode("abc");

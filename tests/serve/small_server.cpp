@@ -68,7 +68,8 @@ EngineOptions SmallServer::engine_options() const {
                    .max_num_seqs = options_.max_num_seqs,
                    .max_batch_tokens = 64,
                    .block_size = 16,
-                   .adjust_logits = true});
+                   .adjust_logits = true,
+                   .max_logprobs = kMaxTopLogprobs});
 }
 
 Completion SmallServer::generated(const Request& request) {

@@ -52,6 +52,7 @@ EngineOptions serving_engine(const ServeOptions& options, const LoadedModel& loa
   engine.max_num_seqs = options.max_num_seqs;
   engine.max_batch_tokens = std::max(options.max_num_batched_tokens, options.max_num_seqs);
   engine.adjust_logits = true;
+  engine.max_logprobs = kMaxTopLogprobs;
   engine.enable_prefix_caching = options.enable_prefix_caching;
   check_positions(loaded.model->shape(), engine.max_model_len, "max_model_len");
   engine.num_blocks =

@@ -1,6 +1,7 @@
-// The most probable tokens of a row on a GPU. A block has one row and finds one token after the other: each thread looks
-// for the best of its tokens that come after the last one found, and the block takes the best of these. The block of a
-// row that asks for nothing ends without reading it; a row that asks for n tokens is read n + 1 times, from the L2 cache.
+// The most probable tokens of a row on a GPU. A block has one row and finds one token after the other: each thread
+// looks for the best of its tokens that come after the last one found, and the block takes the best of these. The block
+// of a row that asks for nothing ends without reading it; a row that asks for n tokens is read n + 1 times, from the L2
+// cache.
 #include <limits>
 
 #include "ops/linear_logprobs/log_softmax.cuh"
