@@ -59,6 +59,8 @@ def chat():
     check("chat: a refusal names the parameter", error and error.param == "temperature", error)
     tools = [{"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {}}}}]
     check("chat: tools", client.chat.completions.create(**arguments, tools=tools).choices[0].message is not None)
+    listed = client.chat.completions.create(**{**arguments, "temperature": 0}, top_logprobs=2).choices[0].logprobs.content
+    check("chat: alternatives", all(e.top_logprobs[0].logprob == e.logprob and len(e.top_logprobs) == 2 for e in listed))
     extra = {"top_k": 1, "chat_template_kwargs": {"enable_thinking": False}}
     check("chat: vLLM's parameters", client.chat.completions.create(**arguments, extra_body=extra).choices)
 
