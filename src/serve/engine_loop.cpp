@@ -108,10 +108,10 @@ void EngineLoop::step() {
   if (!engine_.has_work()) return;
   StepFigures figures;
   for (const Engine::Update& update : engine_.step()) pass_on(update, figures);
-  queue_.flush();
   std::erase_if(jobs_, [](const auto& live) { return live->open == 0; });
   metrics_.add_step(figures);
   metrics_.set_engine(engine_.statistics());
+  queue_.flush();  // after the metrics, so that they count an answer that has been sent
 }
 
 void EngineLoop::pass_on(const Engine::Update& update, StepFigures& figures) {
