@@ -14,7 +14,8 @@
 namespace hone {
 
 // The phase of a run during which the contents of a store must be preserved. If rollouts reuse the memory of training
-// (Workspace::share_training_memory_with_rollouts), Workspace::enter() zero-fills those of training when training begins.
+// (Workspace::share_training_memory_with_rollouts), Workspace::enter() zero-fills those of training when training
+// begins.
 enum class Region : std::uint8_t {
   kPersistent,  // from the start of the run to its end
   kTrain,       // while micro-batches and updates run
