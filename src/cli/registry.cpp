@@ -112,7 +112,7 @@ const Command* CommandRegistry::find(std::string_view name) const {
 std::string program_help(const CommandRegistry& registry) {
   std::string text =
       "hone trains reasoning language models: tokenizer, pre-training, supervised fine-tuning,\n"
-      "reinforcement learning, evaluation and chat.\n\n"
+      "reinforcement learning, evaluation, chat and serving.\n\n"
       "Usage: hone COMMAND [RECIPE.yaml] [--key value ...]\n\nCommands:\n";
   for (const Command& command : registry.commands()) {
     std::string name = "  " + command.name;

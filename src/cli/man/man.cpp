@@ -66,7 +66,7 @@ std::string manual(const CommandRegistry& registry) {
       "\" \"User Commands\"\n.SH NAME\nhone \\- trains reasoning language models\n.SH SYNOPSIS\n"
       "\\fBhone\\fR \\fICOMMAND\\fR [\\fIRECIPE.yaml\\fR] [\\fB\\-\\-key\\fR \\fIvalue\\fR ...]\n.SH DESCRIPTION\n"
       "hone trains reasoning language models: tokenizer, pre\\-training, supervised fine\\-tuning, reinforcement\n"
-      "learning, evaluation and chat. Set a key in the recipe, a YAML file, or as a flag, with hyphens or\n"
+      "learning, evaluation, chat and serving. Set a key in the recipe, a YAML file, or as a flag, with hyphens or\n"
       "underscores; a flag overrides the recipe. \\fB\\-\\-config\\fR \\fIFILE\\fR names a recipe with any file\n"
       "extension.\n.SH COMMANDS\n");
   for (const Command& command : registry.commands()) text += command_entry(command);
