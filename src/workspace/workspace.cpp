@@ -111,7 +111,9 @@ std::vector<std::string> Workspace::program_names() const {
 
 const Program& Workspace::program(std::string_view name) const {
   const ProgramEntry& found = entry(name);
-  return found.executable ? found.executable->program() : *found.program;
+  if (found.executable) return found.executable->program();
+  HONE_ASSERT(found.program.has_value(), "the program ", name, " has no description");
+  return *found.program;
 }
 
 std::size_t Workspace::store_bytes() const {
@@ -220,7 +222,9 @@ void Workspace::allocate(Device& device) {
   };
   for (const auto& entry : programs_) {
     const ProgramUse& use = entry->use;
-    entry->executable = std::make_unique<Executable>(*std::exchange(entry->program, std::nullopt), entry->plan,
+    std::optional<Program> program = std::exchange(entry->program, std::nullopt);
+    HONE_ASSERT(program.has_value(), "the program ", entry->name, " is allocated already");
+    entry->executable = std::make_unique<Executable>(*std::move(program), entry->plan,
                                                      use.phase == Region::kRollout ? rollout_arena_ : arena_,
                                                      Bindings{.weights = store_of(use.weights),
                                                               .gradients = store_of(kGradientStore),

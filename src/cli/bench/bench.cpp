@@ -13,9 +13,9 @@
 namespace hone {
 namespace {
 
-const CommandText kText{.name = "bench",
-                        .summary = "Benchmark training steps, decoding, kernels, GEMMs or a server",
-                        .positionals = "train|decode|kernels|matmul|serve"};
+const CommandText kBenchText{.name = "bench",
+                             .summary = "Benchmark training steps, decoding, kernels, GEMMs or a server",
+                             .positionals = "train|decode|kernels|matmul|serve"};
 
 struct Kind {
   std::string_view name;
@@ -38,15 +38,15 @@ constexpr Kind kKinds[] = {
 };
 
 std::string help() {
-  std::string text =
-      text_of("Usage: hone bench ", kText.positionals, " [RECIPE.yaml] [--key value ...]\n\n", kText.summary, ".\n");
+  std::string text = text_of("Usage: hone bench ", kBenchText.positionals, " [RECIPE.yaml] [--key value ...]\n\n",
+                             kBenchText.summary, ".\n");
   for (const Kind& kind : kKinds) {
     text += text_of("\nhone bench ", kind.name, ": ", kind.summary, "\n\n", kind.help());
   }
   return text;
 }
 
-int run(std::span<const std::string> arguments) {
+int run_bench(std::span<const std::string> arguments) {
   const std::string name = arguments.empty() ? std::string() : arguments[0];
   for (const Kind& kind : kKinds) {
     if (kind.name == name) return kind.run(arguments.subspan(1));
@@ -70,12 +70,12 @@ std::vector<CommandKey> keys() {
 }  // namespace
 
 void register_bench(CommandRegistry& registry) {
-  registry.add({.name = kText.name,
-                .summary = kText.summary,
+  registry.add({.name = kBenchText.name,
+                .summary = kBenchText.summary,
                 .help = help,
-                .run = run,
+                .run = run_bench,
                 .keys = keys,
-                .positionals = kText.positionals});
+                .positionals = kBenchText.positionals});
 }
 
 }  // namespace hone

@@ -35,7 +35,7 @@ struct PlanOptions : Base {
   }
 };
 
-const CommandText kText{
+const CommandText kPlanText{
     .name = "plan",
     .summary = "Compute what a run needs: parameters, memory to the byte, FLOPs",
     .positionals = "[pretrain|sft|grpo]",
@@ -150,7 +150,7 @@ int plan(std::span<const std::string> arguments) {
     throw Error("hone plan", text_of("unexpected argument ", shown(std::string_view(input.positionals[0]))),
                 "hone plan [pretrain|sft|grpo] [RECIPE.yaml] [--key value ...]");
   }
-  apply_input(kText, input);
+  apply_input(kPlanText, input);
   options.plan.asked = true;
   if (!options.device_memory.empty()) options.plan.device = memory_of_gpu(gpu_memory(options.device_memory, input));
   check_options(options, input);
@@ -181,7 +181,7 @@ std::string_view take_kind(std::span<const std::string>& arguments) {
               "for example hone plan sft recipe.yaml");
 }
 
-int run(std::span<const std::string> arguments) {
+int run_plan(std::span<const std::string> arguments) {
   const std::string_view kind = take_kind(arguments);
   if (kind == "pretrain") return plan<PretrainOptions>(arguments);
   return kind == "sft" ? plan<SftOptions>(arguments) : plan<GrpoOptions>(arguments);
@@ -207,17 +207,17 @@ std::vector<CommandKey> all_keys() {
 }  // namespace
 
 void register_plan(CommandRegistry& registry) {
-  registry.add({.name = kText.name,
-                .summary = kText.summary,
+  registry.add({.name = kPlanText.name,
+                .summary = kPlanText.summary,
                 .help =
                     [] {
-                      return text_of("Usage: hone plan ", kText.positionals, " [RECIPE.yaml] [--key value ...]\n\n",
-                                     kText.summary, ".\n\n", kText.details);
+                      return text_of("Usage: hone plan ", kPlanText.positionals, " [RECIPE.yaml] [--key value ...]\n\n",
+                                     kPlanText.summary, ".\n\n", kPlanText.details);
                     },
-                .run = run,
+                .run = run_plan,
                 .keys = all_keys,
-                .positionals = kText.positionals,
-                .details = kText.details});
+                .positionals = kPlanText.positionals,
+                .details = kPlanText.details});
 }
 
 }  // namespace hone

@@ -42,7 +42,7 @@ struct ProfileOptions : StepOptions {
   }
 };
 
-const CommandText kText{
+const CommandText kProfileText{
     .name = "profile",
     .summary = "Profile a training step and compare each operation with the device's roofline",
     .positionals = "[pretrain|sft] [RECIPE.yaml]",
@@ -127,7 +127,7 @@ Subject of_recipe(const std::string& file, const ProfileOptions& profile, const 
   Options options;
   const std::vector<std::string> arguments{"--config", file};
   const OptionInput input = read_options(OptionTable(options), arguments, training_foreign_keys());
-  apply_input(kText, input);
+  apply_input(kProfileText, input);
   if (options.output_dir.empty()) options.output_dir = profile.output_dir;
   if (flags.was_set("device")) options.device = profile.device;
   if (flags.was_set("tune_gemm")) options.gemm.tune_gemm = profile.gemm.tune_gemm;
@@ -196,6 +196,6 @@ int profile(const ProfileOptions& given, const OptionInput& input) {
 
 }  // namespace
 
-void register_profile(CommandRegistry& registry) { registry.add(make_command<ProfileOptions>(kText, profile)); }
+void register_profile(CommandRegistry& registry) { registry.add(make_command<ProfileOptions>(kProfileText, profile)); }
 
 }  // namespace hone

@@ -52,7 +52,7 @@ struct TokenizerOptions {
   }
 };
 
-void print(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+void print_text(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
 std::string read_standard_input() {
   std::string text{std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
@@ -84,7 +84,7 @@ int encode(const TokenizerOptions& options, const OptionInput& input) {
   for (const TokenId id : tokenizer.encode(text_to_read(options, input))) {
     line += text_of(line.empty() ? "" : " ", id);
   }
-  print(line + "\n");
+  print_text(line + "\n");
   return 0;
 }
 
@@ -106,7 +106,7 @@ int decode(const TokenizerOptions& options, const OptionInput& input) {
     ids.push_back(id);
   }
   const std::string decoded = tokenizer.decode(ids);
-  print((is_terminal(OutputStream::kStandardOutput) ? printable(decoded) : decoded) + "\n");
+  print_text((is_terminal(OutputStream::kStandardOutput) ? printable(decoded) : decoded) + "\n");
   return 0;
 }
 
@@ -115,13 +115,13 @@ int count(const TokenizerOptions& options, const OptionInput& input) {
   const std::string text = text_to_read(options, input);
   const auto tokens = static_cast<std::int64_t>(tokenizer.encode(text).size());
   const auto bytes = static_cast<std::int64_t>(text.size());
-  print(text_of(format_count(tokens), " tokens, ", format_count(bytes), " bytes"));
+  print_text(text_of(format_count(tokens), " tokens, ", format_count(bytes), " bytes"));
   if (tokens > 0) {
     char ratio[32];
     std::snprintf(ratio, sizeof ratio, ", %.3f bytes/token", static_cast<double>(bytes) / static_cast<double>(tokens));
-    print(ratio);
+    print_text(ratio);
   }
-  print("\n");
+  print_text("\n");
   return 0;
 }
 
@@ -160,7 +160,7 @@ int train(const TokenizerOptions& options, const OptionInput& input) {
   if (bad.count() > 0) log_warning(bad.describe(taken + bad.count()));
   const Tokenizer tokenizer = trainer.train();
   tokenizer.save(options.output);
-  print(text_of("wrote ", options.output, ": ", format_count(tokenizer.vocab_size()), " tokens\n"));
+  print_text(text_of("wrote ", options.output, ": ", format_count(tokenizer.vocab_size()), " tokens\n"));
   return 0;
 }
 

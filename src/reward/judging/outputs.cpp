@@ -8,8 +8,10 @@ namespace hone {
 namespace {
 
 bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
-bool is_word(char c) { return c == '_' || (c >= '0' && c <= '9') || (lower(c) >= 'a' && lower(c) <= 'z'); }
+char lower_letter(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+bool is_word(char c) {
+  return c == '_' || (c >= '0' && c <= '9') || (lower_letter(c) >= 'a' && lower_letter(c) <= 'z');
+}
 
 // Removes the first line from `text` and returns it without its line break.
 std::string_view take_line(std::string_view& text) {
@@ -19,7 +21,7 @@ std::string_view take_line(std::string_view& text) {
   return line;
 }
 
-bool same_lower(std::string_view a, std::string_view b) { return std::ranges::equal(a, b, {}, lower); }
+bool same_lower(std::string_view a, std::string_view b) { return std::ranges::equal(a, b, {}, lower_letter); }
 
 // Replaces each run of blanks by one space, strips the text, and writes the words yes and no in capitals.
 std::string normal_words(std::string_view text) {

@@ -11,7 +11,7 @@
 namespace hone {
 namespace {
 
-using Judge = int (*)(const char* json, std::size_t size, double* score);
+using SharedObjectJudge = int (*)(const char* json, std::size_t size, double* score);
 
 constexpr int kScored = 0;     // HONE_REWARD_SCORED
 constexpr int kNoOpinion = 1;  // HONE_REWARD_NO_OPINION
@@ -28,7 +28,7 @@ std::FILE* take_standard_output() {
 int serve(const char* path) {
   void* object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (object == nullptr) return (void)std::fprintf(stderr, "%s\n", dlerror()), 1;
-  const auto judge = reinterpret_cast<Judge>(dlsym(object, "hone_reward"));
+  const auto judge = reinterpret_cast<SharedObjectJudge>(dlsym(object, "hone_reward"));
   if (judge == nullptr) return (void)std::fprintf(stderr, "it defines no function hone_reward\n"), 1;
   std::FILE* answers = take_standard_output();
   if (answers == nullptr) return 1;
