@@ -52,7 +52,7 @@ EngineOptions engine_options(const EngineWorkload& demand) {
   options.max_model_len = demand.max_model_len;
   options.max_num_seqs = demand.max_num_seqs;
   options.max_batch_tokens = std::max(options.max_batch_tokens, demand.max_num_seqs);
-  options.adjust_logits = demand.repetition_penalty != 1;
+  options.adjust_logits = demand.adjust_logits;
   if (demand.full_length > 0) {
     const std::int64_t pages = (options.max_model_len + options.block_size - 1) / options.block_size;
     options.num_blocks = std::min(options.max_num_seqs, demand.full_length) * pages;

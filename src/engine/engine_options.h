@@ -42,7 +42,7 @@ struct EngineWorkload {
   std::int64_t max_model_len = 0;  // tokens of the longest prompt and its completion
   std::int64_t max_num_seqs = 64;  // requests that run concurrently
   std::int64_t full_length = 0;    // requests of max_model_len that the KV cache holds; 0: max_num_seqs of them
-  double repetition_penalty = 1;   // penalty that requests may have; 1: none of them has one
+  bool adjust_logits = false;      // requests may have SamplingParams::adjusts_logits()
 };
 // Returns resolved options of an engine for such requests. A step has room for one token of each running request.
 [[nodiscard]] EngineOptions engine_options(const EngineWorkload& demand);

@@ -10,6 +10,7 @@
 #include "core/random.h"
 #include "core/strings.h"
 #include "data/encode.h"
+#include "engine/sampling_keys.h"
 
 namespace hone {
 namespace {
@@ -23,17 +24,21 @@ struct Question {
 };
 
 std::string key_of(const AnswerOptions& options, std::string_view prompt, const SamplingParams& sampling) {
-  return content_key(Json{
-      {"model", options.model_key},
-      {"prompt", prompt},
-      {"temperature", sampling.temperature},
-      {"top_p", sampling.top_p},
-      {"min_p", sampling.min_p},
-      {"top_k", sampling.top_k},
-      {"repetition_penalty", sampling.repetition_penalty},
-      {"max_tokens", sampling.max_tokens},
-      {"seed",
-       sampling.seed}}.dump(-1, ' ', false, Json::error_handler_t::replace));
+  Json answer{{"model", options.model_key},
+              {"prompt", prompt},
+              {"temperature", sampling.temperature},
+              {"top_p", sampling.top_p},
+              {"min_p", sampling.min_p},
+              {"top_k", sampling.top_k},
+              {"repetition_penalty", sampling.repetition_penalty},
+              {"max_tokens", sampling.max_tokens},
+              {"seed", sampling.seed}};
+  // Adjustments that are not in use are left out, so that answers of earlier releases keep their keys.
+  const Json adjustments = logit_adjustments(sampling);
+  for (const auto& [name, value] : adjustments.items()) {
+    if (!value.is_null()) answer[name] = value;
+  }
+  return content_key(answer.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 std::vector<Question> make_questions(const Tokenizer& tokenizer, const ChatTemplate& chat_template,

@@ -109,7 +109,10 @@ class Endpoint {
     // Extensions of the OpenAI API that vLLM, SGLang and llama.cpp support.
     if (options_.top_k > 0) body["top_k"] = options_.top_k;
     if (options_.min_p > 0) body["min_p"] = options_.min_p;
-    if (options_.repetition_penalty != 1) body["repetition_penalty"] = options_.repetition_penalty;
+    const Json adjustments = logit_adjustments(options_.params(options_.max_new_tokens, {}));
+    for (const auto& [name, value] : adjustments.items()) {
+      if (!value.is_null()) body[name] = value;
+    }
     return body.dump();
   }
 

@@ -25,20 +25,21 @@ namespace {
 // Returns the options on which the generations depend. A run does not continue in a folder whose generations were made
 // with other values.
 Json generation_settings(const GenerateOptions& options) {
-  return {{"model_name_or_path", options.model_name_or_path},
-          {"endpoint", options.endpoint.empty() ? Json(nullptr) : Json(true)},
-          {"chat_template", options.chat_template},
-          {"system_prompt", options.system_prompt},
-          {"prompt_template", options.prompt_template},
-          {"dataset_prompt_column", options.dataset_prompt_column},
-          {"num_generations", options.num_generations},
-          {"max_new_tokens", options.max_new_tokens},
-          {"temperature", options.temperature},
-          {"top_p", options.top_p},
-          {"top_k", options.top_k},
-          {"min_p", options.min_p},
-          {"repetition_penalty", options.repetition_penalty == 1 ? Json(nullptr) : Json(options.repetition_penalty)},
-          {"seed", options.seed}};
+  Json settings{{"model_name_or_path", options.model_name_or_path},
+                {"endpoint", options.endpoint.empty() ? Json(nullptr) : Json(true)},
+                {"chat_template", options.chat_template},
+                {"system_prompt", options.system_prompt},
+                {"prompt_template", options.prompt_template},
+                {"dataset_prompt_column", options.dataset_prompt_column},
+                {"num_generations", options.num_generations},
+                {"max_new_tokens", options.max_new_tokens},
+                {"temperature", options.temperature},
+                {"top_p", options.top_p},
+                {"top_k", options.top_k},
+                {"min_p", options.min_p},
+                {"seed", options.seed}};
+  settings.update(logit_adjustments(options.params(options.max_new_tokens, {})));
+  return settings;
 }
 
 void claim_settings(const fs::path& folder, const GenerateOptions& options) {
@@ -186,7 +187,7 @@ void generate_missing(const GenerateOptions& options, std::span<const GeneratePr
   Engine engine(*loaded.model, loaded.tokenizer, loaded.weights, std::make_shared<Arena>(device),
                 engine_options({.max_model_len = tokens_within(loaded.model->shape(), options, prompts),
                                 .max_num_seqs = options.max_num_seqs,
-                                .repetition_penalty = options.repetition_penalty}));
+                                .adjust_logits = options.adjusts_logits()}));
   SamplingParams sampling =
       options.params(options.max_new_tokens, stop_token_ids(loaded.generation_config, *loaded.model, loaded.tokenizer));
   Generation(options, engine, journal, std::move(sampling)).run(prompts);
@@ -206,6 +207,10 @@ void check_options(const GenerateOptions& options, const OptionInput& input) {
   }
   if (!options.endpoint.empty()) {
     (void)completions_url(options.endpoint);
+    if (!options.banned_token_ids.empty()) {
+      throw Error(input.place_of("banned_token_ids"), "is set, but servers have no such parameter",
+                  "set logit_bias of these tokens to -100");
+    }
     if (!options.chat_template.empty()) {
       throw Error(input.place_of("chat_template"), "is set, but an endpoint renders prompts with the server's template",
                   "remove it");

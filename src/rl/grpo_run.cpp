@@ -140,7 +140,7 @@ EngineOptions rollout_engine(const GrpoOptions& options, const GrpoBatch& batch,
   return engine_options({.max_model_len = longest_prompt + options.max_completion_length,
                          .max_num_seqs = std::min(batch.completions, kMaxSequences),
                          .full_length = kFullLengthSequences,
-                         .repetition_penalty = options.repetition_penalty});
+                         .adjust_logits = options.repetition_penalty != 1});
 }
 
 GrpoSizes sizes_of(const GrpoRun& run) {

@@ -329,7 +329,7 @@ TEST(Engine, CtrlCCancelsWhatIsLeft) {
 }
 
 TEST(Engine, OptionsFollowFromTheRequestsToCome) {
-  const EngineOptions few = engine_options({.max_model_len = 100, .max_num_seqs = 3, .repetition_penalty = 1.5});
+  const EngineOptions few = engine_options({.max_model_len = 100, .max_num_seqs = 3, .adjust_logits = true});
   EXPECT_EQ(few.max_batch_tokens, 512);
   EXPECT_EQ(few.num_blocks, 3 * 4);
   EXPECT_TRUE(few.adjust_logits);

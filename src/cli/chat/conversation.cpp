@@ -16,8 +16,9 @@ namespace {
 
 constexpr std::int64_t kLongestConversation = 8192;
 // Options that /set may change during a conversation.
-const std::vector<std::string> kSettings{"temperature",        "top_p",      "top_k", "min_p",
-                                         "repetition_penalty", "max_tokens", "seed"};
+const std::vector<std::string> kSettings{
+    "temperature",      "top_p",      "top_k", "min_p", "repetition_penalty", "frequency_penalty",
+    "presence_penalty", "max_tokens", "seed"};
 constexpr std::string_view kDim = "\x1b[2m";
 constexpr std::string_view kNormal = "\x1b[0m";
 
@@ -63,7 +64,7 @@ std::string_view chat_help() {
   return "  quit, /quit, Ctrl+D    leave\n"
          "  clear, /clear          forget the conversation\n"
          "  /system TEXT           set a new system prompt and start a new conversation\n"
-         "  /set NAME VALUE        set temperature, top_p, top_k, min_p, repetition_penalty, max_tokens or seed\n"
+         "  /set NAME VALUE        set temperature, top_p, top_k, min_p, a penalty, max_tokens or seed\n"
          "  /save FILE             write the conversation as JSON\n"
          "  \\ at end of line       continue the message on the next line\n"
          "  \"\"\"                    begin or end a message of several lines; a pasted text is one message\n"
@@ -183,10 +184,10 @@ void Conversation::set(const std::string& text) {
   } catch (const Error& error) {  // its text begins with the flag --NAME
     throw Error(text_of("/set ", std::string_view(error.what()).substr(2)));
   }
-  const bool penalized = options_.repetition_penalty != 1;
+  const bool adjusted = options_.adjusts_logits();
   options_ = changed;
-  // An engine without a repetition penalty does not allocate the memory for one.
-  if (!penalized && options_.repetition_penalty != 1) make_engine();
+  // An engine whose requests do not adjust logits does not allocate the memory for it.
+  if (!adjusted && options_.adjusts_logits()) make_engine();
 }
 
 void Conversation::make_engine() {
@@ -194,8 +195,7 @@ void Conversation::make_engine() {
   engine_.reset();  // release the old engine's memory before allocating the new one
   engine_ = std::make_unique<Engine>(
       *loaded_.model, loaded_.tokenizer, loaded_.weights, std::make_shared<Arena>(loaded_.weights.device()),
-      engine_options(
-          {.max_model_len = max_model_len_, .max_num_seqs = 1, .repetition_penalty = options_.repetition_penalty}));
+      engine_options({.max_model_len = max_model_len_, .max_num_seqs = 1, .adjust_logits = options_.adjusts_logits()}));
 }
 
 }  // namespace hone

@@ -161,10 +161,10 @@ int run(const EvalOptions& given, const OptionInput& input) {
   Device& device = open_device(options.device);
   LoadedModel loaded = load_model(options.model_name_or_path, std::nullopt, device);
   const std::int64_t longest = model_len(loaded.model->shape(), options.max_model_len, kLongestAnswer);
-  Engine engine(*loaded.model, loaded.tokenizer, loaded.weights, std::make_shared<Arena>(device),
-                engine_options({.max_model_len = longest,
-                                .max_num_seqs = options.max_num_seqs,
-                                .repetition_penalty = options.repetition_penalty}));
+  Engine engine(
+      *loaded.model, loaded.tokenizer, loaded.weights, std::make_shared<Arena>(device),
+      engine_options(
+          {.max_model_len = longest, .max_num_seqs = options.max_num_seqs, .adjust_logits = options.adjusts_logits()}));
   AnswerOptions answers;
   answers.seed = static_cast<std::uint64_t>(options.seed);
   answers.system_prompt = options.system_prompt;
