@@ -43,6 +43,7 @@ std::vector<Capacity> engine_capacities(const EngineOptions& options) {
   std::ranges::sort(tokens);
   tokens.erase(std::ranges::unique(tokens).begin(), tokens.end());
   std::vector<Capacity> capacities;
+  capacities.reserve(tokens.size());
   for (const std::int64_t size : tokens) capacities.push_back({size, std::min(size, options.max_num_seqs)});
   return capacities;
 }

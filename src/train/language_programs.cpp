@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/error.h"
 #include "train/setup.h"
 
 namespace hone {
@@ -14,6 +15,7 @@ MicroBatchShape training_shape(const LanguageSizes& sizes, const TrainingOptions
 }
 
 MicroBatchShape evaluation_shape(const LanguageSizes& sizes, const TrainingOptions& options) {
+  HONE_ASSERT(sizes.eval_steps.has_value(), "the run has no evaluation");
   return micro_batch_shape(*sizes.eval_steps, options.max_tokens_per_micro_batch, "evaluation");
 }
 

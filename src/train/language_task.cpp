@@ -58,6 +58,7 @@ double LanguageTask::epoch() const {
 
 MetricValues LanguageTask::evaluate(std::int64_t) {
   if (setup_.eval_batches == nullptr) return {};
+  HONE_ASSERT(setup_.evaluation.has_value(), "the run has no program of the evaluation");
   BatchLoader& loader = *setup_.eval_batches;
   loader.seek({});
   LossSums sums;

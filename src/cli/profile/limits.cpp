@@ -98,7 +98,9 @@ DeviceLimits device_limits(Device& device, DType dtype, double seconds, bool ane
   measure_link(model, device, seconds);
   measure_gemms(model, device, dtype, seconds);
   keep(model, device, seconds);
-  return limits_of(model, dtype).value();
+  const auto limits = limits_of(model, dtype);
+  HONE_ASSERT(limits.has_value(), "the limits were not measured");
+  return *limits;
 }
 
 double gemm_limit(Device& device, DType dtype, double seconds) {

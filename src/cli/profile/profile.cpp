@@ -161,6 +161,7 @@ int profile(const ProfileOptions& given, const OptionInput& input) {
   const DeviceLimits limits =
       device_limits(device, subject.dtype, options.limit_seconds, input.was_set("limit_seconds"));
 
+  HONE_ASSERT(subject.workspace.has_value(), "the subject has no programs");
   TrainingStep step(*subject.model, std::move(*subject.workspace), subject.optimizer, subject.dtype, device);
   const auto batches = [&](std::int64_t index) -> std::span<const HostBatch> {
     return subject.steps[static_cast<std::size_t>(index) % subject.steps.size()];
