@@ -101,8 +101,8 @@ TEST(Service, StreamedAnswersEqualWholeOnes) {
       auto streamed = streamed_choices(server.post("/v1/chat/completions", with(body, {{"stream", true}})).body);
       for (int i = 0; i < 3; ++i) {
         const Json& choice = whole["choices"][static_cast<std::size_t>(i)];
-        EXPECT_EQ(streamed[i]["content"], choice["message"]["content"]);
-        EXPECT_EQ(streamed[i]["reason"], choice["finish_reason"]);
+        EXPECT_EQ(choice["message"]["content"], streamed[i]["content"]);
+        EXPECT_EQ(choice["finish_reason"], streamed[i]["reason"]);
         const bool reasons = choice["message"].contains("reasoning_content");
         EXPECT_EQ(streamed[i]["reasoning_content"],
                   reasons ? choice["message"]["reasoning_content"].get<std::string>() : "");
