@@ -7,11 +7,10 @@
 
 #include "core/error.h"
 #include "core/interrupt.h"
-#include "engine/generation_program.h"
+#include "engine/generation_workspace.h"
 #include "engine/request_check.h"
 #include "engine/request_stream.h"
 #include "engine/step_inputs.h"
-#include "model/weights.h"
 #include "ops/token_feedback/token_feedback.h"
 
 namespace hone {
@@ -32,86 +31,19 @@ std::string_view name_of(FinishReason reason) {
 
 namespace {
 
-constexpr const char* kKvStore = "kv_cache";
-
-std::string program_name(const Capacity& capacity) { return text_of("generation of ", capacity.tokens, " tokens"); }
-
-// Creates the workspace of an engine on existing weights.
-std::unique_ptr<Workspace> workspace_of(const Model& model, const TensorStore& weights,
-                                        const std::shared_ptr<Arena>& arena, const EngineOptions& options) {
-  auto workspace = std::make_unique<Workspace>(arena);
-  workspace->add_weights(kWeightStore, weights.tensors());
-  add_generation(*workspace, model, model_dtype(model, weights), options);
-  workspace->provide(kWeightStore, weights.view());
-  workspace->allocate(arena->device());
-  return workspace;
-}
+constexpr TokenId kNoToken = -1;
 
 }  // namespace
-
-namespace {
-
-const StoreSpec* store_named(const Workspace& workspace, std::string_view name) {
-  const auto found = std::ranges::find(workspace.stores(), name, &StoreSpec::name);
-  return found == workspace.stores().end() ? nullptr : &*found;
-}
-
-void add_programs(Workspace& workspace, const Model& model, DType dtype, const EngineOptions& options) {
-  for (const Capacity& capacity : engine_capacities(options)) {
-    workspace.add(program_name(capacity),
-                  trace_generation(model, {.capacity = capacity,
-                                           .layout = kv_layout(options),
-                                           .max_num_seqs = options.max_num_seqs,
-                                           .dtype = dtype,
-                                           .adjust_logits = options.adjust_logits,
-                                           .max_logprobs = options.max_logprobs}),
-                  {.phase = Region::kRollout, .states = {.name = kKvStore, .region = Region::kRollout}});
-  }
-}
-
-// Number of blocks with which rollouts take no more memory than training: at least options.num_blocks, at most what
-// max_num_seqs requests of max_model_len need.
-std::int64_t blocks_in_training_memory(const Workspace& workspace, const Model& model, DType dtype,
-                                       const EngineOptions& options) {
-  const StoreSpec* weights = store_named(workspace, kWeightStore);
-  HONE_ASSERT(weights != nullptr, "the workspace has no weights");
-  Workspace least(workspace.device_kind());
-  least.add_weights(kWeightStore, weights->tensors);
-  add_programs(least, model, dtype, options);
-  const std::size_t block = store_named(least, kKvStore)->bytes() / static_cast<std::size_t>(options.num_blocks);
-  const std::size_t given = workspace.phase_bytes(Region::kTrain);
-  const std::size_t taken = least.phase_bytes(Region::kRollout);
-  const auto more = given > taken ? static_cast<std::int64_t>((given - taken) / block) : 0;
-  return std::min(options.num_blocks + more,
-                  std::max(options.num_blocks, kv_layout(options).max_blocks * options.max_num_seqs));
-}
-
-EngineOptions with_blocks_of(const Workspace& workspace, EngineOptions options) {
-  const StoreSpec* cache = store_named(workspace, kKvStore);
-  HONE_ASSERT(cache != nullptr, "the workspace has no KV cache");
-  const auto keys = std::ranges::find(cache->tensors, KvLayout::key_name(0), &NamedType::name);
-  HONE_ASSERT(keys != cache->tensors.end(), "the KV cache has no keys");
-  options.num_blocks = keys->type.rows();
-  return options;
-}
-
-}  // namespace
-
-void add_generation(Workspace& workspace, const Model& model, DType dtype, const EngineOptions& given) {
-  EngineOptions options = resolved(given);
-  check_positions(model.shape(), options.max_model_len, "max_model_len");
-  if (workspace.shares_training_memory_with_rollouts()) {
-    options.num_blocks = blocks_in_training_memory(workspace, model, dtype, options);
-  }
-  add_programs(workspace, model, dtype, options);
-}
 
 struct Engine::Impl {
   // A step that was launched and whose samples have not been read.
   struct LaunchedStep {
     struct Sample {
       RequestId id = 0;
-      std::size_t index = 0;  // of the token in the sequence
+      std::size_t index = 0;       // of the token in the sequence
+      TokenId drafted = kNoToken;  // the draft's token there: what was drawn after it counts only if it is drawn
+      bool of_prompt = false;      // the token is one of the prompt
+      std::int64_t listed = 0;     // most probable tokens to list with it
     };
     std::vector<Sample> samples;
     std::vector<std::int32_t> tokens;   // [samples], filled when the device has reached the mark
@@ -146,11 +78,12 @@ struct Engine::Impl {
         scheduler({.max_num_seqs = options.max_num_seqs,
                    .max_batch_tokens = options.max_batch_tokens,
                    .block_size = options.block_size,
-                   .enable_prefix_caching = options.enable_prefix_caching},
+                   .enable_prefix_caching = options.enable_prefix_caching,
+                   .max_prompt_samples = options.max_prompt_samples},
                   options.num_blocks) {
     for (const Capacity& capacity : capacities) programs.push_back(&workspace.executable(program_name(capacity)));
-    const bool ahead = options.launch_ahead.value_or(device().kind() != DeviceKind::kCpu);
-    most_launched = ahead ? 2 : 1;
+    const bool waits = device().kind() == DeviceKind::kCpu || options.num_speculative_tokens > 0;
+    most_launched = options.launch_ahead.value_or(!waits) ? 2 : 1;
   }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
@@ -165,17 +98,24 @@ struct Engine::Impl {
   [[nodiscard]] Device& device() const { return programs.front()->device(); }
 
   // Returns the smallest program that holds the step.
-  Executable& program_for(std::int64_t tokens, std::int64_t sequences) {
+  Executable& program_for(std::int64_t tokens) {
     for (std::size_t i = 0; i < capacities.size(); ++i) {
-      if (capacities[i].tokens >= tokens && capacities[i].sequences >= sequences) return *programs[i];
+      if (capacities[i].tokens >= tokens) return *programs[i];
     }
-    throw Defect(text_of("no program holds ", tokens, " tokens of ", sequences, " sequences"));
+    throw Defect(text_of("no program holds ", tokens, " tokens"));
   }
 
+  // Proposes tokens for the sequences that are decoding.
+  void draft();
   // Schedules and launches a step. Returns false if there is nothing to compute.
   bool launch();
+  // Adds the samples of a chunk to a step, and to its sequence the token that it draws next.
+  void add_samples(const ScheduledChunk& chunk, LaunchedStep& step) const;
   static std::vector<TokenLogprob> listed_tokens(const LaunchedStep& step, std::size_t sample,
                                                  std::int64_t max_logprobs);
+  // Gives a sample of a step that has been read to its request. Returns false if the request drew another token than
+  // its draft has there, so that its samples after this one are void.
+  bool accept(const LaunchedStep& step, std::size_t sample, RequestStream& stream);
   // Waits for the oldest launched step and gives its tokens to their requests.
   std::vector<Update> read_oldest();
   // Waits for all launched steps and drops their samples.
@@ -190,33 +130,59 @@ struct Engine::Impl {
   }
 };
 
+void Engine::Impl::draft() {
+  if (options.num_speculative_tokens == 0) return;
+  for (auto& [id, stream] : streams) {
+    Sequence& sequence = stream.sequence;
+    sequence.draft.clear();
+    if (stream.finished() || sequence.pending() != 1 || sequence.entries) continue;
+    // The step draws one token more than the draft has.
+    const std::int64_t most =
+        std::min(sequence.sampling.max_tokens - sequence.generated(), options.max_model_len - sequence.length()) - 1;
+    sequence.draft = stream.propose(std::min(most, options.num_speculative_tokens));
+  }
+}
+
+void Engine::Impl::add_samples(const ScheduledChunk& chunk, LaunchedStep& step) const {
+  Sequence& sequence = *chunk.sequence;
+  for (std::int64_t i = 0; i < chunk.prompt_samples; ++i) {
+    step.samples.push_back({.id = sequence.id,
+                            .index = static_cast<std::size_t>(sequence.computed + i + 1),
+                            .of_prompt = true,
+                            .listed = *sequence.sampling.prompt_logprobs});
+  }
+  sequence.computed += chunk.count - std::max<std::int64_t>(chunk.samples - 1, 0);
+  if (chunk.samples == 0) return;
+  const TokenId unread = token_of_sample(std::ssize(step.samples));
+  for (std::int64_t i = 0; i < chunk.samples; ++i) {
+    step.samples.push_back({.id = sequence.id,
+                            .index = sequence.tokens.size() + static_cast<std::size_t>(i),
+                            .drafted = i + 1 < chunk.samples ? sequence.draft[static_cast<std::size_t>(i)] : kNoToken,
+                            .listed = sequence.sampling.logprobs});
+  }
+  sequence.tokens.push_back(unread);
+  sequence.complete =
+      sequence.generated() >= sequence.sampling.max_tokens || sequence.length() >= options.max_model_len;
+}
+
 bool Engine::Impl::launch() {
+  draft();
   const std::vector<ScheduledChunk> chunks = scheduler.schedule();
   if (chunks.empty()) return false;
   std::int64_t tokens = 0;
   for (const ScheduledChunk& chunk : chunks) tokens += chunk.count;
-  Executable& program = program_for(tokens, static_cast<std::int64_t>(chunks.size()));
+  Executable& program = program_for(tokens);
   set_step_inputs(program, chunks, options);
   program.run();
   ++statistics.steps;
 
   LaunchedStep& step = launched.emplace_back();
-  for (const ScheduledChunk& chunk : chunks) {
-    Sequence& sequence = *chunk.sequence;
-    sequence.computed += chunk.count;
-    if (!chunk.samples) continue;
-    const TokenId unread = token_of_sample(static_cast<std::int64_t>(step.samples.size()));
-    step.samples.push_back({sequence.id, sequence.tokens.size()});
-    sequence.tokens.push_back(unread);
-    sequence.complete =
-        sequence.generated() >= sequence.sampling.max_tokens || sequence.length() >= options.max_model_len;
-  }
+  for (const ScheduledChunk& chunk : chunks) add_samples(chunk, step);
   step.tokens.resize(step.samples.size());
   step.logps.resize(step.samples.size());
   program.get_later<std::int32_t>("token", step.tokens);
   program.get_later<float>("logp", step.logps);
-  if (std::ranges::any_of(
-          chunks, [](const ScheduledChunk& chunk) { return chunk.samples && chunk.sequence->sampling.logprobs > 0; })) {
+  if (std::ranges::any_of(step.samples, [](const LaunchedStep::Sample& sample) { return sample.listed > 0; })) {
     const std::size_t listed = step.samples.size() * static_cast<std::size_t>(options.max_logprobs);
     step.top_ids.resize(listed);
     step.top_logps.resize(listed);
@@ -238,20 +204,44 @@ std::vector<TokenLogprob> Engine::Impl::listed_tokens(const LaunchedStep& step, 
   return listed;
 }
 
+bool Engine::Impl::accept(const LaunchedStep& step, std::size_t i, RequestStream& stream) {
+  const LaunchedStep::Sample& sample = step.samples[i];
+  const auto listed = [&] { return listed_tokens(step, i, options.max_logprobs); };
+  if (sample.of_prompt) {
+    stream.accept_prompt(sample.index, step.logps[i]);
+    if (sample.listed > 0) stream.list_prompt(listed());
+    return true;
+  }
+  stream.accept(sample.index, {step.tokens[i], step.logps[i]}, options.max_model_len);
+  if (sample.listed > 0) stream.list(listed());
+  ++statistics.generated_tokens;
+  if (sample.drafted == kNoToken) return true;
+  ++statistics.drafted_tokens;
+  if (sample.drafted != step.tokens[i]) return false;
+  ++statistics.accepted_tokens;
+  ++stream.sequence.computed;
+  return true;
+}
+
 std::vector<Engine::Update> Engine::Impl::read_oldest() {
   const LaunchedStep& step = launched.front();
   device().wait(step.end);
   std::vector<Update> updates;
-  for (std::size_t i = 0; i < step.samples.size(); ++i) {
-    const auto [id, index] = step.samples[i];
+  for (std::size_t i = 0; i < step.samples.size();) {
+    const RequestId id = step.samples[i].id;
+    std::size_t end = i + 1;
+    while (end < step.samples.size() && step.samples[end].id == id) ++end;
     const auto found = streams.find(id);
-    if (found == streams.end() || found->second.finished()) continue;  // it ended after this step was launched
-    RequestStream& stream = found->second;
-    stream.accept(index, {step.tokens[i], step.logps[i]}, options.max_model_len);
-    if (stream.sequence.sampling.logprobs > 0) stream.list(listed_tokens(step, i, options.max_logprobs));
-    ++statistics.generated_tokens;
-    if (stream.finished()) scheduler.remove(id);
-    updates.push_back({id, stream.new_text(), stream.completion.finish_reason});
+    // A request may have ended after this step was launched, or with one of the tokens that were proposed.
+    if (found != streams.end() && !found->second.finished()) {
+      RequestStream& stream = found->second;
+      const std::size_t before = stream.completion.tokens.size();
+      while (i < end && !stream.finished() && accept(step, i, stream)) ++i;
+      if (stream.finished()) scheduler.remove(id);
+      if (stream.completion.tokens.size() > before)
+        updates.push_back({id, stream.new_text(), stream.completion.finish_reason});
+    }
+    i = end;
   }
   launched.pop_front();
   return updates;
@@ -286,11 +276,16 @@ RequestId Engine::add(Request request) {
     }
   }
   check_adjustments(request.sampling, impl.model.shape().vocab_size);
-  if (request.sampling.logprobs < 0 || request.sampling.logprobs > impl.options.max_logprobs) {
-    throw Error("logprobs", text_of("is ", request.sampling.logprobs, ", expected 0 to ", impl.options.max_logprobs));
-  }
+  const auto check_listed = [&](std::string_view name, std::int64_t listed) {
+    if (listed >= 0 && listed <= impl.options.max_logprobs) return;
+    throw Error(name, text_of("is ", listed, ", expected 0 to ", impl.options.max_logprobs));
+  };
+  check_listed("logprobs", request.sampling.logprobs);
+  check_listed("prompt_logprobs", request.sampling.prompt_logprobs.value_or(0));
   HONE_ASSERT(!request.sampling.adjusts_logits() || impl.options.adjust_logits,
               "the engine was created without EngineOptions::adjust_logits");
+  HONE_ASSERT(!request.sampling.prompt_logprobs || impl.options.max_prompt_samples > 0,
+              "the engine was created without EngineOptions::max_prompt_samples");
   const RequestId id = impl.next_id++;
   impl.statistics.prompt_tokens += length;
   const auto added = impl.streams.try_emplace(id, impl.tokenizer, id, std::move(request));

@@ -27,7 +27,8 @@ namespace hone {
 void add_generation(Workspace& workspace, const Model& model, DType dtype, const EngineOptions& options);
 
 // Runs requests with continuous batching. Sampled tokens depend only on the weights, the prompt, the sampling
-// parameters and the seed, never on other requests, the chunking of prompts, preemption or the prefix cache.
+// parameters and the seed, never on other requests, the chunking of prompts, preemption, the prefix cache or proposed
+// tokens.
 class Engine {
  public:
   // An engine with its own workspace on `arena`. Weights, tokenizer and model must outlive the engine.
@@ -78,6 +79,8 @@ class Engine {
     std::int64_t steps = 0;
     std::int64_t prompt_tokens = 0;
     std::int64_t generated_tokens = 0;
+    std::int64_t drafted_tokens = 0;   // proposed and compared with the token that was drawn
+    std::int64_t accepted_tokens = 0;  // of these, equal
     std::int64_t preemptions = 0;
     std::int64_t prefix_hit_tokens = 0;  // not computed because the prefix cache had them, preempted requests included
     std::int64_t evicted_blocks = 0;     // blocks of the prefix cache whose memory was needed

@@ -15,6 +15,15 @@ EngineOptions resolved(EngineOptions options) {
   positive("max_num_seqs", options.max_num_seqs);
   positive("max_batch_tokens", options.max_batch_tokens);
   positive("block_size", options.block_size);
+  const auto not_negative = [](std::string_view name, std::int64_t value) {
+    if (value < 0) throw Error(name, text_of("is ", value, ", expected at least 0"));
+  };
+  not_negative("max_prompt_samples", options.max_prompt_samples);
+  not_negative("num_speculative_tokens", options.num_speculative_tokens);
+  if (options.num_speculative_tokens > 0 && options.launch_ahead.value_or(false)) {
+    throw Error("num_speculative_tokens", "needs the tokens of a step before the next one is launched",
+                "unset launch_ahead");
+  }
   const std::int64_t per_sequence = (options.max_model_len + options.block_size - 1) / options.block_size;
   if (options.num_blocks == 0) options.num_blocks = per_sequence * options.max_num_seqs;
   if (options.num_blocks < per_sequence) {
@@ -26,6 +35,10 @@ EngineOptions resolved(EngineOptions options) {
   return options;
 }
 
+std::int64_t max_samples(const EngineOptions& options) {
+  return options.max_num_seqs * (1 + options.num_speculative_tokens) + options.max_prompt_samples;
+}
+
 KvLayout kv_layout(const EngineOptions& options) {
   return {options.num_blocks, options.block_size,
           (options.max_model_len + options.block_size - 1) / options.block_size};
@@ -33,18 +46,18 @@ KvLayout kv_layout(const EngineOptions& options) {
 
 std::vector<Capacity> engine_capacities(const EngineOptions& options) {
   // A GPU multiplies all rows of a capacity, so that a step costs at most twice what its tokens cost. The common step
-  // has one token of each of max_num_seqs sequences and gets a capacity without padding.
+  // has one token of each of max_num_seqs sequences, and those proposed, and gets a capacity without padding.
   std::vector<std::int64_t> tokens;
   for (std::int64_t size = 8; size < options.max_batch_tokens; size *= 2) tokens.push_back(size);
   tokens.push_back(options.max_batch_tokens);
-  const std::int64_t widest_decode =
-      options.max_num_seqs < 8 ? options.max_num_seqs : (options.max_num_seqs + 7) / 8 * 8;
+  const std::int64_t decoded = options.max_num_seqs * (1 + options.num_speculative_tokens);
+  const std::int64_t widest_decode = decoded < 8 ? decoded : (decoded + 7) / 8 * 8;
   if (widest_decode < options.max_batch_tokens) tokens.push_back(widest_decode);
   std::ranges::sort(tokens);
   tokens.erase(std::ranges::unique(tokens).begin(), tokens.end());
   std::vector<Capacity> capacities;
   capacities.reserve(tokens.size());
-  for (const std::int64_t size : tokens) capacities.push_back({size, std::min(size, options.max_num_seqs)});
+  for (const std::int64_t size : tokens) capacities.push_back({size, std::min(size, max_samples(options))});
   return capacities;
 }
 
@@ -52,7 +65,9 @@ EngineOptions engine_options(const EngineWorkload& demand) {
   EngineOptions options;
   options.max_model_len = demand.max_model_len;
   options.max_num_seqs = demand.max_num_seqs;
-  options.max_batch_tokens = std::max(options.max_batch_tokens, demand.max_num_seqs);
+  options.num_speculative_tokens = demand.num_speculative_tokens;
+  options.max_batch_tokens =
+      std::max(options.max_batch_tokens, demand.max_num_seqs * (1 + demand.num_speculative_tokens));
   options.adjust_logits = demand.adjust_logits;
   if (demand.full_length > 0) {
     const std::int64_t pages = (options.max_model_len + options.block_size - 1) / options.block_size;

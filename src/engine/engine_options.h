@@ -17,24 +17,34 @@ struct EngineOptions {
   std::int64_t num_blocks = 0;          // KV-cache blocks; 0: enough for max_num_seqs requests of max_model_len
   bool adjust_logits = false;           // requests may have SamplingParams::adjusts_logits()
   std::int64_t max_logprobs = 0;        // largest SamplingParams::logprobs that requests may have
+  // Tokens of prompts whose log-probabilities one step computes; 0: requests may not have
+  // SamplingParams::prompt_logprobs. Needs adjust_logits.
+  std::int64_t max_prompt_samples = 0;
+  // Tokens that are proposed for a request from what it has repeated so far (engine/ngram_draft.h) and checked in one
+  // step; 0: none. Changes no bit of a result.
+  std::int64_t num_speculative_tokens = 0;
   // Requests share the KV-cache blocks of equal beginnings, which are computed once and kept until their memory is
   // needed (engine/prefix_cache.h). Changes no bit of a result.
   bool enable_prefix_caching = true;
   // Launch a step before the tokens of the step before have been read. A request that ends then computes a token in
-  // vain. Unset: on a GPU, where the host would otherwise wait.
+  // vain. Unset: on a GPU, where the host would otherwise wait, unless tokens are proposed: what is proposed depends on
+  // the tokens before.
   std::optional<bool> launch_ahead = std::nullopt;
 };
 
-// Checks the options and fills in num_blocks. Throws Error if a value is not positive or if the blocks cannot hold one
-// request of max_model_len.
+// Checks the options and fills in num_blocks. Throws Error if a value is not positive, if the blocks cannot hold one
+// request of max_model_len, or if options exclude each other.
 [[nodiscard]] EngineOptions resolved(EngineOptions options);
 // Most tokens that a request may name in logit_bias, allowed_token_ids and banned_token_ids together.
 inline constexpr std::int64_t kMaxListedTokens = 1024;
 
+// Most rows of a step from which tokens are drawn: the next token of each request and those that may follow the
+// proposed ones, and tokens of prompts.
+[[nodiscard]] std::int64_t max_samples(const EngineOptions& options);
 // The layout of the KV cache for resolved options.
 [[nodiscard]] KvLayout kv_layout(const EngineOptions& options);
-// Capacities of the engine's programs, smallest first. A step runs the smallest program that holds its tokens and
-// requests.
+// Capacities of the engine's programs, smallest first. A step runs the smallest program that holds its tokens. It then
+// holds its requests and its samples too, each of which has a token: both are counted up to Capacity::sequences.
 [[nodiscard]] std::vector<Capacity> engine_capacities(const EngineOptions& options);
 
 // The requests that an engine is to serve, as far as they are known in advance.
@@ -43,6 +53,7 @@ struct EngineWorkload {
   std::int64_t max_num_seqs = 64;  // requests that run concurrently
   std::int64_t full_length = 0;    // requests of max_model_len that the KV cache holds; 0: max_num_seqs of them
   bool adjust_logits = false;      // requests may have SamplingParams::adjusts_logits()
+  std::int64_t num_speculative_tokens = 0;
 };
 // Returns resolved options of an engine for such requests. A step has room for one token of each running request.
 [[nodiscard]] EngineOptions engine_options(const EngineWorkload& demand);

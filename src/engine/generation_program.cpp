@@ -17,12 +17,14 @@ namespace hone {
 namespace {
 
 // Logits [samples, vocab] from which tokens are drawn. The log-probability of a token is that of the logits before
-// adjustment. Each sample has room for an entry for each of its tokens and of those that its request names.
+// adjustment. Each request has room for an entry for each of its tokens and of those that it names, and each token of a
+// prompt for its own.
 Tensor adjusted_logits(Program& program, Tensor logits, Tensor last_sampled, const GenerationProgramOptions& options) {
   const Dim samples = logits.shape()[0];
   const std::int64_t vocab = logits.shape()[1].size;
+  const std::int64_t longest = options.layout.max_blocks * options.layout.block_size;
   const std::int64_t entries =
-      samples.size * std::min(vocab, options.layout.max_blocks * options.layout.block_size + kMaxListedTokens);
+      std::min(samples.size, options.max_num_seqs) * std::min(vocab, longest + kMaxListedTokens) + samples.size;
   const Tensor parameters = program.input("adjustments", {DType::kF32, {samples, kAdjustmentParameters}});
   const Tensor unread = program.input("unread", {DType::kI32, {samples}});
   const Tensor offsets = program.input("entry_offsets", {DType::kI32, {samples.size + 1}});
@@ -37,7 +39,7 @@ Tensor adjusted_logits(Program& program, Tensor logits, Tensor last_sampled, con
 Program trace_generation(const Model& model, const GenerationProgramOptions& options) {
   Program program;
   PagedBatch batch(program, options.capacity, options.layout, DType::kF32);
-  const Tensor last_sampled = program.state("sampled_tokens", {DType::kI32, {options.max_num_seqs}});
+  const Tensor last_sampled = program.state("sampled_tokens", {DType::kI32, {options.max_samples}});
   batch.tokens = token_feedback(batch.tokens, last_sampled);
   WeightBinder weights(program, model.weights(), false);
   const Tensor hidden = model.forward(weights, batch);

@@ -9,7 +9,8 @@ namespace hone {
 struct GenerationProgramOptions {
   Capacity capacity;
   KvLayout layout;
-  std::int64_t max_num_seqs = 0;  // rows of the state that keeps the tokens of the last step
+  std::int64_t max_num_seqs = 0;  // requests that may have an entry for each of their tokens
+  std::int64_t max_samples = 0;   // rows of the state that keeps the tokens of the last step
   DType dtype = DType::kF32;
   bool adjust_logits = false;     // adds the inputs of adjusted logits
   std::int64_t max_logprobs = 0;  // above 0: adds "top_counts", "top_ids" and "top_logps"

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +24,9 @@ struct SamplingParams {
   std::vector<TokenId> allowed_token_ids;  // empty: all tokens may be drawn; otherwise only these
   std::vector<TokenId> banned_token_ids;   // tokens that are never drawn
   std::int64_t logprobs = 0;               // most probable tokens to list with each generated one
+  // Set: the log-probability of each token of the prompt is computed, and so many of the most probable tokens are
+  // listed with it. The request then makes no use of the prefix cache.
+  std::optional<std::int64_t> prompt_logprobs = std::nullopt;
   std::int64_t max_tokens = 256;
   std::uint64_t seed = 0;               // together with the prompt and the weights it determines every token
   std::vector<TokenId> stop_token_ids;  // the first of these ends the completion and is part of its tokens
@@ -32,9 +36,11 @@ struct SamplingParams {
   [[nodiscard]] bool has_penalties() const {
     return repetition_penalty != 1 || frequency_penalty != 0 || presence_penalty != 0;
   }
-  // Returns true if tokens are drawn from other logits than the model's. Log-probabilities are always the model's.
+  // Returns true if a step needs EngineOptions::adjust_logits: tokens are drawn from other logits than the model's, or
+  // those of the prompt are given. Log-probabilities are always the model's.
   [[nodiscard]] bool adjusts_logits() const {
-    return has_penalties() || !logit_bias.empty() || !allowed_token_ids.empty() || !banned_token_ids.empty();
+    return has_penalties() || !logit_bias.empty() || !allowed_token_ids.empty() || !banned_token_ids.empty() ||
+           prompt_logprobs;
   }
 };
 
@@ -65,6 +71,10 @@ struct Completion {
   // For each token the SamplingParams::logprobs most probable ones, in that order, with logps of the same kind; empty
   // if none were asked for. Penalties, biases and filters change neither.
   std::vector<std::vector<TokenLogprob>> top_logprobs;
+  // With SamplingParams::prompt_logprobs: for each token of the prompt but the first its log-probability after those
+  // before it, at temperature 1, and likewise the most probable tokens in its place.
+  std::vector<float> prompt_logps;
+  std::vector<std::vector<TokenLogprob>> prompt_top_logprobs;
   std::string text;  // without special tokens; cut before a stop string
   FinishReason finish_reason = FinishReason::kNone;
 };

@@ -17,6 +17,7 @@ RequestStream::RequestStream(const Tokenizer& tokenizer, RequestId id, Request r
 
 void RequestStream::accept(std::size_t index, TokenLogprob sampled, std::int64_t max_model_len) {
   const TokenId token = sampled.token;
+  sequence.tokens.resize(std::max(sequence.tokens.size(), index + 1));
   sequence.tokens[index] = token;
   if (sequence.entries) sequence.entries->add_generated(token);
   completion.tokens.push_back(token);
@@ -35,6 +36,15 @@ void RequestStream::accept(std::size_t index, TokenLogprob sampled, std::int64_t
   } else if (full) {
     completion.finish_reason = FinishReason::kLength;
   }
+}
+
+void RequestStream::accept_prompt(std::size_t index, float logp) {
+  if (index == completion.prompt_logps.size() + 1) completion.prompt_logps.push_back(logp);
+}
+
+void RequestStream::list_prompt(std::vector<TokenLogprob> tokens) {
+  if (completion.prompt_top_logprobs.size() < completion.prompt_logps.size())
+    completion.prompt_top_logprobs.push_back(std::move(tokens));
 }
 
 std::string_view RequestStream::new_text() {

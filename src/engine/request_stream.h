@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/ngram_draft.h"
 #include "engine/request.h"
 #include "engine/scheduler.h"
 #include "text/detokenizer.h"
@@ -18,11 +19,17 @@ class RequestStream {
   // `tokenizer` must outlive the stream.
   RequestStream(const Tokenizer& tokenizer, RequestId id, Request request);
 
-  // Stores the sampled token at `index` of the sequence and sets the completion's finish reason. A sequence of
-  // max_model_len tokens is full.
+  // Stores the sampled token at `index` of the sequence, which has it or ends before it, and sets the completion's
+  // finish reason. A sequence of max_model_len tokens is full.
   void accept(std::size_t index, TokenLogprob sampled, std::int64_t max_model_len);
   // Stores the most probable tokens where the token that was accepted last was drawn.
   void list(std::vector<TokenLogprob> tokens) { completion.top_logprobs.push_back(std::move(tokens)); }
+  // Stores the log-probability of the prompt's token at `index`, unless the sequence was preempted and had it before.
+  void accept_prompt(std::size_t index, float logp);
+  // Stores the most probable tokens in the place of the prompt's token that was accepted last.
+  void list_prompt(std::vector<TokenLogprob> tokens);
+  // Returns at most `count` tokens that may follow. All tokens of the sequence must have been read.
+  [[nodiscard]] std::vector<TokenId> propose(std::int64_t count) { return draft_.propose(sequence.tokens, count); }
   // Returns the text that no earlier call returned and that can no longer become part of a stop string; valid until the
   // next accept(). Once the request has finished, returns the rest.
   [[nodiscard]] std::string_view new_text();
@@ -38,6 +45,7 @@ class RequestStream {
   bool add_text(const std::string& piece);
 
   Detokenizer detokenizer_;
+  NgramDraft draft_;
   std::size_t released_ = 0;  // bytes of completion.text returned by new_text()
 };
 

@@ -32,13 +32,35 @@ std::int64_t Scheduler::missing_blocks(const Sequence& sequence, std::int64_t co
   return missing_blocks(std::ssize(sequence.blocks), sequence.computed + count);
 }
 
-void Scheduler::plan(Sequence& sequence, Step& step) {
-  const std::int64_t count = std::min(sequence.pending(), step.budget);
+std::int64_t Scheduler::chunk_length(const Sequence& sequence, std::int64_t computed, const Step& step) const {
+  const std::int64_t count = std::min(sequence.length() - computed, step.budget);
+  const std::int64_t sampled = sequence.prompt_length - 1 - computed;
+  if (!sequence.sampling.prompt_logprobs || sampled <= step.prompt_samples) return count;
+  return std::min(count, step.prompt_samples);
+}
+
+void Scheduler::shorten_draft(Sequence& sequence, std::int64_t count, const Step& step) const {
+  std::vector<TokenId>& draft = sequence.draft;
+  const auto room = static_cast<std::size_t>(step.budget - count);
+  if (draft.size() > room) draft.resize(room);
+  while (!draft.empty() && missing_blocks(sequence, count + std::ssize(draft)) > cache_.pool().free_blocks()) {
+    draft.pop_back();
+  }
+}
+
+void Scheduler::plan(Sequence& sequence, std::int64_t count, Step& step) {
   for (std::int64_t missing = missing_blocks(sequence, count); missing > 0; --missing) {
     sequence.blocks.push_back(cache_.take());
   }
-  step.chunks.push_back({&sequence, count, count == sequence.pending()});
+  ScheduledChunk chunk{.sequence = &sequence, .count = count};
+  const std::int64_t end = sequence.computed + count;
+  if (end >= sequence.length()) chunk.samples = end - sequence.length() + 1;
+  if (sequence.sampling.prompt_logprobs) {
+    chunk.prompt_samples = std::max<std::int64_t>(0, std::min(end, sequence.prompt_length - 1) - sequence.computed);
+  }
   step.budget -= count;
+  step.prompt_samples -= chunk.prompt_samples;
+  step.chunks.push_back(chunk);
 }
 
 void Scheduler::preempt_last() {
@@ -46,6 +68,7 @@ void Scheduler::preempt_last() {
   running_.pop_back();
   cache_.release(sequence->blocks);
   sequence->blocks.clear();
+  sequence->draft.clear();
   sequence->computed = 0;
   sequence->published = 0;
   waiting_.push_front(sequence);
@@ -74,11 +97,13 @@ void Scheduler::plan_running(Step& step) {
         return std::any_of(step.chunks.begin(), step.chunks.end(),
                            [&](const ScheduledChunk& c) { return c.sequence == sequence; });
       };
-      const std::int64_t count = std::min(running_[i]->pending(), step.budget);
+      const std::int64_t count = chunk_length(*running_[i], running_[i]->computed, step);
+      if (count == 0) continue;
       // If the last sequence is a planned decode, it must not be preempted: the prompt waits for free blocks.
       if (missing_blocks(*running_[i], count) > cache_.pool().free_blocks() && planned(running_.back())) continue;
       if (!make_room(i, count)) break;
-      plan(*running_[i], step);
+      shorten_draft(*running_[i], count, step);
+      plan(*running_[i], count + std::ssize(running_[i]->draft), step);
     }
   }
 }
@@ -98,9 +123,10 @@ void Scheduler::admit_waiting(Step& step) {
     }
     // Admission never preempts. The blocks of the prefix that no sequence holds are among the free ones.
     const std::int64_t computed = std::ssize(prefix) * limits_.block_size;
-    const std::int64_t length = std::min(next.length(), computed + step.budget);
+    const std::int64_t count = chunk_length(next, computed, step);
+    if (count == 0) break;
     const auto unused = std::ranges::count_if(prefix, [&](BlockId id) { return cache_.pool().references(id) == 0; });
-    if (missing_blocks(std::ssize(prefix), length) > cache_.pool().free_blocks() - unused) break;
+    if (missing_blocks(std::ssize(prefix), computed + count) > cache_.pool().free_blocks() - unused) break;
     cache_.hold(prefix);
     next.blocks = prefix;
     next.computed = computed;
@@ -109,13 +135,13 @@ void Scheduler::admit_waiting(Step& step) {
     hit_tokens_ += computed;
     running_.push_back(&next);
     at = waiting_.erase(at);
-    plan(next, step);
+    plan(next, count, step);
   }
 }
 
 std::vector<ScheduledChunk> Scheduler::schedule() {
   for (Sequence* sequence : running_) publish(*sequence);
-  Step step{.chunks = {}, .budget = limits_.max_batch_tokens};
+  Step step{.chunks = {}, .budget = limits_.max_batch_tokens, .prompt_samples = limits_.max_prompt_samples};
   plan_running(step);
   admit_waiting(step);
   const auto complete = [](const Sequence* sequence) { return sequence->complete; };
@@ -140,13 +166,13 @@ void Scheduler::publish(Sequence& sequence) {
 }
 
 std::vector<BlockId> Scheduler::published_prefix(const Sequence& sequence) const {
-  if (!limits_.enable_prefix_caching) return {};
+  if (!uses_prefixes(sequence)) return {};
   return cache_.find(std::span(sequence.tokens).first(sequence.tokens.size() - 1));
 }
 
 bool Scheduler::is_being_computed(const Sequence& sequence, std::span<const BlockId> prefix) const {
   const auto begin = std::ssize(prefix) * limits_.block_size;
-  if (!limits_.enable_prefix_caching || begin + limits_.block_size >= sequence.length()) return false;
+  if (!uses_prefixes(sequence) || begin + limits_.block_size >= sequence.length()) return false;
   const auto next_block = [&](const Sequence& of) {
     return std::span(of.tokens).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(limits_.block_size));
   };

@@ -18,6 +18,7 @@ struct SchedulerLimits {
   std::int64_t max_batch_tokens = 512;  // tokens in one step
   std::int64_t block_size = 32;         // tokens per KV-cache block
   bool enable_prefix_caching = true;    // sequences share the blocks of equal beginnings
+  std::int64_t max_prompt_samples = 0;  // tokens of prompts in one step that are sampled with a given result
 };
 
 // The state of a request in the engine.
@@ -28,7 +29,9 @@ struct Sequence {
   // yet, is token_of_sample() of its sample (ops/token_feedback/token_feedback.h).
   std::vector<TokenId> tokens;
   std::int64_t prompt_length = 0;
-  std::int64_t computed = 0;            // tokens whose keys and values are in the KV cache
+  // Tokens that may follow `tokens`. The next chunk computes them too and draws what follows each of them.
+  std::vector<TokenId> draft;
+  std::int64_t computed = 0;            // tokens whose keys and values are in the KV cache; none of the draft
   std::vector<BlockId> blocks;          // KV-cache blocks in the order of the tokens
   std::int64_t published = 0;           // blocks at the beginning of `blocks` that the prefix cache has
   std::int64_t version = 0;             // version of the prefix cache in which it was admitted
@@ -38,13 +41,19 @@ struct Sequence {
   [[nodiscard]] std::int64_t length() const { return static_cast<std::int64_t>(tokens.size()); }
   [[nodiscard]] std::int64_t pending() const { return length() - computed; }
   [[nodiscard]] std::int64_t generated() const { return length() - prompt_length; }
+  // The token at an index of the sequence and its draft.
+  [[nodiscard]] TokenId token_at(std::int64_t index) const {
+    return index < length() ? tokens[static_cast<std::size_t>(index)]
+                            : draft[static_cast<std::size_t>(index - length())];
+  }
 };
 
-// A part of a step: tokens [computed, computed + count) of a sequence.
+// A part of a step: tokens [computed, computed + count) of a sequence and its draft.
 struct ScheduledChunk {
   Sequence* sequence = nullptr;
   std::int64_t count = 0;
-  bool samples = false;  // the chunk ends at the sequence's last token, so the next token is sampled
+  std::int64_t prompt_samples = 0;  // first rows that are sampled with the next token of the prompt as a given result
+  std::int64_t samples = 0;         // last rows that draw a token: the sequence's last one and those of the draft
 };
 
 // Fills a token budget in each step: first decodes (sequences with one pending token), then chunks of prompts, each in
@@ -56,6 +65,8 @@ struct ScheduledChunk {
 // completions of a group compute their prompt's full blocks once. The last part of a prompt, which fills no block, is
 // computed by each of them. Blocks are shared only once the step that computes them has been launched, and a sequence
 // writes only to blocks after those that it shares.
+//
+// A draft is computed with the one pending token of its sequence. It never makes room for itself by preemption.
 class Scheduler {
  public:
   Scheduler(const SchedulerLimits& limits, std::int64_t num_blocks);
@@ -85,14 +96,19 @@ class Scheduler {
   // The step that is being planned.
   struct Step {
     std::vector<ScheduledChunk> chunks;
-    std::int64_t budget = 0;  // tokens that it has room for
+    std::int64_t budget = 0;          // tokens that it has room for
+    std::int64_t prompt_samples = 0;  // of these, tokens of prompts that are sampled
   };
 
   // Blocks that a sequence with the first `blocks` blocks needs for tokens [0, length).
   [[nodiscard]] std::int64_t missing_blocks(std::int64_t blocks, std::int64_t length) const;
   [[nodiscard]] std::int64_t missing_blocks(const Sequence& sequence, std::int64_t count) const;
+  // Returns how many tokens from `computed` of a sequence the step has room for, without the draft.
+  [[nodiscard]] std::int64_t chunk_length(const Sequence& sequence, std::int64_t computed, const Step& step) const;
+  // Shortens the draft of a sequence to what the step and the free blocks have room for after `count` tokens.
+  void shorten_draft(Sequence& sequence, std::int64_t count, const Step& step) const;
   // Plans a chunk of a running sequence and takes its blocks.
-  void plan(Sequence& sequence, Step& step);
+  void plan(Sequence& sequence, std::int64_t count, Step& step);
   void plan_running(Step& step);
   void admit_waiting(Step& step);
   // Frees blocks for `count` more tokens of running_[index] by preempting later sequences. Returns false if that
@@ -102,6 +118,10 @@ class Scheduler {
 
   // Publishes the full blocks of a running sequence whose tokens are known.
   void publish(Sequence& sequence);
+  // Returns false if a sequence computes all of its tokens itself: the log-probabilities of its prompt need them.
+  [[nodiscard]] bool uses_prefixes(const Sequence& sequence) const {
+    return limits_.enable_prefix_caching && !sequence.sampling.prompt_logprobs;
+  }
   // Returns the published blocks with which a waiting sequence may begin.
   [[nodiscard]] std::vector<BlockId> published_prefix(const Sequence& sequence) const;
   // Returns true if a running sequence is about to compute the block that follows `prefix` in `sequence`.

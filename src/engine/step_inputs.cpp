@@ -1,9 +1,12 @@
 #include "engine/step_inputs.h"
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <vector>
 
+#include "ops/adjust_logits/adjust_logits.h"
+#include "ops/sample/sample.h"
 #include "ops/token_feedback/token_feedback.h"
 
 namespace hone {
@@ -17,23 +20,39 @@ void set_adjustments(Executable& program, std::span<const ScheduledChunk> chunks
   std::vector<std::int32_t> ids;         // entries of all samples
   std::vector<std::int32_t> occurrences;
   std::vector<float> biases;
+  const auto add_adjustment = [&](std::array<float, kAdjustmentParameters> parameters, std::int32_t unread_sample) {
+    adjustments.insert(adjustments.end(), parameters.begin(), parameters.end());
+    unread.push_back(unread_sample);
+  };
   for (const ScheduledChunk& chunk : chunks) {
-    if (!chunk.samples) continue;
     const SamplingParams& s = chunk.sequence->sampling;
     const std::optional<LogitEntries>& entries = chunk.sequence->entries;
+    // A token of the prompt is the only one that may be drawn in its place.
+    for (std::int64_t i = 1; i <= chunk.prompt_samples; ++i) {
+      add_adjustment({1, 0, 0, 1}, -1);
+      ids.push_back(chunk.sequence->token_at(chunk.sequence->computed + i));
+      occurrences.push_back(0);
+      biases.push_back(0);
+      offsets.push_back(static_cast<std::int32_t>(ids.size()));
+    }
+    if (chunk.samples == 0) continue;
     const bool restricts = entries && entries->restricts();
-    adjustments.insert(adjustments.end(),
-                       {static_cast<float>(s.repetition_penalty), static_cast<float>(s.frequency_penalty),
-                        static_cast<float>(s.presence_penalty), restricts ? 1.0f : 0.0f});
     // The entries lack the last token if the host has not read it.
     const TokenId last = chunk.sequence->tokens.back();
-    unread.push_back(entries && entries->counts_tokens() && last < 0 ? sample_of_token(last) : -1);
+    add_adjustment({static_cast<float>(s.repetition_penalty), static_cast<float>(s.frequency_penalty),
+                    static_cast<float>(s.presence_penalty), restricts ? 1.0f : 0.0f},
+                   entries && entries->counts_tokens() && last < 0 ? sample_of_token(last) : -1);
     if (entries) {
       ids.insert(ids.end(), entries->ids().begin(), entries->ids().end());
       occurrences.insert(occurrences.end(), entries->occurrences().begin(), entries->occurrences().end());
       biases.insert(biases.end(), entries->biases().begin(), entries->biases().end());
     }
     offsets.push_back(static_cast<std::int32_t>(ids.size()));
+    // A request with entries has no draft.
+    for (std::int64_t i = 1; i < chunk.samples; ++i) {
+      add_adjustment({1, 0, 0, 0}, -1);
+      offsets.push_back(offsets.back());
+    }
   }
   program.set<float>("adjustments", adjustments);
   program.set<std::int32_t>("unread", unread);
@@ -59,7 +78,7 @@ void set_step_inputs(Executable& program, std::span<const ScheduledChunk> chunks
     const Sequence& sequence = *chunk.sequence;
     starts.push_back(static_cast<std::int32_t>(sequence.computed));
     for (std::int64_t i = sequence.computed; i < sequence.computed + chunk.count; ++i) {
-      tokens.push_back(sequence.tokens[static_cast<std::size_t>(i)]);
+      tokens.push_back(sequence.token_at(i));
       positions.push_back(static_cast<std::int32_t>(i));
       const BlockId block = sequence.blocks[static_cast<std::size_t>(i / options.block_size)];
       slots.push_back(static_cast<std::int32_t>(block * options.block_size + i % options.block_size));
@@ -67,13 +86,24 @@ void set_step_inputs(Executable& program, std::span<const ScheduledChunk> chunks
     cu_seqlens.push_back(static_cast<std::int32_t>(tokens.size()));
     table.insert(table.end(), sequence.blocks.begin(), sequence.blocks.end());
     table.resize(starts.size() * static_cast<std::size_t>(max_blocks), 0);
-    if (!chunk.samples) continue;
-    rows.push_back(static_cast<std::int32_t>(tokens.size()) - 1);
     const SamplingParams& s = sequence.sampling;
-    parameters.insert(parameters.end(), {static_cast<float>(s.temperature), static_cast<float>(s.top_p),
-                                         static_cast<float>(s.min_p), static_cast<float>(s.top_k)});
-    keys.insert(keys.end(), {static_cast<std::int64_t>(s.seed), sequence.length()});
-    top_counts.push_back(static_cast<std::int32_t>(s.logprobs));
+    const auto end = static_cast<std::int64_t>(tokens.size());
+    // Samples from the row of a token, given by its index in the sequence.
+    const auto add_sample = [&](std::int64_t index, std::array<float, kSampleParameters> how, std::int64_t listed) {
+      rows.push_back(static_cast<std::int32_t>(end - (sequence.computed + chunk.count) + index));
+      parameters.insert(parameters.end(), how.begin(), how.end());
+      keys.insert(keys.end(), {static_cast<std::int64_t>(s.seed), index + 1});
+      top_counts.push_back(static_cast<std::int32_t>(listed));
+    };
+    for (std::int64_t i = 0; i < chunk.prompt_samples; ++i) {
+      add_sample(sequence.computed + i, {1, 1, 0, 0}, *s.prompt_logprobs);
+    }
+    for (std::int64_t i = 0; i < chunk.samples; ++i) {
+      add_sample(sequence.length() - 1 + i,
+                 {static_cast<float>(s.temperature), static_cast<float>(s.top_p), static_cast<float>(s.min_p),
+                  static_cast<float>(s.top_k)},
+                 s.logprobs);
+    }
   }
   cu_seqlens.resize(cu_entries, cu_seqlens.back());
   program.set_count(Count::tokens, static_cast<std::int64_t>(tokens.size()));

@@ -1,6 +1,8 @@
 #include "text/bpe_model.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
 #include <cstring>
 #include <limits>
 #include <queue>
@@ -218,10 +220,12 @@ void BpeModel::encode_new(std::string_view piece, std::vector<TokenId>& ids) con
 
 void BpeModel::fail_outside(std::string_view piece, std::size_t at) const {
   const char32_t c = options_.byte_level ? static_cast<unsigned char>(piece[at]) : decode_utf8(piece, at).value;
-  throw Error("tokenizer",
-              text_of("the ", options_.byte_level ? "byte " : "character U+", std::hex, std::uppercase,
-                      static_cast<std::uint32_t>(c), " is not in the vocabulary"),
-              "use a tokenizer that covers this text");
+  std::array<char, 9> number{};
+  (void)std::snprintf(number.data(), number.size(), "%X", static_cast<unsigned>(c));
+  throw Error(
+      "tokenizer",
+      text_of("the ", options_.byte_level ? "byte " : "character U+", number.data(), " is not in the vocabulary"),
+      "use a tokenizer that covers this text");
 }
 
 void BpeModel::append_symbols(std::string_view piece, std::vector<TokenId>& symbols) const {
