@@ -70,6 +70,10 @@ class Scheduler {
   // not complete.
   [[nodiscard]] std::vector<ScheduledChunk> schedule();
 
+  // Preempts all running sequences: each is computed again from its first token. No token may be unread.
+  void restart() {
+    while (!running_.empty()) preempt_last();
+  }
   // Makes the prefix cache forget all blocks, because the weights or the memory of the KV cache have changed.
   void invalidate_prefixes() { cache_.invalidate(); }
 

@@ -41,15 +41,16 @@ SmallServer::SmallServer(SmallServerOptions options)
               .max_model_len = options_.max_model_len,
               .vocab_size = 320,
               .created = 1},
-      weights_(random_weights(*network_, 1, DType::kF32, test_device())),
       metrics_("small", options_.max_model_len) {
   served_.stop_token_ids = {*served_.tokenizer.eos_token_id()};
   apply_generation_config(options_.generation_config, served_);
-  engine_ = std::make_unique<Engine>(*network_, served_.tokenizer, weights_, std::make_shared<Arena>(test_device()),
-                                     engine_options());
-  loop_ = std::make_unique<EngineLoop>(*engine_, metrics_, options_.max_requests);
-  service_ = std::make_unique<Service>(served_, *loop_, metrics_,
-                                       ServiceOptions{.version = "1.2.3", .api_key = options_.api_key});
+  resident_ = std::make_unique<ResidentModel>(
+      *network_, served_.tokenizer, random_weights(*network_, 1, DType::kF32, test_device()), engine_options());
+  loop_ = std::make_unique<EngineLoop>(*resident_, metrics_, options_.max_requests);
+  service_ = std::make_unique<Service>(
+      served_, *loop_, metrics_,
+      ServiceOptions{
+          .version = "1.2.3", .api_key = options_.api_key, .allow_weight_updates = options_.allow_weight_updates});
   options_.http.error_body = [](int status, std::string_view message) { return error_body(message, {}, status); };
   server_ = std::make_unique<HttpServer>(
       options_.http, [this](const ServerRequest& request, const std::shared_ptr<ServerReply>& reply) {
@@ -72,8 +73,18 @@ EngineOptions SmallServer::engine_options() const {
                    .max_logprobs = kMaxTopLogprobs});
 }
 
-Completion SmallServer::generated(const Request& request) {
-  Engine engine(*network_, served_.tokenizer, weights_, std::make_shared<Arena>(test_device()), engine_options());
+void SmallServer::write_weights(const std::filesystem::path& folder, std::uint64_t seed,
+                                const std::function<void(Json& config)>& change) const {
+  save_model(folder, *network_, random_weights(*network_, seed, DType::kF32, test_device()), nullptr);
+  if (!change) return;
+  Json config = read_json(folder / "config.json");
+  change(config);
+  write_json(folder / "config.json", config);
+}
+
+Completion SmallServer::generated(const Request& request, std::uint64_t seed) {
+  const TensorStore weights = random_weights(*network_, seed, DType::kF32, test_device());
+  Engine engine(*network_, served_.tokenizer, weights, std::make_shared<Arena>(test_device()), engine_options());
   return engine.generate({&request, 1})[0];
 }
 

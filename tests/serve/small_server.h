@@ -3,13 +3,15 @@
 
 #include <atomic>
 #include <chrono>
+#include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
 
-#include "engine/engine.h"
+#include "engine/resident_model.h"
 #include "http/server.h"
 #include "model/model.h"
 #include "serve/service.h"
@@ -22,6 +24,7 @@ struct SmallServerOptions {
   std::int64_t max_num_seqs = 8;
   std::int64_t max_requests = 1000;
   std::string api_key = {};
+  bool allow_weight_updates = false;
   std::string generation_config = "{}";
   std::string chat_template = {};  // empty: ChatML
   std::chrono::milliseconds shutdown_timeout = std::chrono::hours(1);
@@ -38,8 +41,12 @@ class SmallServer {
   [[nodiscard]] std::uint16_t port() const { return server_->port(); }
   [[nodiscard]] HttpServer& server() { return *server_; }
   [[nodiscard]] const ServedModel& model() const { return served_; }
-  // The model's own completion of a request, from another engine.
-  [[nodiscard]] Completion generated(const Request& request);
+  // The model's own completion of a request, from another engine; `seed` is that of its random weights.
+  [[nodiscard]] Completion generated(const Request& request, std::uint64_t seed = 1);
+  // Writes a folder of the same model with other random weights. `change` may edit its config.json.
+  void write_weights(const std::filesystem::path& folder, std::uint64_t seed,
+                     const std::function<void(Json& config)>& change = {}) const;
+  [[nodiscard]] ResidentModel& resident() { return *resident_; }
   [[nodiscard]] RawResponse post(std::string_view path, const Json& body) const;
   // Stops the loop of the engine; running requests may finish within shutdown_timeout.
   void stop();
@@ -50,8 +57,7 @@ class SmallServer {
   SmallServerOptions options_;
   std::unique_ptr<Model> network_;
   ServedModel served_;
-  TensorStore weights_;
-  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<ResidentModel> resident_;
   ServerMetrics metrics_;
   std::unique_ptr<EngineLoop> loop_;
   std::unique_ptr<Service> service_;

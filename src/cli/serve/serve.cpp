@@ -97,19 +97,31 @@ HttpOptions http_options(const ServeOptions& options) {
   return http;
 }
 
+// Whoever reaches a server without a key could otherwise replace its weights.
+void check_weight_updates(const ServeOptions& options) {
+  if (!options.allow_weight_updates || !options.api_key.empty()) return;
+  for (const std::string_view local : {"127.0.0.1", "localhost", "::1"})
+    if (options.host == local) return;
+  throw Error("allow_weight_updates", text_of("needs an API key on the host ", options.host),
+              "set api_key or HONE_API_KEY, or host 127.0.0.1");
+}
+
 int run_serve(const ServeOptions& given, const OptionInput& input) {
   ServeOptions options = given;
   options.model_name_or_path = model_argument("serve", given.model_name_or_path, input);
   if (const char* key = std::getenv("HONE_API_KEY"); options.api_key.empty() && key != nullptr) options.api_key = key;
+  check_weight_updates(options);
   Device& device = open_device(options.device);
   LoadedModel loaded = load_model(options.model_name_or_path, std::nullopt, device);
   const EngineOptions engine_options = serving_engine(options, loaded, device);
   const ServedModel model = served_model(options, loaded, engine_options);
-  Engine engine(*loaded.model, loaded.tokenizer, loaded.weights, std::make_shared<Arena>(device), engine_options);
+  ResidentModel resident(*loaded.model, loaded.tokenizer, std::move(loaded.weights), engine_options);
   catch_interrupts("\nhone: shutting down; press Ctrl+C again to exit immediately\n");
   ServerMetrics metrics(model.names.front(), model.max_model_len);
-  EngineLoop loop(engine, metrics, options.max_queued_requests);
-  const Service service(model, loop, metrics, {.version = HONE_VERSION, .api_key = options.api_key});
+  EngineLoop loop(resident, metrics, options.max_queued_requests);
+  const Service service(
+      model, loop, metrics,
+      {.version = HONE_VERSION, .api_key = options.api_key, .allow_weight_updates = options.allow_weight_updates});
   HttpServer server(
       http_options(options),
       [&](const ServerRequest& request, const std::shared_ptr<ServerReply>& reply) { service.handle(request, reply); });
