@@ -291,6 +291,8 @@ RequestId Engine::add(Request request) {
   }
   HONE_ASSERT(!request.sampling.adjusts_logits() || impl.options.adjust_logits,
               "the engine was created without EngineOptions::adjust_logits");
+  HONE_ASSERT(request.adapter.slot < impl.options.adapter_slots, "slot ", request.adapter.slot, " of ",
+              impl.options.adapter_slots);
   const RequestId id = impl.next_id++;
   impl.statistics.prompt_tokens += length;
   const auto added = impl.streams.try_emplace(id, impl.tokenizer, id, std::move(request));

@@ -17,6 +17,7 @@ struct EngineOptions {
   std::int64_t num_blocks = 0;          // KV-cache blocks; 0: enough for max_num_seqs requests of max_model_len
   bool adjust_logits = false;           // requests may have SamplingParams::adjusts_logits()
   std::int64_t max_logprobs = 0;        // largest SamplingParams::logprobs that requests may have
+  std::int64_t adapter_slots = 0;       // slots of an AdapterSlots model; 0: another model
   // Requests share the KV-cache blocks of equal beginnings, which are computed once and kept until their memory is
   // needed (engine/prefix_cache.h). Changes no bit of a result.
   bool enable_prefix_caching = true;

@@ -56,6 +56,11 @@ Engine& ResidentModel::engine() {
   return *engine_;
 }
 
+TensorStore& ResidentModel::weights() {
+  HONE_ASSERT(weights_.has_value(), "the weights are used while they are given back");
+  return *weights_;
+}
+
 void ResidentModel::sleep(SleepLevel level) {
   HONE_ASSERT(!engine_ || !engine_->has_work(), "a model with requests under way is put to sleep");
   engine_.reset();

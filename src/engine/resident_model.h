@@ -44,6 +44,9 @@ class ResidentModel {
   // device has no memory for them; wake_cache() also if the weights are not there.
   void wake_weights();
   void wake_cache();
+  // Returns the weights, so that the caller can change those that no request under way uses. Throws Defect while they
+  // are given back.
+  [[nodiscard]] TensorStore& weights();
   // Replaces the weights by those of another folder of the same model (reload_weights()). Requests under way continue
   // with them as after Engine::weights_changed(). Throws Error, and then nothing has changed if has_whole_weights() is
   // what it was before.

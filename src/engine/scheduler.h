@@ -24,6 +24,7 @@ struct SchedulerLimits {
 struct Sequence {
   RequestId id = 0;
   SamplingParams sampling;
+  RequestAdapter adapter;
   // The prompt, then the generated tokens. A token that was sampled in the step before, and that the host has not read
   // yet, is token_of_sample() of its sample (ops/token_feedback/token_feedback.h).
   std::vector<TokenId> tokens;

@@ -85,6 +85,7 @@ void answer_generate(const Service& service, const ServerRequest& http, const st
     throw RequestError("logprobs", text_of("is ", most), "/generate lists the sampled tokens' only: 0 or null");
   const CompletionRequest request = parse_completion_request(json_text(body), SamplingParams());
   GenerationJob job;
+  job.adapter = adapter_named(model, request.model);
   std::vector<std::vector<TokenId>> prompts;
   for (std::size_t i = 0; i < request.prompts.size(); ++i) {
     prompts.push_back(tokens_of(model, request, i));
@@ -112,6 +113,7 @@ void answer_completions(const Service& service, const ServerRequest& http, const
                   .tokens_as_ids = request.tokens_as_ids,
                   .choices_per_prompt = static_cast<std::size_t>(request.n)};
   GenerationJob job;
+  job.adapter = adapter_named(model, request.model);
   std::vector<std::string> begins;
   for (std::size_t i = 0; i < request.prompts.size(); ++i) {
     const auto* text = std::get_if<std::string>(&request.prompts[i]);

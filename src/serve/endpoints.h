@@ -25,6 +25,11 @@ void answer_messages(const Service& service, const ServerRequest& request, const
 void answer_responses(const Service& service, const ServerRequest& request, const std::shared_ptr<ServerReply>& reply);
 // TRL's form: completions of texts or token ids as token ids.
 void answer_generate(const Service& service, const ServerRequest& request, const std::shared_ptr<ServerReply>& reply);
+// vLLM's endpoints of adapters (adapter_endpoints.cpp).
+void answer_load_adapter(const Service& service, const ServerRequest& request,
+                         const std::shared_ptr<ServerReply>& reply);
+void answer_unload_adapter(const Service& service, const ServerRequest& request,
+                           const std::shared_ptr<ServerReply>& reply);
 // The following serve clients that move weights (control_endpoints.cpp).
 void answer_world_size(const Service& service, const ServerRequest& request, const std::shared_ptr<ServerReply>& reply);
 void answer_sleep(const Service& service, const ServerRequest& request, const std::shared_ptr<ServerReply>& reply);

@@ -1,6 +1,7 @@
 #include "serve/engine_loop.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "serve/request_error.h"
@@ -18,8 +19,13 @@ double seconds_between(Clock::time_point begin, Clock::time_point end) {
 
 }  // namespace
 
-EngineLoop::EngineLoop(ResidentModel& resident, ServerMetrics& metrics, std::int64_t max_requests)
-    : resident_(resident), metrics_(metrics), max_requests_(max_requests) {}
+EngineLoop::EngineLoop(ResidentModel& resident, ServerMetrics& metrics, std::int64_t max_requests,
+                       const AdapterSlots* adapters)
+    : resident_(resident),
+      metrics_(metrics),
+      max_requests_(max_requests),
+      adapters_(adapters),
+      slots_(static_cast<std::size_t>(adapters == nullptr ? 0 : adapters->slots())) {}
 
 Admission EngineLoop::submit(GenerationJob job) {
   const auto count = static_cast<std::int64_t>(job.requests.size());
@@ -68,7 +74,35 @@ void EngineLoop::take_jobs() {
     if (!actions_.empty() || !may_begin()) return;  // jobs that have not begun wait for actions
     jobs.swap(inbox_);
   }
-  for (GenerationJob& job : jobs) begin(std::move(job));
+  while (!jobs.empty() && place(jobs.front())) {
+    begin(std::move(jobs.front()));
+    jobs.pop_front();
+  }
+  if (jobs.empty()) return;
+  const std::lock_guard lock(mutex_);
+  inbox_.insert(inbox_.begin(), std::move_iterator(jobs.begin()), std::move_iterator(jobs.end()));
+}
+
+bool EngineLoop::is_used(const ServedAdapter* adapter) const {
+  return std::ranges::any_of(jobs_, [&](const auto& live) { return live->job.adapter.get() == adapter; });
+}
+
+bool EngineLoop::place(const GenerationJob& job) {
+  if (job.adapter == nullptr || !resident_.has_whole_weights()) return true;
+  auto slot = std::ranges::find(slots_, job.adapter, &Slot::adapter);
+  if (slot == slots_.end()) {
+    slot = std::ranges::min_element(slots_, {}, [&](const Slot& one) {
+      const bool used = one.adapter != nullptr && is_used(one.adapter.get());
+      return std::pair(used, one.adapter == nullptr ? 0 : one.last_use);
+    });
+    HONE_ASSERT(slot != slots_.end(), "a server without slots has a request with an adapter");
+    if (slot->adapter != nullptr && is_used(slot->adapter.get())) return false;
+    settle();
+    adapters_->place(job.adapter->image, slot - slots_.begin(), resident_.weights());
+    slot->adapter = job.adapter;
+  }
+  slot->last_use = ++uses_;
+  return true;
 }
 
 void EngineLoop::run_actions() {
@@ -86,13 +120,18 @@ void EngineLoop::run_actions() {
   }
 }
 
-void EngineLoop::prepare(UnderWay under_way) {
-  if (resident_.is_asleep()) return;
+void EngineLoop::settle() {
   StepFigures figures;
   engine().settle([&](const Engine::Update& update) { pass_on(update, figures); });
-  if (under_way == UnderWay::kAbort) abort_requests();
   std::erase_if(jobs_, [](const auto& live) { return live->open == 0; });
   metrics_.add_step(figures);
+}
+
+void EngineLoop::prepare(UnderWay under_way) {
+  if (resident_.is_asleep()) return;
+  settle();
+  if (under_way == UnderWay::kAbort) abort_requests();
+  std::erase_if(jobs_, [](const auto& live) { return live->open == 0; });
   metrics_.set_engine(engine().statistics());
   queue_.flush();
 }
@@ -113,6 +152,7 @@ void EngineLoop::abort_requests() {
 void EngineLoop::finish(const EngineAction& action) {
   try {
     action.act(resident_);
+    if (resident_.is_asleep()) std::ranges::fill(slots_, Slot());  // sleep may forget weights
     asleep_ = resident_.is_asleep();
     action.done(nullptr);
   } catch (const std::exception& error) {
@@ -143,6 +183,10 @@ void EngineLoop::begin(GenerationJob job) {
     const std::lock_guard lock(mutex_);
     requests_ -= count;
     return;
+  }
+  if (job.adapter != nullptr) {
+    const auto slot = std::ranges::find(slots_, job.adapter, &Slot::adapter);
+    for (Request& request : job.requests) request.adapter = {.slot = slot - slots_.begin(), .id = job.adapter->id};
   }
   auto live = std::make_shared<LiveJob>(LiveJob{.job = std::move(job), .ids = {}, .open = 0});
   try {

@@ -40,7 +40,9 @@ struct EngineAction {
 class EngineLoop {
  public:
   // At most `max_requests` requests may be waiting or running. `resident` and `metrics` must outlive the loop.
-  EngineLoop(ResidentModel& resident, ServerMetrics& metrics, std::int64_t max_requests);
+  // `adapters`: the model with slots for adapters, or null.
+  EngineLoop(ResidentModel& resident, ServerMetrics& metrics, std::int64_t max_requests,
+             const AdapterSlots* adapters = nullptr);
 
   // Queues a job. While generation is paused or the model is asleep, it waits. Callable from any thread.
   [[nodiscard]] Admission submit(GenerationJob job);
@@ -70,6 +72,12 @@ class EngineLoop {
     std::chrono::steady_clock::time_point last{};
   };
 
+  // Puts the adapter of a job into a slot, unless it has one: into a free slot, or in place of the adapter that no
+  // request under way uses and that has not been used for the longest time. Returns false if all are in use.
+  [[nodiscard]] bool place(const GenerationJob& job);
+  [[nodiscard]] bool is_used(const ServedAdapter* adapter) const;
+  // Waits for the steps that have been launched and passes on what they give.
+  void settle();
   // Returns true if queued jobs may begin now.
   [[nodiscard]] bool may_begin() const { return !paused_ && !resident_.is_asleep(); }
   // Moves queued jobs into the engine. With nothing to do, waits for some.
@@ -95,6 +103,13 @@ class EngineLoop {
   const std::int64_t max_requests_;
   std::unordered_map<RequestId, LiveRequest> live_;
   std::vector<std::shared_ptr<LiveJob>> jobs_;
+  const AdapterSlots* adapters_;
+  struct Slot {
+    std::shared_ptr<const ServedAdapter> adapter;
+    std::int64_t last_use = 0;  // a number that grows with each use
+  };
+  std::vector<Slot> slots_;
+  std::int64_t uses_ = 0;
 
   std::mutex mutex_;
   std::condition_variable arrived_;

@@ -40,6 +40,8 @@ constexpr auto kRoutes = std::to_array<Route>({
     {"POST", "/detokenize", answer_detokenize, Access::kKey},
     {"POST", "/generate", answer_generate, Access::kKey},
     {"GET", "/get_world_size", answer_world_size, Access::kKey},
+    {"POST", "/v1/load_lora_adapter", answer_load_adapter, Access::kControl},
+    {"POST", "/v1/unload_lora_adapter", answer_unload_adapter, Access::kControl},
     {"POST", "/sleep", answer_sleep, Access::kControl},
     {"POST", "/wake_up", answer_wake_up, Access::kControl},
     {"GET", "/is_sleeping", answer_is_sleeping, Access::kControl},

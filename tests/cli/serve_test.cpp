@@ -210,6 +210,8 @@ TEST_F(ServeTest, MistakesAreOneLine) {
       {{"--kv_cache_memory_bytes", "1000"}, "kv_cache_memory_bytes: the KV cache may have 1000 bytes"},
       {{"--port", std::to_string(server.port())}, "cannot listen: Address already in use"},
       {{"--host", "192.0.2.1"}, "cannot listen"},
+      {{"--adapters", at("model")}, "is no NAME=FOLDER"},
+      {{"--adapters", "one=" + at("model")}, "is not the folder of an adapter"},
       {{"--host", "0.0.0.0", "--allow_weight_updates"}, "allow_weight_updates: needs an API key on the host 0.0.0.0"},
       {{"--port", "65536"}, "port"},
       {{"--chat_template", "{% if %}"}, "chat template"},

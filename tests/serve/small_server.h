@@ -13,6 +13,7 @@
 
 #include "engine/resident_model.h"
 #include "http/server.h"
+#include "model/lora.h"
 #include "model/model.h"
 #include "serve/service.h"
 #include "support/raw_client.h"
@@ -25,6 +26,7 @@ struct SmallServerOptions {
   std::int64_t max_requests = 1000;
   std::string api_key = {};
   bool allow_weight_updates = false;
+  std::int64_t adapter_slots = 0;
   std::string generation_config = "{}";
   std::string chat_template = {};  // empty: ChatML
   std::chrono::milliseconds shutdown_timeout = std::chrono::hours(1);
@@ -46,6 +48,10 @@ class SmallServer {
   // Writes a folder of the same model with other random weights. `change` may edit its config.json.
   void write_weights(const std::filesystem::path& folder, std::uint64_t seed,
                      const std::function<void(Json& config)>& change = {}) const;
+  // Writes an adapter of the model with random values.
+  void write_adapter(const std::filesystem::path& folder, const LoraConfig& config, std::uint64_t seed) const;
+  // The completion of a request by the base model with that adapter, not merged, as trainers compute it.
+  [[nodiscard]] Completion adapted(const Request& request, const LoraConfig& config, std::uint64_t seed) const;
   [[nodiscard]] ResidentModel& resident() { return *resident_; }
   [[nodiscard]] RawResponse post(std::string_view path, const Json& body) const;
   // Stops the loop of the engine; running requests may finish within shutdown_timeout.
@@ -53,6 +59,7 @@ class SmallServer {
 
  private:
   [[nodiscard]] EngineOptions engine_options() const;
+  [[nodiscard]] EngineOptions plain_options() const;  // without slots
 
   SmallServerOptions options_;
   std::unique_ptr<Model> network_;

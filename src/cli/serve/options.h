@@ -25,6 +25,9 @@ struct ServeOptions {
   std::string chat_template;
   SamplingDefaults generation_config = SamplingDefaults::kModel;
   bool split_reasoning = true;
+  std::vector<std::string> adapters;
+  std::int64_t max_loras = 0;
+  std::int64_t max_lora_rank = 16;
   DeviceChoice device = DeviceChoice::kAutomatic;
 
   std::string host = "127.0.0.1";
@@ -53,6 +56,10 @@ struct ServeOptions {
     v("generation_config", generation_config,
       "Sampling parameters of requests that state none: those of generation_config.json, or neutral ones");
     v("split_reasoning", split_reasoning, "Answer chat requests with reasoning apart from content");
+    v("adapters", adapters, "Adapters that requests may name as their model: NAME=FOLDER");
+    v.alias("lora_modules", "adapters");
+    v("max_loras", max_loras, "Adapters in one batch, others wait; 0: as many as adapters names", within(0, 256));
+    v("max_lora_rank", max_lora_rank, "Largest rank of an adapter", within(1, 512));
     v("device", device, kDeviceHelp);
     v.group("Server");
     v("host", host, "Name or address of the interface to listen on; 0.0.0.0: all");
