@@ -68,8 +68,8 @@ void ResidentModel::sleep(SleepLevel level) {
     weights_.reset();
     kept_ = {};
     whole_ = false;
-  } else if (weights_ && whole_) {
-    kept_ = content_of(*weights_);
+  } else if (weights_) {
+    if (whole_) kept_ = content_of(*weights_);
     weights_.reset();
   }
 }
