@@ -286,6 +286,8 @@ RequestId Engine::add(Request request) {
               "the engine was created without EngineOptions::adjust_logits");
   HONE_ASSERT(!request.sampling.prompt_logprobs || impl.options.max_prompt_samples > 0,
               "the engine was created without EngineOptions::max_prompt_samples");
+  HONE_ASSERT(request.adapter.slot < impl.options.adapter_slots, "slot ", request.adapter.slot, " of ",
+              impl.options.adapter_slots);
   const RequestId id = impl.next_id++;
   impl.statistics.prompt_tokens += length;
   const auto added = impl.streams.try_emplace(id, impl.tokenizer, id, std::move(request));
@@ -302,7 +304,13 @@ void Engine::cancel(RequestId id) {
   if (!has_work()) impl_->rest();
 }
 
-void Engine::weights_changed() { impl_->scheduler.invalidate_prefixes(); }
+void Engine::weights_changed() {
+  HONE_ASSERT(impl_->launched.empty() || !has_work(), "the weights have changed during a step");
+  impl_->scheduler.restart();
+  impl_->scheduler.invalidate_prefixes();
+}
+
+void Engine::forget_prefixes() { impl_->scheduler.invalidate_prefixes(); }
 
 bool Engine::has_work() const { return impl_->scheduler.has_work(); }
 
@@ -314,6 +322,13 @@ std::vector<Engine::Update> Engine::step() {
   std::vector<Update> updates = impl.read_oldest();
   if (!has_work()) impl.rest();
   return updates;
+}
+
+void Engine::settle(const std::function<void(const Update&)>& on_update) {
+  while (!impl_->launched.empty()) {
+    for (const Update& update : impl_->read_oldest()) on_update(update);
+  }
+  if (!has_work()) impl_->rest();
 }
 
 const Completion& Engine::completion(RequestId id) const {

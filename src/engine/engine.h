@@ -47,9 +47,12 @@ class Engine {
   RequestId add(Request request);
   // Ends a request with FinishReason::kAbort. Does nothing if the request has finished.
   void cancel(RequestId id);
-  // Makes the engine forget the keys and values of earlier requests. Must be called when the weights have changed,
-  // before the next request is added.
+  // Must be called when the weights have changed, before the next request is added or the next step. The engine forgets
+  // all keys and values. Requests under way keep their tokens, compute the keys and values of these again and continue
+  // with the new weights; no step may be launched then (settle()).
   void weights_changed();
+  // Makes later requests compute the beginnings of their prompts again.
+  void forget_prefixes();
   [[nodiscard]] bool has_work() const;
 
   // The progress that a step made on one request.
@@ -61,6 +64,8 @@ class Engine {
   // Waits for one forward pass and returns an update for each request that got a token. If options.launch_ahead, the
   // next pass has been launched by then.
   [[nodiscard]] std::vector<Update> step();
+  // Waits for the steps that have been launched, launches none and passes their updates to on_update.
+  void settle(const std::function<void(const Update&)>& on_update);
   // Steps until no request is left and passes each update to on_update. Calls `refill` before each step; it may add
   // requests. On Ctrl+C, cancels all requests and throws Interrupted.
   void run(const std::function<void(const Update&)>& on_update, const std::function<void()>& refill = {});

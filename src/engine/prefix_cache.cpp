@@ -11,6 +11,7 @@ std::uint64_t hash_of(const PrefixKey& key) {
   std::uint64_t hash = 0xCBF29CE484222325u;
   const auto add = [&](std::uint64_t value) { hash = (hash ^ value) * 0x100000001B3u; };
   add(static_cast<std::uint64_t>(key.version));
+  add(static_cast<std::uint64_t>(key.adapter));
   add(static_cast<std::uint64_t>(key.parent));
   for (const TokenId token : key.tokens) add(static_cast<std::uint64_t>(token));
   hash = (hash ^ (hash >> 33)) * 0xFF51AFD7ED558CCDu;
@@ -28,25 +29,26 @@ BlockId PrefixCache::block_with(const PrefixKey& key) const {
   const auto [first, last] = by_hash_.equal_range(hash_(key));
   const auto found = std::find_if(first, last, [&](const auto& candidate) {
     const Entry& e = entry(candidate.second);
-    return e.version == key.version && e.parent == key.parent && std::ranges::equal(e.tokens, key.tokens);
+    return e.version == key.version && e.adapter == key.adapter && e.parent == key.parent &&
+           std::ranges::equal(e.tokens, key.tokens);
   });
   return found == last ? kNoBlock : found->second;
 }
 
-std::vector<BlockId> PrefixCache::find(std::span<const TokenId> tokens) const {
+std::vector<BlockId> PrefixCache::find(std::span<const TokenId> tokens, std::int64_t adapter) const {
   std::vector<BlockId> found;
   BlockId parent = kNoBlock;
   for (; tokens.size() >= block_size_; tokens = tokens.subspan(block_size_)) {
-    parent = block_with({version_, parent, tokens.first(block_size_)});
+    parent = block_with({version_, parent, tokens.first(block_size_), adapter});
     if (parent == kNoBlock) break;
     found.push_back(parent);
   }
   return found;
 }
 
-BlockId PrefixCache::publish(BlockId parent, BlockId block, std::span<const TokenId> tokens) {
+BlockId PrefixCache::publish(BlockId parent, BlockId block, std::span<const TokenId> tokens, std::int64_t adapter) {
   HONE_ASSERT(tokens.size() == block_size_ && entry(block).tokens.empty(), "block ", block, " cannot be published");
-  const PrefixKey key{version_, parent, tokens};
+  const PrefixKey key{version_, parent, tokens, adapter};
   if (const BlockId published = block_with(key); published != kNoBlock) {
     pool_.add_references({&published, 1});
     pool_.release({&block, 1});
@@ -58,7 +60,7 @@ BlockId PrefixCache::publish(BlockId parent, BlockId block, std::span<const Toke
     ++entry(parent).children;
   }
   const std::uint64_t hash = hash_(key);
-  entry(block) = {hash, version_, parent, 0, {tokens.begin(), tokens.end()}};
+  entry(block) = {hash, version_, adapter, parent, 0, {tokens.begin(), tokens.end()}};
   by_hash_.emplace(hash, block);
   pool_.keep(block);
   return block;

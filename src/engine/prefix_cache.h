@@ -1,11 +1,11 @@
 // The prefix cache: finds KV-cache blocks by the tokens whose keys and values they hold, so that a sequence does not
 // compute again what an earlier one with the same beginning has computed.
 //
-// A full block is published under a key: the version of the weights, the block before it in its sequence, and its
-// block_size tokens. Because the block before it was published in the same way, equal keys mean equal tokens from the
-// start of the sequence. The keys are hashed for the lookup and compared whole, so a collision of hashes costs a
-// comparison and never gives another block. An engine has one model, one adapter and one dtype of keys and values, so
-// these are not part of the key.
+// A full block is published under a key: the version of the weights, the adapter, the block before it in its sequence,
+// and its block_size tokens. Because the block before it was published in the same way, equal keys mean equal tokens
+// from the start of the sequence. The keys are hashed for the lookup and compared whole, so a collision of hashes costs
+// a comparison and never gives another block. An engine has one model and one dtype of keys and values, so these are
+// not part of the key.
 //
 // Published blocks keep their contents when the last sequence has left, until their memory is needed. The block of
 // which no sequence has made use for the longest time is evicted first. Whoever holds a published block holds those
@@ -29,6 +29,7 @@ struct PrefixKey {
   std::int64_t version = 0;           // PrefixCache::version() at publication
   BlockId parent = kNoBlock;          // the block before it; kNoBlock: it is the first one
   std::span<const TokenId> tokens{};  // [block_size]
+  std::int64_t adapter = 0;           // RequestAdapter::id
 };
 // Returns a hash of all fields of a key.
 [[nodiscard]] std::uint64_t hash_of(const PrefixKey& key);
@@ -48,11 +49,12 @@ class PrefixCache {
   void invalidate() { ++version_; }
 
   // Returns the published blocks of the longest prefix of `tokens`, in order. Adds no reference.
-  [[nodiscard]] std::vector<BlockId> find(std::span<const TokenId> tokens) const;
+  [[nodiscard]] std::vector<BlockId> find(std::span<const TokenId> tokens, std::int64_t adapter = 0) const;
   // Publishes a full block that is in use and follows `parent`, which is published in the current version (kNoBlock: it
   // is the first of its sequence). Returns the block that the caller holds from now on: if a block with the same key is
   // published already, the caller's reference moves there.
-  [[nodiscard]] BlockId publish(BlockId parent, BlockId block, std::span<const TokenId> tokens);
+  [[nodiscard]] BlockId publish(BlockId parent, BlockId block, std::span<const TokenId> tokens,
+                                std::int64_t adapter = 0);
 
   // Returns a free block with one reference, and evicts its contents if it has any. Throws Defect if no block is free.
   [[nodiscard]] BlockId take();
@@ -66,6 +68,7 @@ class PrefixCache {
   struct Entry {
     std::uint64_t hash = 0;
     std::int64_t version = 0;
+    std::int64_t adapter = 0;
     BlockId parent = kNoBlock;
     std::int32_t children = 0;    // published blocks whose parent is this one
     std::vector<TokenId> tokens;  // [block_size]; empty: the block is not published

@@ -44,9 +44,16 @@ struct SamplingParams {
   }
 };
 
+// The adapter of a request, for engines of an AdapterSlots model.
+struct RequestAdapter {
+  std::int64_t slot = -1;  // -1: none
+  std::int64_t id = 0;     // a number that no adapter with other values has had; 0: none
+};
+
 struct Request {
   std::vector<TokenId> prompt;  // at least one token
   SamplingParams sampling;
+  RequestAdapter adapter = {};
 };
 
 enum class FinishReason : std::uint8_t {

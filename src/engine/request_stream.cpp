@@ -10,6 +10,7 @@ RequestStream::RequestStream(const Tokenizer& tokenizer, RequestId id, Request r
   std::erase_if(request.sampling.stop, [](const std::string& stop) { return stop.empty(); });
   sequence.id = id;
   sequence.sampling = std::move(request.sampling);
+  sequence.adapter = request.adapter;
   sequence.tokens = std::move(request.prompt);
   sequence.prompt_length = sequence.length();
   if (sequence.sampling.adjusts_logits()) sequence.entries.emplace(sequence.sampling, sequence.tokens);

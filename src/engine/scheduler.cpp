@@ -160,14 +160,14 @@ void Scheduler::publish(Sequence& sequence) {
     // Only the last token of a sequence may be one that the host has not read, and it has not been computed.
     HONE_ASSERT(tokens.back() >= 0, "a token of a full block is unknown");
     const BlockId parent = index == 0 ? kNoBlock : sequence.blocks[index - 1];
-    sequence.blocks[index] = cache_.publish(parent, sequence.blocks[index], tokens);
+    sequence.blocks[index] = cache_.publish(parent, sequence.blocks[index], tokens, sequence.adapter.id);
     ++sequence.published;
   }
 }
 
 std::vector<BlockId> Scheduler::published_prefix(const Sequence& sequence) const {
   if (!uses_prefixes(sequence)) return {};
-  return cache_.find(std::span(sequence.tokens).first(sequence.tokens.size() - 1));
+  return cache_.find(std::span(sequence.tokens).first(sequence.tokens.size() - 1), sequence.adapter.id);
 }
 
 bool Scheduler::is_being_computed(const Sequence& sequence, std::span<const BlockId> prefix) const {
@@ -177,7 +177,9 @@ bool Scheduler::is_being_computed(const Sequence& sequence, std::span<const Bloc
     return std::span(of.tokens).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(limits_.block_size));
   };
   return std::ranges::any_of(running_, [&](const Sequence* other) {
-    if (other->version != cache_.version() || other->published != std::ssize(prefix)) return false;
+    if (other->adapter.id != sequence.adapter.id || other->version != cache_.version() ||
+        other->published != std::ssize(prefix))
+      return false;
     if (other->length() < begin + limits_.block_size) return false;
     if (!prefix.empty() && other->blocks[prefix.size() - 1] != prefix.back()) return false;
     return std::ranges::equal(next_block(*other), next_block(sequence));

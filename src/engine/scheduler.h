@@ -25,6 +25,7 @@ struct SchedulerLimits {
 struct Sequence {
   RequestId id = 0;
   SamplingParams sampling;
+  RequestAdapter adapter;
   // The prompt, then the generated tokens. A token that was sampled in the step before, and that the host has not read
   // yet, is token_of_sample() of its sample (ops/token_feedback/token_feedback.h).
   std::vector<TokenId> tokens;
@@ -81,6 +82,10 @@ class Scheduler {
   // not complete.
   [[nodiscard]] std::vector<ScheduledChunk> schedule();
 
+  // Preempts all running sequences: each is computed again from its first token. No token may be unread.
+  void restart() {
+    while (!running_.empty()) preempt_last();
+  }
   // Makes the prefix cache forget all blocks, because the weights or the memory of the KV cache have changed.
   void invalidate_prefixes() { cache_.invalidate(); }
 

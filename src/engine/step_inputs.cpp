@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "model/adapter_slots.h"
 #include "ops/adjust_logits/adjust_logits.h"
 #include "ops/sample/sample.h"
 #include "ops/token_feedback/token_feedback.h"
@@ -71,6 +72,7 @@ void set_step_inputs(Executable& program, std::span<const ScheduledChunk> chunks
   // tokens, positions, slots: [tokens]; starts: [sequences]; cu_seqlens: [sequences + 1];
   // table: [sequences, max_blocks]; rows: [samples].
   std::vector<std::int32_t> tokens, positions, slots, starts, cu_seqlens{0}, table, rows;
+  std::vector<std::int32_t> adapters;    // [tokens]
   std::vector<float> parameters;         // [samples, 4]: temperature, top_p, min_p, top_k
   std::vector<std::int64_t> keys;        // [samples, 2]: seed, index of the token to draw
   std::vector<std::int32_t> top_counts;  // [samples]
@@ -78,6 +80,7 @@ void set_step_inputs(Executable& program, std::span<const ScheduledChunk> chunks
     const Sequence& sequence = *chunk.sequence;
     starts.push_back(static_cast<std::int32_t>(sequence.computed));
     for (std::int64_t i = sequence.computed; i < sequence.computed + chunk.count; ++i) {
+      adapters.push_back(static_cast<std::int32_t>(sequence.adapter.slot));
       tokens.push_back(sequence.token_at(i));
       positions.push_back(static_cast<std::int32_t>(i));
       const BlockId block = sequence.blocks[static_cast<std::size_t>(i / options.block_size)];
@@ -118,6 +121,7 @@ void set_step_inputs(Executable& program, std::span<const ScheduledChunk> chunks
   program.set<std::int32_t>("sample_rows", rows);
   program.set<float>("parameters", parameters);
   program.set<std::int64_t>("keys", keys);
+  if (options.adapter_slots > 0) program.set<std::int32_t>(kAdapterSlots, adapters);
   if (options.max_logprobs > 0) program.set<std::int32_t>("top_counts", top_counts);
   if (options.adjust_logits) set_adjustments(program, chunks);
 }

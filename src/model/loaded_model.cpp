@@ -55,10 +55,11 @@ Tokenizer load_tokenizer(const std::filesystem::path& folder) {
   return Tokenizer::load(is_adapter_folder(folder) ? ModelDirectory(folder).tokenizer_path() : folder);
 }
 
-LoadedModel load_model(const std::string& name, std::optional<DType> dtype, Device& device) {
+LoadedModel load_model(const std::string& name, std::optional<DType> dtype, Device& device, const ModelWrap& wrap) {
   const std::filesystem::path path = resolve_model(name);
   const ModelDirectory directory(path);
   std::unique_ptr<Model> model = family_registry().create(directory.config());
+  if (wrap) model = wrap(std::move(model));
   Tokenizer tokenizer = Tokenizer::load(directory.tokenizer_path());
   check_vocabulary(*model, tokenizer);
   TensorStore weights = load_weights(*model, directory, dtype.value_or(checkpoint_dtype(directory)), device);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,7 +31,10 @@ struct LoadedModel {
 // Loads a model. `name` is a folder or a model name (resolve_model()); for an adapter's folder, returns the base model
 // with the adapter merged. Without `dtype`, uses checkpoint_dtype(). Throws Error if a file is missing or invalid, or
 // if the tokenizer has more ids than the model.
-[[nodiscard]] LoadedModel load_model(const std::string& name, std::optional<DType> dtype, Device& device);
+// `wrap` may put another Model around the one of the folder before its weights are loaded.
+using ModelWrap = std::function<std::unique_ptr<Model>(std::unique_ptr<Model>)>;
+[[nodiscard]] LoadedModel load_model(const std::string& name, std::optional<DType> dtype, Device& device,
+                                     const ModelWrap& wrap = {});
 // bf16 if the checkpoint has F16 or BF16 tensors, otherwise f32.
 [[nodiscard]] DType checkpoint_dtype(const ModelDirectory& directory);
 

@@ -1,6 +1,7 @@
 #include "model/weights.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <set>
 #include <string>
@@ -116,6 +117,25 @@ void load_changed(const CheckpointTensor& tensor, const PartSlice& slice, const 
                std::span(rows).first(elements * size_of(held)));
 }
 
+// Throws Error if config.json of the folder differs from the model's in a key that the computation depends on.
+void check_same_config(const Model& model, const ModelDirectory& directory) {
+  static constexpr std::array<std::string_view, 9> kWithoutEffect{
+      "dtype",     "torch_dtype",  "transformers_version", "_name_or_path", "architectures",
+      "use_cache", "bos_token_id", "eos_token_id",         "pad_token_id"};
+  const auto check = [&](const Json& one, const Json& other, bool ours) {
+    for (const auto& [key, value] : one.items()) {
+      const Json found = other.value(key, Json());
+      if (found == value || std::ranges::find(kWithoutEffect, key) != kWithoutEffect.end()) continue;
+      throw Error(
+          (directory.path() / "config.json").string(),
+          text_of(key, " is ", (ours ? found : value).dump(), ", but the model has ", (ours ? value : found).dump()),
+          "the folder must be of the same model");
+    }
+  };
+  check(model.config(), directory.config(), true);
+  check(directory.config(), model.config(), false);
+}
+
 }  // namespace
 
 std::vector<NamedType> weight_types(const Model& model, DType dtype) {
@@ -167,6 +187,18 @@ TensorStore load_weights(const Model& model, const ModelDirectory& directory, DT
   }
   merge.check_all_applied();
   return store;
+}
+
+void reload_weights(const Model& model, const ModelDirectory& directory, TensorStore& weights, bool& begun) {
+  if (!directory.adapters().empty())
+    throw Error(directory.path().string(), "this folder holds an adapter", "hone merge makes a model's folder of it");
+  check_same_config(model, directory);
+  check_weights(model, directory);
+  begun = true;
+  for (const CheckpointTensor& tensor : checkpoint_tensors(model.weights(), true)) {
+    const StoredTensor& from = stored(model, directory, tensor.name);
+    for (const PartSlice& slice : tensor.slices) load_part(tensor, slice, from, weights, kPieceBytes);
+  }
 }
 
 TensorStore random_weights(const Model& model, std::uint64_t seed, DType dtype, Device& device) {

@@ -37,6 +37,12 @@ void check_weights(const Model& model, const ModelDirectory& directory, Vocabula
                                        Vocabulary vocabulary = Vocabulary::kAsStored,
                                        std::size_t piece_bytes = kPieceBytes);
 
+// Loads the weights of another folder of the same model into `weights`, in place. Checks the folder before it changes
+// anything: throws Error and changes nothing if config.json differs in a key that the computation depends on, if a
+// tensor is missing or has another shape, or if the folder holds an adapter. Throws Error as well if a file cannot be
+// read to its end, which leaves some weights old and some new: `begun` is set to true before the first weight changes.
+void reload_weights(const Model& model, const ModelDirectory& directory, TensorStore& weights, bool& begun);
+
 // Initializes all weights as their specs require: with zeros, ones or normal numbers of standard deviation
 // initializer_range (config.json; default 0.02) x WeightSpec::deviation. Each number depends only on the seed, its
 // tensor's name in the checkpoint and its index.

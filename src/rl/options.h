@@ -39,9 +39,9 @@ enum class RolloutKind : std::uint8_t { kOwn, kServer };
 template <>
 inline constexpr EnumTable kEnumTable<RolloutKind>{.names = "own|server"};
 
-enum class RolloutServer : std::uint8_t { kVllm, kSglang };
+enum class RolloutServer : std::uint8_t { kVllm, kSglang, kHone };
 template <>
-inline constexpr EnumTable kEnumTable<RolloutServer>{.names = "vllm|sglang"};
+inline constexpr EnumTable kEnumTable<RolloutServer>{.names = "vllm|sglang|hone"};
 
 template <>
 inline constexpr EnumTable kEnumTable<SandboxMode>{.names = "namespaces|bubblewrap|none"};

@@ -31,7 +31,7 @@ struct ServerApi {
 };
 
 const ServerApi& api_of(RolloutServer server) {
-  static const std::array<ServerApi, 2> apis{
+  static const std::array<ServerApi, 3> apis{
       ServerApi{.calls = {{"/collective_rpc",
                            [](const std::string& folder) {
                              return Json{{"method", "reload_weights"}, {"kwargs", {{"weights_path", folder}}}};
@@ -41,7 +41,11 @@ const ServerApi& api_of(RolloutServer server) {
                         "loads them only over NCCL; for SGLang set rollout_server: sglang"},
       ServerApi{.calls = {{"/update_weights_from_disk",
                            [](const std::string& folder) { return Json{{"model_path", folder}}; }}},
-                .help = "for vLLM set rollout_server: vllm"}};
+                .help = "for vLLM set rollout_server: vllm"},
+      ServerApi{
+          .calls = {{"/update_weights",
+                     [](const std::string& folder) { return Json{{"update_info", {{"weights_path", folder}}}}; }}},
+          .help = "start hone serve with --allow_weight_updates; for vLLM set rollout_server: vllm"}};
   return apis.at(static_cast<std::size_t>(server));
 }
 
@@ -120,6 +124,14 @@ Completion read_choice(const Json& choice, const SamplingParams& sampling, const
   }
   completion.text += detokenizer.flush();
   return completion;
+}
+
+// The whole seed of each completion, so that hone serve draws the tokens that this process would draw.
+void add_seeds(std::span<const Request> group, Json& body) {
+  body.erase("seed");
+  body["ignore_eos"] = true;  // only the stop tokens of the request end a completion, as in this process
+  body["logprobs"] = 0;
+  for (const Request& request : group) body["seeds"].push_back(request.sampling.seed);
 }
 
 Json body_of(const Request& request, std::size_t count) {
@@ -227,13 +239,16 @@ void ServerRollout::send_weights() {
   weights_sent_ = true;
 }
 
-std::vector<Completion> ServerRollout::ask(const Request& request, std::size_t count) const {
+std::vector<Completion> ServerRollout::ask(std::span<const Request> group) const {
+  const Request& request = group.front();
+  const std::size_t count = group.size();
   std::vector<Completion> completions;
+  Json body = body_of(request, count);
+  if (options_.rollout_server == RolloutServer::kHone) add_seeds(group, body);
   const std::string url = server_ + "/v1/completions";
-  const std::string refusal =
-      client_.post(url, body_of(request, count).dump(), "completion", [&](const std::string& body) {
-        completions = read_server_answer(body, request.sampling, count, tokenizer_, model_.shape().vocab_size);
-      });
+  const std::string refusal = client_.post(url, body.dump(), "completion", [&](const std::string& answer) {
+    completions = read_server_answer(answer, request.sampling, count, tokenizer_, model_.shape().vocab_size);
+  });
   if (!refusal.empty()) throw Error(url, refusal);
   return completions;
 }
@@ -248,7 +263,8 @@ std::vector<Completion> ServerRollout::generate(std::span<const Request> request
   for_all(firsts.size(), cancelled_, [&](std::size_t group) {
     const std::size_t first = firsts[group];
     const std::size_t end = group + 1 < firsts.size() ? firsts[group + 1] : requests.size();
-    std::ranges::move(ask(requests[first], end - first), completions.begin() + static_cast<std::ptrdiff_t>(first));
+    std::ranges::move(ask(requests.subspan(first, end - first)),
+                      completions.begin() + static_cast<std::ptrdiff_t>(first));
   });
   return completions;
 }

@@ -41,7 +41,7 @@ class ServerRollout final : public RolloutSource {
  private:
   void send_weights();
   void write_weights(const std::filesystem::path& folder) const;
-  [[nodiscard]] std::vector<Completion> ask(const Request& request, std::size_t count) const;
+  [[nodiscard]] std::vector<Completion> ask(std::span<const Request> group) const;  // all have the same prompt
 
   const GrpoOptions& options_;
   const Model& model_;

@@ -21,6 +21,10 @@ struct AnswerHead {
   bool include_usage = false;  // a last event with the counts of tokens
   bool logprobs = false;
   const Tokenizer* tokenizer = nullptr;
+  bool token_ids = false;                       // choices list their tokens and their prompt's
+  bool tokens_as_ids = false;                   // log-probabilities name tokens "token_id:ID"
+  std::vector<std::vector<TokenId>> prompts{};  // [prompts] if token_ids
+  std::size_t choices_per_prompt = 1;
 };
 
 // Returns JSON text. Bytes that are not UTF-8 become U+FFFD.

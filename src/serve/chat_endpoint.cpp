@@ -29,6 +29,7 @@ ChatJob chat_job(const ServedModel& model, const ChatRequest& request, std::stri
   const std::string name = answering_name(model, request.model);
   const std::string prompt = rendered_prompt(model, *request.messages, *request.variables);
   const std::vector<TokenId> tokens = encoded(model, prompt, false, "messages");
+  chat.job.adapter = adapter_named(model, request.model);
   chat.job.requests = engine_requests(model, request, tokens, "messages");
   chat.head = {.id = new_identifier(id_prefix),
                .created = std::time(nullptr),

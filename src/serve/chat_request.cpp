@@ -51,6 +51,7 @@ ChatRequest parse_chat_request(std::string_view body, const SamplingParams& defa
   parameters.only("add_special_tokens", false);
   read_template(parameters, request);
   read_neutral(parameters);
+  for (const char* key : {"return_tokens_as_token_ids", "return_token_ids"}) parameters.only(key, false);
   parameters.refuse_others();
   return request;
 }

@@ -44,6 +44,21 @@ void read_prompts(RequestParameters& parameters, CompletionRequest& request) {
   }
 }
 
+// Seeds of all completions, which then do not follow from one seed: hone's own parameter.
+void read_seeds(RequestParameters& parameters, CompletionRequest& request) {
+  const Json& seeds = parameters.value("seeds");
+  if (seeds.is_null()) return;
+  if (!seeds.is_array()) RequestParameters::refuse("seeds", seeds, "an array of numbers");
+  const std::size_t count = request.prompts.size() * static_cast<std::size_t>(request.n);
+  if (seeds.size() != count)
+    throw RequestError("seeds", text_of("has ", seeds.size(), " numbers for ", count, " completions"));
+  for (const Json& seed : seeds) {
+    if (!seed.is_number_integer()) RequestParameters::refuse("seeds", seed, "whole numbers");
+    request.seeds.push_back(seed.is_number_unsigned() ? seed.get<std::uint64_t>()
+                                                      : static_cast<std::uint64_t>(seed.get<std::int64_t>()));
+  }
+}
+
 }  // namespace
 
 CompletionRequest parse_completion_request(std::string_view body, const SamplingParams& defaults) {
@@ -53,7 +68,10 @@ CompletionRequest parse_completion_request(std::string_view body, const Sampling
   request.sampling = defaults;
   read_generation(parameters, request);
   read_prompts(parameters, request);
+  read_seeds(parameters, request);
   parameters.boolean("echo", request.echo);
+  parameters.boolean("return_token_ids", request.token_ids);
+  parameters.boolean("return_tokens_as_token_ids", request.tokens_as_ids);
   parameters.boolean("add_special_tokens", request.add_special_tokens);
   request.logprobs = parameters.integer("logprobs", request.sampling.logprobs, 0, kMaxTopLogprobs);
   parameters.only("top_logprobs", 0);

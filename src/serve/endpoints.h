@@ -23,5 +23,34 @@ void answer_completions(const Service& service, const ServerRequest& request,
                         const std::shared_ptr<ServerReply>& reply);
 void answer_messages(const Service& service, const ServerRequest& request, const std::shared_ptr<ServerReply>& reply);
 void answer_responses(const Service& service, const ServerRequest& request, const std::shared_ptr<ServerReply>& reply);
+// TRL's form: completions of texts or token ids as token ids.
+void answer_generate(const Service& service, const ServerRequest& request, const std::shared_ptr<ServerReply>& reply);
+// vLLM's endpoints of adapters (adapter_endpoints.cpp).
+void answer_load_adapter(const Service& service, const ServerRequest& request,
+                         const std::shared_ptr<ServerReply>& reply);
+void answer_unload_adapter(const Service& service, const ServerRequest& request,
+                           const std::shared_ptr<ServerReply>& reply);
+// The following serve clients that move weights (control_endpoints.cpp).
+void answer_world_size(const Service& service, const ServerRequest& request, const std::shared_ptr<ServerReply>& reply);
+void answer_sleep(const Service& service, const ServerRequest& request, const std::shared_ptr<ServerReply>& reply);
+void answer_wake_up(const Service& service, const ServerRequest& request, const std::shared_ptr<ServerReply>& reply);
+void answer_is_sleeping(const Service& service, const ServerRequest& request,
+                        const std::shared_ptr<ServerReply>& reply);
+void answer_pause(const Service& service, const ServerRequest& request, const std::shared_ptr<ServerReply>& reply);
+void answer_resume(const Service& service, const ServerRequest& request, const std::shared_ptr<ServerReply>& reply);
+void answer_is_paused(const Service& service, const ServerRequest& request, const std::shared_ptr<ServerReply>& reply);
+void answer_reset_prefix_cache(const Service& service, const ServerRequest& request,
+                               const std::shared_ptr<ServerReply>& reply);
+void answer_update_weights(const Service& service, const ServerRequest& request,
+                           const std::shared_ptr<ServerReply>& reply);
+void answer_update_from_disk(const Service& service, const ServerRequest& request,
+                             const std::shared_ptr<ServerReply>& reply);
+void answer_collective_rpc(const Service& service, const ServerRequest& request,
+                           const std::shared_ptr<ServerReply>& reply);
+void answer_close_communicator(const Service& service, const ServerRequest& request,
+                               const std::shared_ptr<ServerReply>& reply);
+// Refuses calls that begin a transfer by NCCL.
+void refuse_communicator(const Service& service, const ServerRequest& request,
+                         const std::shared_ptr<ServerReply>& reply);
 
 }  // namespace hone

@@ -1,15 +1,17 @@
 #include "serve/engine_loop.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
-#include "core/error.h"
+#include "serve/request_error.h"
 
 namespace hone {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kPollPause{100};
+constexpr const char* kNoWeights = "the model has no whole weights until an update of them succeeds";
 
 double seconds_between(Clock::time_point begin, Clock::time_point end) {
   return std::chrono::duration<double>(end - begin).count();
@@ -17,8 +19,13 @@ double seconds_between(Clock::time_point begin, Clock::time_point end) {
 
 }  // namespace
 
-EngineLoop::EngineLoop(Engine& engine, ServerMetrics& metrics, std::int64_t max_requests)
-    : engine_(engine), metrics_(metrics), max_requests_(max_requests) {}
+EngineLoop::EngineLoop(ResidentModel& resident, ServerMetrics& metrics, std::int64_t max_requests,
+                       const AdapterSlots* adapters)
+    : resident_(resident),
+      metrics_(metrics),
+      max_requests_(max_requests),
+      adapters_(adapters),
+      slots_(static_cast<std::size_t>(adapters == nullptr ? 0 : adapters->slots())) {}
 
 Admission EngineLoop::submit(GenerationJob job) {
   const auto count = static_cast<std::int64_t>(job.requests.size());
@@ -31,15 +38,25 @@ Admission EngineLoop::submit(GenerationJob job) {
   return Admission::kAccepted;
 }
 
+Admission EngineLoop::submit(EngineAction action) {
+  const std::lock_guard lock(mutex_);
+  if (closing_) return Admission::kClosing;
+  actions_.push_back(std::move(action));
+  arrived_.notify_one();
+  return Admission::kAccepted;
+}
+
 void EngineLoop::run(const std::function<bool()>& stop, std::chrono::milliseconds shutdown_timeout) {
   try {
     while (!stop()) {
       take_jobs();
+      run_actions();
       step();
     }
     close();
+    paused_ = false;
     for (const auto deadline = Clock::now() + shutdown_timeout; !jobs_.empty() && Clock::now() < deadline;) step();
-    for (const auto& [id, request] : live_) engine_.cancel(id);
+    for (const auto& [id, request] : live_) engine().cancel(id);
     fail_all(503, "the server shuts down");
   } catch (const std::exception&) {
     close();
@@ -52,18 +69,130 @@ void EngineLoop::take_jobs() {
   std::deque<GenerationJob> jobs;
   {
     std::unique_lock lock(mutex_);
-    if (live_.empty()) arrived_.wait_for(lock, kPollPause, [&] { return !inbox_.empty(); });
+    const auto has_arrived = [&] { return !actions_.empty() || (may_begin() && !inbox_.empty()); };
+    if (live_.empty() || paused_) arrived_.wait_for(lock, kPollPause, has_arrived);
+    if (!actions_.empty() || !may_begin()) return;  // jobs that have not begun wait for actions
     jobs.swap(inbox_);
   }
-  for (GenerationJob& job : jobs) begin(std::move(job));
+  while (!jobs.empty() && place(jobs.front())) {
+    begin(std::move(jobs.front()));
+    jobs.pop_front();
+  }
+  if (jobs.empty()) return;
+  const std::lock_guard lock(mutex_);
+  inbox_.insert(inbox_.begin(), std::move_iterator(jobs.begin()), std::move_iterator(jobs.end()));
+}
+
+bool EngineLoop::is_used(const ServedAdapter* adapter) const {
+  return std::ranges::any_of(jobs_, [&](const auto& live) { return live->job.adapter.get() == adapter; });
+}
+
+bool EngineLoop::place(const GenerationJob& job) {
+  if (job.adapter == nullptr || !resident_.has_whole_weights()) return true;
+  auto slot = std::ranges::find(slots_, job.adapter, &Slot::adapter);
+  if (slot == slots_.end()) {
+    slot = std::ranges::min_element(slots_, {}, [&](const Slot& one) {
+      const bool used = one.adapter != nullptr && is_used(one.adapter.get());
+      return std::pair(used, one.adapter == nullptr ? 0 : one.last_use);
+    });
+    HONE_ASSERT(slot != slots_.end(), "a server without slots has a request with an adapter");
+    if (slot->adapter != nullptr && is_used(slot->adapter.get())) return false;
+    settle();
+    adapters_->place(job.adapter->image, slot - slots_.begin(), resident_.weights());
+    slot->adapter = job.adapter;
+  }
+  slot->last_use = ++uses_;
+  return true;
+}
+
+void EngineLoop::run_actions() {
+  while (true) {
+    EngineAction action;
+    {
+      const std::lock_guard lock(mutex_);
+      if (actions_.empty()) return;
+      if (actions_.front().under_way == UnderWay::kWait && !live_.empty() && !paused_) return;
+      action = std::move(actions_.front());
+      actions_.pop_front();
+    }
+    prepare(action.under_way);
+    finish(action);
+  }
+}
+
+void EngineLoop::settle() {
+  StepFigures figures;
+  engine().settle([&](const Engine::Update& update) { pass_on(update, figures); });
+  std::erase_if(jobs_, [](const auto& live) { return live->open == 0; });
+  metrics_.add_step(figures);
+}
+
+void EngineLoop::prepare(UnderWay under_way) {
+  if (resident_.is_asleep()) return;
+  settle();
+  if (under_way == UnderWay::kAbort) abort_requests();
+  std::erase_if(jobs_, [](const auto& live) { return live->open == 0; });
+  metrics_.set_engine(engine().statistics());
+  queue_.flush();
+}
+
+void EngineLoop::abort_requests() {
+  StepFigures figures;
+  std::vector<RequestId> ids;
+  for (const auto& [id, request] : live_) ids.push_back(id);
+  for (const RequestId id : ids) {
+    engine().cancel(id);
+    pass_on({.id = id, .text = {}, .finish_reason = FinishReason::kAbort}, figures);
+  }
+  figures.first_token_seconds.clear();  // an abort is no token
+  figures.token_seconds.clear();
+  metrics_.add_step(figures);
+}
+
+void EngineLoop::finish(const EngineAction& action) {
+  try {
+    action.act(resident_);
+    if (resident_.is_asleep()) std::ranges::fill(slots_, Slot());  // sleep may forget weights
+    asleep_ = resident_.is_asleep();
+    action.done(nullptr);
+  } catch (const std::exception& error) {
+    asleep_ = resident_.is_asleep();
+    if (!resident_.has_whole_weights()) fail_requests();
+    action.done(&error);
+  }
+}
+
+// Ends the requests under way, which would continue with weights of which some are old and some are new.
+void EngineLoop::fail_requests() {
+  for (const auto& [id, request] : live_) {
+    engine().cancel(id);
+    (void)engine().take(id);
+    metrics_.add_end(FinishReason::kAbort);
+  }
+  const auto count = static_cast<std::int64_t>(live_.size());
+  fail_all(503, kNoWeights);
+  const std::lock_guard lock(mutex_);
+  requests_ -= count;
 }
 
 void EngineLoop::begin(GenerationJob job) {
+  if (!resident_.has_whole_weights()) {
+    const std::int64_t count = std::ssize(job.requests);
+    queue_.push_failure(std::move(job.sink), 503, kNoWeights);
+    queue_.flush();
+    const std::lock_guard lock(mutex_);
+    requests_ -= count;
+    return;
+  }
+  if (job.adapter != nullptr) {
+    const auto slot = std::ranges::find(slots_, job.adapter, &Slot::adapter);
+    for (Request& request : job.requests) request.adapter = {.slot = slot - slots_.begin(), .id = job.adapter->id};
+  }
   auto live = std::make_shared<LiveJob>(LiveJob{.job = std::move(job), .ids = {}, .open = 0});
   try {
     for (Request& request : live->job.requests) {
       metrics_.add_prompt(std::ssize(request.prompt), request.sampling.max_tokens);
-      const RequestId id = engine_.add(std::move(request));
+      const RequestId id = engine().add(std::move(request));
       live->ids.push_back(id);
       live_.emplace(id, LiveRequest{.job = live, .index = live->open++, .delivered = 0, .last = {}});
     }
@@ -71,8 +200,8 @@ void EngineLoop::begin(GenerationJob job) {
     queue_.push_failure(live->job.sink, 400, error.what());
     queue_.flush();
     for (const RequestId id : live->ids) {
-      engine_.cancel(id);
-      (void)engine_.take(id);
+      engine().cancel(id);
+      (void)engine().take(id);
       live_.erase(id);
     }
     const std::lock_guard lock(mutex_);
@@ -90,8 +219,8 @@ void EngineLoop::drop_unwanted() {
       const auto found = live_.find(id);
       if (found == live_.end()) continue;
       live_.erase(found);
-      engine_.cancel(id);
-      (void)engine_.take(id);
+      engine().cancel(id);
+      (void)engine().take(id);
       metrics_.add_end(FinishReason::kAbort);
       --live->open;
       const std::lock_guard lock(mutex_);
@@ -100,17 +229,17 @@ void EngineLoop::drop_unwanted() {
   }
   if (live_.size() == before) return;
   std::erase_if(jobs_, [](const auto& live) { return live->open == 0; });
-  metrics_.set_engine(engine_.statistics());
+  metrics_.set_engine(engine().statistics());
 }
 
 void EngineLoop::step() {
   drop_unwanted();
-  if (!engine_.has_work()) return;
+  if (paused_ || resident_.is_asleep() || !engine().has_work()) return;
   StepFigures figures;
-  for (const Engine::Update& update : engine_.step()) pass_on(update, figures);
+  for (const Engine::Update& update : engine().step()) pass_on(update, figures);
   std::erase_if(jobs_, [](const auto& live) { return live->open == 0; });
   metrics_.add_step(figures);
-  metrics_.set_engine(engine_.statistics());
+  metrics_.set_engine(engine().statistics());
   queue_.flush();  // after the metrics, so that they count an answer that has been sent
 }
 
@@ -118,7 +247,7 @@ void EngineLoop::pass_on(const Engine::Update& update, StepFigures& figures) {
   const auto found = live_.find(update.id);
   if (found == live_.end()) return;
   LiveRequest& request = found->second;
-  const Completion& completion = engine_.completion(update.id);
+  const Completion& completion = engine().completion(update.id);
   const auto begin = static_cast<std::ptrdiff_t>(std::exchange(request.delivered, completion.tokens.size()));
   GenerationProgress progress{.index = request.index,
                               .text = std::string(update.text),
@@ -140,7 +269,7 @@ void EngineLoop::pass_on(const Engine::Update& update, StepFigures& figures) {
   figures.ends.push_back({.seconds = seconds_between(arrived, now),
                           .tokens = std::ssize(completion.tokens),
                           .reason = update.finish_reason});
-  (void)engine_.take(update.id);
+  (void)engine().take(update.id);
   --request.job->open;
   live_.erase(found);
   const std::lock_guard lock(mutex_);
@@ -149,11 +278,15 @@ void EngineLoop::pass_on(const Engine::Update& update, StepFigures& figures) {
 
 void EngineLoop::close() {
   std::deque<GenerationJob> jobs;
+  std::deque<EngineAction> actions;
   {
     const std::lock_guard lock(mutex_);
     closing_ = true;
     jobs.swap(inbox_);
+    actions.swap(actions_);
   }
+  const RequestError closing({}, "the server shuts down", {}, 503);
+  for (const EngineAction& action : actions) action.done(&closing);
   for (GenerationJob& job : jobs) {
     queue_.push_failure(std::move(job.sink), 503, "the server shuts down");
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/request.h"
+#include "serve/adapter_table.h"
 
 namespace hone {
 
@@ -40,6 +41,7 @@ class GenerationSink {
 struct GenerationJob {
   std::vector<Request> requests;  // at least one
   std::shared_ptr<GenerationSink> sink;
+  std::shared_ptr<const ServedAdapter> adapter = nullptr;  // null: the base model
   std::chrono::steady_clock::time_point arrived = std::chrono::steady_clock::now();
 };
 

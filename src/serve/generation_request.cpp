@@ -118,8 +118,7 @@ void read_neutral(RequestParameters& parameters) {
   for (const char* key : {"add_generation_prompt", "skip_special_tokens", "spaces_between_special_tokens",
                           "include_reasoning", "parallel_tool_calls"})
     parameters.only(key, true);
-  for (const char* key : {"use_beam_search", "include_stop_str_in_output", "continue_final_message",
-                          "return_tokens_as_token_ids", "return_token_ids"})
+  for (const char* key : {"use_beam_search", "include_stop_str_in_output", "continue_final_message"})
     parameters.only(key, false);
   for (const char* key : {"min_tokens", "priority"}) parameters.only(key, 0);
   parameters.only("best_of", 1);

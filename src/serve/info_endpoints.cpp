@@ -12,13 +12,13 @@
 namespace hone {
 namespace {
 
-Json model_json(const ServedModel& model, const std::string& name) {
+Json model_json(const ServedModel& model, const std::string& name, const ServedAdapter* adapter) {
   return {{"id", name},
           {"object", "model"},
           {"created", model.created},
           {"owned_by", "hone"},
-          {"root", model.path},
-          {"parent", nullptr},
+          {"root", adapter != nullptr ? adapter->path : model.path},
+          {"parent", adapter != nullptr ? Json(model.names.front()) : Json()},
           {"max_model_len", model.max_model_len}};
 }
 
@@ -41,10 +41,12 @@ void answer_models(const Service& service, const ServerRequest& request, const s
   constexpr std::string_view kBegin = "/v1/models/";
   if (request.path().starts_with(kBegin)) {
     const std::string name = answering_name(model, std::string(request.path().substr(kBegin.size())));
-    return reply->send({.status = 200, .body = json_text(model_json(model, name))});
+    return reply->send({.status = 200, .body = json_text(model_json(model, name, adapter_named(model, name).get()))});
   }
   Json list = Json::array();
-  for (const std::string& name : model.names) list.push_back(model_json(model, name));
+  for (const std::string& name : model.names) list.push_back(model_json(model, name, nullptr));
+  if (model.adapters != nullptr)
+    for (const auto& adapter : model.adapters->all()) list.push_back(model_json(model, adapter->name, adapter.get()));
   reply->send({.status = 200, .body = json_text({{"object", "list"}, {"data", std::move(list)}})});
 }
 

@@ -27,8 +27,14 @@ void apply_generation_config(const std::string& generation_config, ServedModel& 
 }
 
 std::string answering_name(const ServedModel& model, const std::string& requested) {
-  if (requested.empty()) return model.names.front();
-  if (std::ranges::find(model.names, requested) != model.names.end()) return requested;
+  (void)adapter_named(model, requested);
+  return requested.empty() ? model.names.front() : requested;
+}
+
+std::shared_ptr<const ServedAdapter> adapter_named(const ServedModel& model, const std::string& requested) {
+  if (requested.empty() || std::ranges::find(model.names, requested) != model.names.end()) return nullptr;
+  std::shared_ptr<const ServedAdapter> adapter = model.adapters != nullptr ? model.adapters->find(requested) : nullptr;
+  if (adapter != nullptr) return adapter;
   throw RequestError("model", text_of("\"", requested, "\" is not served"), text_of("use ", model.names.front()), 404);
 }
 

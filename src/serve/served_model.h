@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "core/json.h"
 #include "engine/request.h"
+#include "serve/adapter_table.h"
 #include "serve/generation_request.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
@@ -28,6 +30,7 @@ struct ServedModel {
   std::int64_t vocab_size = 0;
   std::int64_t created = 0;  // seconds since 1970
   bool split_reasoning = true;
+  std::shared_ptr<AdapterTable> adapters = nullptr;  // null: the server has no slots for adapters
 };
 
 // Applies the sampling parameters of generation_config.json (JSON text) to the defaults. Throws Error if one of them is
@@ -36,6 +39,11 @@ void apply_generation_config(const std::string& generation_config, ServedModel& 
 
 // Returns the name that answers state. Throws RequestError with status 404 if the model has no such name.
 [[nodiscard]] std::string answering_name(const ServedModel& model, const std::string& requested);
+
+// Returns the adapter that a request names as its model; null if it names the base model or nothing. Throws
+// RequestError with status 404 for any other name.
+[[nodiscard]] std::shared_ptr<const ServedAdapter> adapter_named(const ServedModel& model,
+                                                                 const std::string& requested);
 
 // Renders messages and returns the text of the prompt. Throws RequestError if the template refuses them.
 [[nodiscard]] std::string rendered_prompt(const ServedModel& model, const Json& messages, const Json& variables,

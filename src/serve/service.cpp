@@ -13,25 +13,50 @@
 namespace hone {
 namespace {
 
+enum class Access : std::uint8_t {
+  kAnyone,
+  kKey,      // with the API key, if there is one
+  kControl,  // likewise, and only if the server allows weight updates
+};
+
 struct Route {
   std::string_view method;
   std::string_view path;  // with * at its end: every path that begins with it
   Endpoint endpoint;
-  bool needs_key;
+  Access access;
 };
 
 constexpr auto kRoutes = std::to_array<Route>({
-    {"GET", "/health", answer_health, false},
-    {"GET", "/version", answer_version, false},
-    {"GET", "/metrics", answer_metrics, false},
-    {"GET", "/v1/models", answer_models, true},
-    {"GET", "/v1/models/*", answer_models, true},
-    {"POST", "/v1/chat/completions", answer_chat, true},
-    {"POST", "/v1/completions", answer_completions, true},
-    {"POST", "/v1/responses", answer_responses, true},
-    {"POST", "/v1/messages", answer_messages, true},
-    {"POST", "/tokenize", answer_tokenize, true},
-    {"POST", "/detokenize", answer_detokenize, true},
+    {"GET", "/health", answer_health, Access::kAnyone},
+    {"GET", "/version", answer_version, Access::kAnyone},
+    {"GET", "/metrics", answer_metrics, Access::kAnyone},
+    {"GET", "/v1/models", answer_models, Access::kKey},
+    {"GET", "/v1/models/*", answer_models, Access::kKey},
+    {"POST", "/v1/chat/completions", answer_chat, Access::kKey},
+    {"POST", "/v1/completions", answer_completions, Access::kKey},
+    {"POST", "/v1/responses", answer_responses, Access::kKey},
+    {"POST", "/v1/messages", answer_messages, Access::kKey},
+    {"POST", "/tokenize", answer_tokenize, Access::kKey},
+    {"POST", "/detokenize", answer_detokenize, Access::kKey},
+    {"POST", "/generate", answer_generate, Access::kKey},
+    {"GET", "/get_world_size", answer_world_size, Access::kKey},
+    {"POST", "/v1/load_lora_adapter", answer_load_adapter, Access::kControl},
+    {"POST", "/v1/unload_lora_adapter", answer_unload_adapter, Access::kControl},
+    {"POST", "/sleep", answer_sleep, Access::kControl},
+    {"POST", "/wake_up", answer_wake_up, Access::kControl},
+    {"GET", "/is_sleeping", answer_is_sleeping, Access::kControl},
+    {"POST", "/pause", answer_pause, Access::kControl},
+    {"POST", "/resume", answer_resume, Access::kControl},
+    {"GET", "/is_paused", answer_is_paused, Access::kControl},
+    {"POST", "/reset_prefix_cache", answer_reset_prefix_cache, Access::kControl},
+    {"POST", "/update_weights", answer_update_weights, Access::kControl},
+    {"POST", "/update_weights_from_disk", answer_update_from_disk, Access::kControl},
+    {"POST", "/collective_rpc", answer_collective_rpc, Access::kControl},
+    {"POST", "/init_communicator", refuse_communicator, Access::kControl},
+    {"POST", "/init_weight_transfer_engine", refuse_communicator, Access::kControl},
+    {"POST", "/update_named_param", refuse_communicator, Access::kControl},
+    {"POST", "/batch_update_named_params", refuse_communicator, Access::kControl},
+    {"POST", "/close_communicator", answer_close_communicator, Access::kControl},
 });
 
 bool matches(const Route& route, std::string_view path) {
@@ -74,17 +99,20 @@ void Service::handle(const ServerRequest& request, const std::shared_ptr<ServerR
 }
 
 void Service::route(const ServerRequest& request, const std::shared_ptr<ServerReply>& reply) const {
-  const std::string_view path = request.path();
+  std::string_view path = request.path();
+  if (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);  // TRL's clients end paths with a slash
   const auto found = std::ranges::find_if(kRoutes, [&](const Route& route) { return matches(route, path); });
   if (found == kRoutes.end()) throw RequestError({}, text_of("there is no ", request.method, " ", path), {}, 404);
-  if (found->needs_key) check_key(request);
+  if (found->access != Access::kAnyone) check_key(request);
+  if (found->access == Access::kControl) check_control(request);
   if (request.method != found->method) {
     const std::string message = text_of(path, " takes ", found->method, ", not ", request.method);
     return reply->send(
         {.status = 405, .body = error_body(message, {}, 405), .headers = {{"Allow", std::string(found->method)}}});
   }
   const std::string_view type = request.header("content-type");
-  if (request.method == "POST" &&
+  const bool needs_body = found->access != Access::kControl || !request.body.empty();
+  if (request.method == "POST" && needs_body &&
       !equal_in_any_case(type.substr(0, std::min(type.find(';'), type.size())), "application/json"))
     throw RequestError({}, text_of("the body has the type \"", type, "\""), "send Content-Type: application/json", 415);
   found->endpoint(*this, request, reply);
@@ -100,8 +128,20 @@ void Service::check_key(const ServerRequest& request) const {
     throw RequestError({}, "the API key is missing or wrong", "send Authorization: Bearer KEY", 401);
 }
 
-void Service::submit(GenerationJob job) const {
-  switch (loop_.submit(std::move(job))) {
+void Service::check_control(const ServerRequest& request) const {
+  if (!options_.allow_weight_updates)
+    throw RequestError({}, text_of(request.path(), " is not allowed on this server"),
+                       "start it with --allow_weight_updates", 403);
+  // Pages of other origins reach servers on this host without a key, and a call without a body needs no consent.
+  if (options_.api_key.empty() && !request.header("origin").empty())
+    throw RequestError({}, text_of(request.path(), " is not allowed to web pages"), "set an --api_key", 403);
+}
+
+void Service::submit(GenerationJob job) const { check(loop_.submit(std::move(job))); }
+void Service::submit(EngineAction action) const { check(loop_.submit(std::move(action))); }
+
+void Service::check(Admission admission) {
+  switch (admission) {
     case Admission::kAccepted:
       return;
     case Admission::kFull:

@@ -14,7 +14,8 @@ namespace hone {
 
 struct ServiceOptions {
   std::string version;
-  std::string api_key;  // empty: none is required
+  std::string api_key;                // empty: none is required
+  bool allow_weight_updates = false;  // endpoints that move weights, pause and forget are not refused
 };
 
 class Service {
@@ -29,12 +30,17 @@ class Service {
   [[nodiscard]] const ServedModel& model() const { return model_; }
   [[nodiscard]] const ServerMetrics& metrics() const { return metrics_; }
   [[nodiscard]] const ServiceOptions& options() const { return options_; }
+  [[nodiscard]] EngineLoop& loop() const { return loop_; }
   // Queues a job. Throws RequestError if the queue is full (429) or the server shuts down (503).
   void submit(GenerationJob job) const;
+  // Queues an action. Throws RequestError if the server shuts down (503).
+  void submit(EngineAction action) const;
 
  private:
   void route(const ServerRequest& request, const std::shared_ptr<ServerReply>& reply) const;
   void check_key(const ServerRequest& request) const;
+  void check_control(const ServerRequest& request) const;
+  static void check(Admission admission);
 
   const ServedModel& model_;
   EngineLoop& loop_;

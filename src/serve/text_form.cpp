@@ -1,5 +1,6 @@
 #include "serve/text_form.h"
 
+#include "core/error.h"
 #include "core/json_value.h"
 
 namespace hone {
@@ -12,6 +13,10 @@ Json TextForm::body(Json choices) const {
           {"choices", std::move(choices)}};
 }
 
+std::string TextForm::name_of(TokenId token) const {
+  return head_.tokens_as_ids ? text_of("token_id:", token) : token_text(*head_.tokenizer, token);
+}
+
 Json TextForm::choice(std::size_t index, const std::string& text, const AnswerPart& part, std::size_t& offset) const {
   Json logprobs = nullptr;
   if (head_.logprobs) {
@@ -20,21 +25,26 @@ Json TextForm::choice(std::size_t index, const std::string& text, const AnswerPa
                 {"top_logprobs", Json::array()},
                 {"text_offset", Json::array()}};
     for (std::size_t i = 0; i < part.tokens.size(); ++i) {
-      const std::string token = token_text(*head_.tokenizer, part.tokens[i]);
+      const std::string token = name_of(part.tokens[i]);
       logprobs["tokens"].push_back(token);
       logprobs["token_logprobs"].push_back(finite_logp(part.logps[i]));
       Json top{{token, finite_logp(part.logps[i])}};
       if (!part.top_logprobs.empty())
-        for (const auto& [other, logp] : part.top_logprobs[i])
-          top[token_text(*head_.tokenizer, other)] = finite_logp(logp);
+        for (const auto& [other, logp] : part.top_logprobs[i]) top[name_of(other)] = finite_logp(logp);
       logprobs["top_logprobs"].push_back(std::move(top));
       logprobs["text_offset"].push_back(offset);
-      offset += token.size();
+      offset += head_.tokenizer->token_bytes(part.tokens[i]).size();
     }
   }
   Json finish = nullptr;
   if (part.finish_reason != FinishReason::kNone) finish = finish_text(part);
-  return {{"index", index}, {"text", text}, {"logprobs", std::move(logprobs)}, {"finish_reason", std::move(finish)}};
+  Json result{
+      {"index", index}, {"text", text}, {"logprobs", std::move(logprobs)}, {"finish_reason", std::move(finish)}};
+  if (head_.token_ids) {
+    result["prompt_token_ids"] = head_.prompts[index / head_.choices_per_prompt];
+    result["token_ids"] = part.tokens;
+  }
+  return result;
 }
 
 std::string TextForm::whole(const std::vector<AnswerPart>& choices) const {
@@ -56,7 +66,7 @@ std::string TextForm::part(std::size_t index, bool first, const AnswerPart& part
     text = begins_[index] + text;
     offsets_[index] = begins_[index].size();
   }
-  if (text.empty() && part.finish_reason == FinishReason::kNone && !head_.logprobs) return {};
+  if (text.empty() && part.finish_reason == FinishReason::kNone && !head_.logprobs && !head_.token_ids) return {};
   Json event = body(Json::array({choice(index, text, part, offsets_[index])}));
   if (head_.include_usage) event["usage"] = nullptr;
   return event_text(json_text(event));

@@ -21,6 +21,7 @@ class TextForm : public AnswerForm {
 
  private:
   [[nodiscard]] Json body(Json choices) const;
+  [[nodiscard]] std::string name_of(TokenId token) const;  // in log-probabilities
   // `offset`: bytes of the choice's text before this part. Advanced to its end.
   [[nodiscard]] Json choice(std::size_t index, const std::string& text, const AnswerPart& part,
                             std::size_t& offset) const;

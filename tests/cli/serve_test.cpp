@@ -145,6 +145,64 @@ TEST_F(ServeTest, BenchMeasuresBothKindsOfLoad) {
   EXPECT_THAT(refused.output, HasSubstr("max_model_len is 256"));
 }
 
+// With rollouts from hone serve a run has the bits of one whose rollouts come from its own process.
+TEST_F(ServeTest, GrpoLearnsFromAServerWhatItLearnsFromItself) {
+  constexpr const char* kKey = "HONE_TEST_ROLLOUT_KEY";
+  const auto learn = [](const std::string& name, const std::vector<std::string>& more) {
+    std::vector<std::string> arguments{"grpo",
+                                       "--model_name_or_path",
+                                       at("model"),
+                                       "--dataset_name",
+                                       at("data/prompts.jsonl"),
+                                       "--max_steps",
+                                       "3",
+                                       "--num_generations",
+                                       "4",
+                                       "--per_device_train_batch_size",
+                                       "8",
+                                       "--max_completion_length",
+                                       "12",
+                                       "--reward_funcs",
+                                       "tag_count,length",
+                                       "--learning_rate",
+                                       "1e-3",
+                                       "--logging_steps",
+                                       "1",
+                                       "--device",
+                                       "cpu",
+                                       "--output_dir",
+                                       at(name)};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Ended ended = run_program(arguments);
+    EXPECT_EQ(ended.code, 0) << ended.output;
+  };
+  ::setenv("HONE_API_KEY", "very-secret", 1);
+  ServerProgram server(serve({"--allow_weight_updates", "--max_model_len", "200"}));
+  ::unsetenv("HONE_API_KEY");
+  ASSERT_NE(server.port(), 0) << server.log();
+  ::setenv(kKey, "very-secret", 1);
+  learn("own", {});
+  learn("served", {"--rollout", "server", "--rollout_server", "hone", "--rollout_key_variable", kKey,
+                   "--vllm_server_url", "http://127.0.0.1:" + std::to_string(server.port())});
+  ::unsetenv(kKey);
+  EXPECT_THAT(server.log(), HasSubstr("POST /update_weights 200"));
+  const std::vector<std::string> own = split(read_file(at("own/metrics.jsonl")), '\n');
+  const std::vector<std::string> served = split(read_file(at("served/metrics.jsonl")), '\n');
+  ASSERT_EQ(own.size(), served.size());
+  std::size_t steps = 0;
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    const Json row = own[i].empty() ? Json::object() : Json::parse(own[i]);
+    if (!row.contains("loss")) continue;
+    const Json other = Json::parse(served[i]);
+    ++steps;
+    for (const char* name : {"loss", "reward", "grad_norm", "num_tokens"}) EXPECT_EQ(row[name], other[name]) << name;
+    EXPECT_EQ(other["sampling/sampling_logp_difference/max"], 0.0);
+  }
+  EXPECT_EQ(steps, 3U);
+  EXPECT_EQ(read_file(at("own/model.safetensors")), read_file(at("served/model.safetensors")));
+  EXPECT_EQ(read_file(at("own/completions/step-3.jsonl")), read_file(at("served/completions/step-3.jsonl")));
+}
+
 TEST_F(ServeTest, MistakesAreOneLine) {
   ServerProgram server(serve({}));
   const std::pair<std::vector<std::string>, const char*> cases[] = {
@@ -152,6 +210,9 @@ TEST_F(ServeTest, MistakesAreOneLine) {
       {{"--kv_cache_memory_bytes", "1000"}, "kv_cache_memory_bytes: the KV cache may have 1000 bytes"},
       {{"--port", std::to_string(server.port())}, "cannot listen: Address already in use"},
       {{"--host", "192.0.2.1"}, "cannot listen"},
+      {{"--adapters", at("model")}, "is no NAME=FOLDER"},
+      {{"--adapters", "one=" + at("model")}, "is not the folder of an adapter"},
+      {{"--host", "0.0.0.0", "--allow_weight_updates"}, "allow_weight_updates: needs an API key on the host 0.0.0.0"},
       {{"--port", "65536"}, "port"},
       {{"--chat_template", "{% if %}"}, "chat template"},
   };

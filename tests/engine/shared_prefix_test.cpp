@@ -144,6 +144,40 @@ TEST(SharedPrefix, IsForgottenWhenWeightsChange) {
   expect_completions(generator.engine.generate(requests), second, "second weights");
 }
 
+// Requests under way keep their tokens and continue with other weights, as requests that begin with these tokens do.
+TEST(SharedPrefix, RequestsUnderWayContinueWithNewWeights) {
+  for (const bool ahead : {false, true}) {
+    FixtureModel fixture("qwen2");
+    EngineOptions options{.max_model_len = 96, .max_num_seqs = 8, .block_size = 4};
+    options.launch_ahead = ahead;
+    const std::vector<Request> requests = groups(3, 4, 16, fixture.model->shape().vocab_size);
+    Generator generator(*fixture.model, fixture.weights, options);
+    std::vector<RequestId> ids;
+    for (const Request& request : requests) ids.push_back(generator.engine.add(request));
+    for (int step = 0; step < 5; ++step) (void)generator.engine.step();
+    generator.engine.settle([](const Engine::Update&) {});
+    std::vector<std::size_t> kept;
+    for (const RequestId id : ids) kept.push_back(generator.engine.completion(id).tokens.size());
+    fixture.weights.copy_from(random_weights(*fixture.model, 8, DType::kF32, test_device()));
+    generator.engine.weights_changed();
+    generator.engine.run([](const Engine::Update&) {});
+    int continued = 0;
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      const Completion whole = generator.engine.take(ids[i]);
+      if (whole.tokens.size() == kept[i]) continue;
+      Request rest = requests[i];
+      const auto end = whole.tokens.begin() + static_cast<std::ptrdiff_t>(kept[i]);
+      rest.prompt.insert(rest.prompt.end(), whole.tokens.begin(), end);
+      rest.sampling.max_tokens -= static_cast<std::int64_t>(kept[i]);
+      Generator other(*fixture.model, fixture.weights, options);
+      const Completion expected = other.engine.generate({&rest, 1})[0];
+      EXPECT_EQ(std::vector<TokenId>(end, whole.tokens.end()), expected.tokens) << i;
+      if (kept[i] > 0) ++continued;
+    }
+    EXPECT_GT(continued, 0);
+  }
+}
+
 // The memory of the KV cache is used for something else between two generations, under the same weights.
 TEST(SharedPrefix, IsForgottenWhenMemoryIsReused) {
   FixtureModel fixture("qwen2");

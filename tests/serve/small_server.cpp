@@ -1,6 +1,8 @@
 #include "serve/small_server.h"
 
 #include "core/json_value.h"
+#include "model/adapter_files.h"
+#include "model/adapter_slots.h"
 #include "model/registry.h"
 #include "model/weights.h"
 #include "serve/request_error.h"
@@ -25,11 +27,24 @@ std::unique_ptr<Model> small_network() {
     "initializer_range": 0.3})"));
 }
 
+std::unique_ptr<Model> served_network(std::int64_t slots) {
+  if (slots == 0) return small_network();
+  return std::make_unique<AdapterSlots>(small_network(), slots, 8);
+}
+
+// The base's weights as the server has them, and an adapter of random values.
+TensorStore adapter_weights(const LoraModel& model, std::uint64_t seed) {
+  TensorStore weights = random_weights(model, seed, DType::kF32, test_device());
+  const TensorStore base = random_weights(model.base(), 1, DType::kF32, test_device());
+  for (const NamedType& tensor : base.tensors()) weights.upload(tensor.name, base.download(tensor.name));
+  return weights;
+}
+
 }  // namespace
 
 SmallServer::SmallServer(SmallServerOptions options)
     : options_(std::move(options)),
-      network_(small_network()),
+      network_(served_network(options_.adapter_slots)),
       served_{.names = {"small", "other"},
               .path = "small",
               .tokenizer = small_tokenizer(),
@@ -41,15 +56,18 @@ SmallServer::SmallServer(SmallServerOptions options)
               .max_model_len = options_.max_model_len,
               .vocab_size = 320,
               .created = 1},
-      weights_(random_weights(*network_, 1, DType::kF32, test_device())),
       metrics_("small", options_.max_model_len) {
   served_.stop_token_ids = {*served_.tokenizer.eos_token_id()};
   apply_generation_config(options_.generation_config, served_);
-  engine_ = std::make_unique<Engine>(*network_, served_.tokenizer, weights_, std::make_shared<Arena>(test_device()),
-                                     engine_options());
-  loop_ = std::make_unique<EngineLoop>(*engine_, metrics_, options_.max_requests);
-  service_ = std::make_unique<Service>(served_, *loop_, metrics_,
-                                       ServiceOptions{.version = "1.2.3", .api_key = options_.api_key});
+  resident_ = std::make_unique<ResidentModel>(
+      *network_, served_.tokenizer, random_weights(*network_, 1, DType::kF32, test_device()), engine_options());
+  const auto* slots = dynamic_cast<const AdapterSlots*>(network_.get());
+  if (slots != nullptr) served_.adapters = std::make_shared<AdapterTable>(*slots, DType::kF32);
+  loop_ = std::make_unique<EngineLoop>(*resident_, metrics_, options_.max_requests, slots);
+  service_ = std::make_unique<Service>(
+      served_, *loop_, metrics_,
+      ServiceOptions{
+          .version = "1.2.3", .api_key = options_.api_key, .allow_weight_updates = options_.allow_weight_updates});
   options_.http.error_body = [](int status, std::string_view message) { return error_body(message, {}, status); };
   server_ = std::make_unique<HttpServer>(
       options_.http, [this](const ServerRequest& request, const std::shared_ptr<ServerReply>& reply) {
@@ -64,6 +82,12 @@ SmallServer::~SmallServer() {
 }
 
 EngineOptions SmallServer::engine_options() const {
+  EngineOptions options = plain_options();
+  options.adapter_slots = options_.adapter_slots;
+  return options;
+}
+
+EngineOptions SmallServer::plain_options() const {
   return resolved({.max_model_len = options_.max_model_len,
                    .max_num_seqs = options_.max_num_seqs,
                    .max_batch_tokens = 64,
@@ -72,8 +96,32 @@ EngineOptions SmallServer::engine_options() const {
                    .max_logprobs = kMaxTopLogprobs});
 }
 
-Completion SmallServer::generated(const Request& request) {
-  Engine engine(*network_, served_.tokenizer, weights_, std::make_shared<Arena>(test_device()), engine_options());
+void SmallServer::write_weights(const std::filesystem::path& folder, std::uint64_t seed,
+                                const std::function<void(Json& config)>& change) const {
+  save_model(folder, *network_, random_weights(*network_, seed, DType::kF32, test_device()), nullptr);
+  if (!change) return;
+  Json config = read_json(folder / "config.json");
+  change(config);
+  write_json(folder / "config.json", config);
+}
+
+void SmallServer::write_adapter(const std::filesystem::path& folder, const LoraConfig& config,
+                                std::uint64_t seed) const {
+  const LoraModel model(small_network(), config);
+  save_adapter(folder, model, adapter_weights(model, seed), nullptr);
+}
+
+Completion SmallServer::adapted(const Request& request, const LoraConfig& config, std::uint64_t seed) const {
+  const LoraModel model(small_network(), config);
+  const TensorStore weights = adapter_weights(model, seed);
+  Engine engine(model, served_.tokenizer, weights, std::make_shared<Arena>(test_device()), plain_options());
+  return engine.generate({&request, 1})[0];
+}
+
+Completion SmallServer::generated(const Request& request, std::uint64_t seed) {
+  const std::unique_ptr<Model> network = small_network();
+  const TensorStore weights = random_weights(*network, seed, DType::kF32, test_device());
+  Engine engine(*network, served_.tokenizer, weights, std::make_shared<Arena>(test_device()), plain_options());
   return engine.generate({&request, 1})[0];
 }
 

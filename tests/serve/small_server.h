@@ -3,14 +3,17 @@
 
 #include <atomic>
 #include <chrono>
+#include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
 
-#include "engine/engine.h"
+#include "engine/resident_model.h"
 #include "http/server.h"
+#include "model/lora.h"
 #include "model/model.h"
 #include "serve/service.h"
 #include "support/raw_client.h"
@@ -22,6 +25,8 @@ struct SmallServerOptions {
   std::int64_t max_num_seqs = 8;
   std::int64_t max_requests = 1000;
   std::string api_key = {};
+  bool allow_weight_updates = false;
+  std::int64_t adapter_slots = 0;
   std::string generation_config = "{}";
   std::string chat_template = {};  // empty: ChatML
   std::chrono::milliseconds shutdown_timeout = std::chrono::hours(1);
@@ -38,20 +43,28 @@ class SmallServer {
   [[nodiscard]] std::uint16_t port() const { return server_->port(); }
   [[nodiscard]] HttpServer& server() { return *server_; }
   [[nodiscard]] const ServedModel& model() const { return served_; }
-  // The model's own completion of a request, from another engine.
-  [[nodiscard]] Completion generated(const Request& request);
+  // The model's own completion of a request, from another engine; `seed` is that of its random weights.
+  [[nodiscard]] Completion generated(const Request& request, std::uint64_t seed = 1);
+  // Writes a folder of the same model with other random weights. `change` may edit its config.json.
+  void write_weights(const std::filesystem::path& folder, std::uint64_t seed,
+                     const std::function<void(Json& config)>& change = {}) const;
+  // Writes an adapter of the model with random values.
+  void write_adapter(const std::filesystem::path& folder, const LoraConfig& config, std::uint64_t seed) const;
+  // The completion of a request by the base model with that adapter, not merged, as trainers compute it.
+  [[nodiscard]] Completion adapted(const Request& request, const LoraConfig& config, std::uint64_t seed) const;
+  [[nodiscard]] ResidentModel& resident() { return *resident_; }
   [[nodiscard]] RawResponse post(std::string_view path, const Json& body) const;
   // Stops the loop of the engine; running requests may finish within shutdown_timeout.
   void stop();
 
  private:
   [[nodiscard]] EngineOptions engine_options() const;
+  [[nodiscard]] EngineOptions plain_options() const;  // without slots
 
   SmallServerOptions options_;
   std::unique_ptr<Model> network_;
   ServedModel served_;
-  TensorStore weights_;
-  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<ResidentModel> resident_;
   ServerMetrics metrics_;
   std::unique_ptr<EngineLoop> loop_;
   std::unique_ptr<Service> service_;

@@ -25,6 +25,9 @@ struct ServeOptions {
   std::string chat_template;
   SamplingDefaults generation_config = SamplingDefaults::kModel;
   bool split_reasoning = true;
+  std::vector<std::string> adapters;
+  std::int64_t max_loras = 0;
+  std::int64_t max_lora_rank = 16;
   DeviceChoice device = DeviceChoice::kAutomatic;
 
   std::string host = "127.0.0.1";
@@ -34,6 +37,7 @@ struct ServeOptions {
   double max_body_mib = 16;
   double shutdown_timeout = 30;
   bool access_log = true;
+  bool allow_weight_updates = false;
 
   std::int64_t max_model_len = 0;
   std::int64_t max_num_seqs = 64;
@@ -52,6 +56,10 @@ struct ServeOptions {
     v("generation_config", generation_config,
       "Sampling parameters of requests that state none: those of generation_config.json, or neutral ones");
     v("split_reasoning", split_reasoning, "Answer chat requests with reasoning apart from content");
+    v("adapters", adapters, "Adapters that requests may name as their model: NAME=FOLDER");
+    v.alias("lora_modules", "adapters");
+    v("max_loras", max_loras, "Adapters in one batch, others wait; 0: as many as adapters names", within(0, 256));
+    v("max_lora_rank", max_lora_rank, "Largest rank of an adapter", within(1, 512));
     v("device", device, kDeviceHelp);
     v.group("Server");
     v("host", host, "Name or address of the interface to listen on; 0.0.0.0: all");
@@ -63,6 +71,9 @@ struct ServeOptions {
     v("shutdown_timeout", shutdown_timeout, "Seconds after Ctrl+C or SIGTERM within which running requests may finish",
       within(0, 86400));
     v("access_log", access_log, "Log a line for each request");
+    v("allow_weight_updates", allow_weight_updates,
+      "Allow clients to load weights from folders of this host, to pause and to give memory back; needs an API key "
+      "unless host is 127.0.0.1");
     v.group("Engine");
     v("max_model_len", max_model_len,
       "Maximum tokens of prompt and completion; 0: the model's positions, at most 32,768", at_least(0));

@@ -54,6 +54,7 @@ EngineOptions serving_engine(const ServeOptions& options, const LoadedModel& loa
   engine.adjust_logits = true;
   engine.max_logprobs = kMaxTopLogprobs;
   engine.enable_prefix_caching = options.enable_prefix_caching;
+  engine.adapter_slots = options.max_loras;
   check_positions(loaded.model->shape(), engine.max_model_len, "max_model_len");
   engine.num_blocks =
       kv_blocks(options, engine, loaded.model->shape(), size_of(model_dtype(*loaded.model, loaded.weights)), device);
@@ -97,19 +98,53 @@ HttpOptions http_options(const ServeOptions& options) {
   return http;
 }
 
+// Whoever reaches a server without a key could otherwise replace its weights.
+void check_weight_updates(const ServeOptions& options) {
+  if (!options.allow_weight_updates || !options.api_key.empty()) return;
+  for (const std::string_view local : {"127.0.0.1", "localhost", "::1"})
+    if (options.host == local) return;
+  throw Error("allow_weight_updates", text_of("needs an API key on the host ", options.host),
+              "set api_key or HONE_API_KEY, or host 127.0.0.1");
+}
+
+// Gives a model slots for adapters if the options ask for them.
+ModelWrap with_slots(const ServeOptions& options) {
+  if (options.max_loras == 0) return {};
+  return [slots = options.max_loras, rank = options.max_lora_rank](std::unique_ptr<Model> model) {
+    return std::make_unique<AdapterSlots>(std::move(model), slots, rank);
+  };
+}
+
+std::shared_ptr<AdapterTable> adapter_table(const ServeOptions& options, const AdapterSlots& model, DType dtype) {
+  auto table = std::make_shared<AdapterTable>(model, dtype);
+  for (const std::string& adapter : options.adapters) {
+    const std::size_t equals = adapter.find('=');
+    if (equals == 0 || equals == std::string::npos || equals + 1 == adapter.size())
+      throw Error("adapters", text_of("\"", adapter, "\" is no NAME=FOLDER"));
+    table->load(adapter.substr(0, equals), adapter.substr(equals + 1));
+  }
+  return table;
+}
+
 int run_serve(const ServeOptions& given, const OptionInput& input) {
   ServeOptions options = given;
   options.model_name_or_path = model_argument("serve", given.model_name_or_path, input);
   if (const char* key = std::getenv("HONE_API_KEY"); options.api_key.empty() && key != nullptr) options.api_key = key;
+  check_weight_updates(options);
   Device& device = open_device(options.device);
-  LoadedModel loaded = load_model(options.model_name_or_path, std::nullopt, device);
+  if (options.max_loras == 0) options.max_loras = std::ssize(options.adapters);
+  LoadedModel loaded = load_model(options.model_name_or_path, std::nullopt, device, with_slots(options));
+  const auto* slots = dynamic_cast<const AdapterSlots*>(loaded.model.get());
   const EngineOptions engine_options = serving_engine(options, loaded, device);
-  const ServedModel model = served_model(options, loaded, engine_options);
-  Engine engine(*loaded.model, loaded.tokenizer, loaded.weights, std::make_shared<Arena>(device), engine_options);
+  ServedModel model = served_model(options, loaded, engine_options);
+  if (slots != nullptr) model.adapters = adapter_table(options, *slots, model_dtype(*slots, loaded.weights));
+  ResidentModel resident(*loaded.model, loaded.tokenizer, std::move(loaded.weights), engine_options);
   catch_interrupts("\nhone: shutting down; press Ctrl+C again to exit immediately\n");
   ServerMetrics metrics(model.names.front(), model.max_model_len);
-  EngineLoop loop(engine, metrics, options.max_queued_requests);
-  const Service service(model, loop, metrics, {.version = HONE_VERSION, .api_key = options.api_key});
+  EngineLoop loop(resident, metrics, options.max_queued_requests, slots);
+  const Service service(
+      model, loop, metrics,
+      {.version = HONE_VERSION, .api_key = options.api_key, .allow_weight_updates = options.allow_weight_updates});
   HttpServer server(
       http_options(options),
       [&](const ServerRequest& request, const std::shared_ptr<ServerReply>& reply) { service.handle(request, reply); });

@@ -1,0 +1,70 @@
+// A model's weights and the engine on them, both of which can be given back to the device and taken again while the
+// process keeps running.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+
+namespace hone {
+
+enum class SleepLevel : std::uint8_t {
+  kKeepWeights,  // the weights wait in host memory
+  kDropWeights,  // the weights are forgotten and must be updated after waking
+};
+
+class ResidentModel {
+ public:
+  // `model` and `tokenizer` must outlive the object. `weights` are on the device where the engine is to run.
+  ResidentModel(const Model& model, const Tokenizer& tokenizer, TensorStore weights, const EngineOptions& options);
+
+  // Returns true if the engine can generate: weights and KV cache are on the device and the weights are whole.
+  [[nodiscard]] bool is_ready() const { return engine_ != nullptr && whole_; }
+  // Returns true if the KV cache, or the cache and the weights, have been given back.
+  [[nodiscard]] bool is_asleep() const { return engine_ == nullptr; }
+  // Returns true if every weight has a value from one folder.
+  [[nodiscard]] bool has_whole_weights() const { return whole_; }
+  // The number of successful updates. No key or value that one version has computed is used with another.
+  [[nodiscard]] std::int64_t version() const { return version_; }
+  // Bytes of the device that weights and KV cache take now.
+  [[nodiscard]] std::size_t bytes() const;
+  // Throws Defect while the model is asleep.
+  [[nodiscard]] Engine& engine();
+
+  // Gives back the KV cache, the activations and the weights. No request may be under way. A sleeping model can be put
+  // to sleep again, which changes something only if it drops weights that were kept.
+  void sleep(SleepLevel level);
+  // Take the weights, or the KV cache, back from the device; nothing happens if they are there. Throw Error if the
+  // device has no memory for them; wake_cache() also if the weights are not there.
+  void wake_weights();
+  void wake_cache();
+  // Returns the weights, so that the caller can change those that no request under way uses. Throws Defect while they
+  // are given back.
+  [[nodiscard]] TensorStore& weights();
+  // Replaces the weights by those of another folder of the same model (reload_weights()). Requests under way continue
+  // with them as after Engine::weights_changed(). Throws Error, and then nothing has changed if has_whole_weights() is
+  // what it was before.
+  void update(const std::filesystem::path& folder);
+
+ private:
+  void make_engine();
+
+  const Model& model_;
+  const Tokenizer& tokenizer_;
+  const EngineOptions options_;
+  Device& device_;
+  const std::vector<NamedType> types_;
+  std::optional<TensorStore> weights_;  // unset while they are given back
+  std::vector<std::byte> kept_;         // the tensors in their order, while they are given back and kept
+  std::unique_ptr<Engine> engine_;      // null while the KV cache is given back
+  bool whole_ = true;
+  std::int64_t version_ = 0;
+};
+
+}  // namespace hone

@@ -1,0 +1,64 @@
+// A base model with slots for LoRA adapters: each row of a batch uses the adapter in one of the slots, or none.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/lora.h"
+
+namespace hone {
+
+// Name of the input of traced programs with the slot of each token, i32 [tokens]; -1: no adapter.
+inline constexpr const char* kAdapterSlots = "adapter_slots";
+
+// The matrices of one adapter as they are stored in a slot, by block: A [q, columns] and scale x B [rows, q], zero
+// where the adapter has a smaller rank or no matrix.
+struct AdapterImage {
+  struct Block {
+    std::vector<std::byte> down, up;
+  };
+  std::map<std::string, Block, std::less<>> blocks;
+};
+
+// Adapts all linear layers except the head, as a LoraModel of the same adapter does.
+class AdapterSlots final : public Model {
+ public:
+  // `slots` and `max_rank` are at least 1. Throws Error if the model has a linear layer that can have no adapter.
+  AdapterSlots(std::unique_ptr<Model> base, std::int64_t slots, std::int64_t max_rank);
+
+  const ModelShape& shape() const override { return layout_.shape(); }
+  const Json& config() const override { return layout_.config(); }
+  // The weights of the base, followed by those of the slots, which are not part of a model folder.
+  const std::vector<WeightSpec>& weights() const override { return specs_; }
+  Tensor forward(WeightBinder& weights, Batch& batch) const override { return layout_.base().forward(weights, batch); }
+  std::string_view head() const override { return layout_.head(); }
+  std::string_view base_prefix() const override { return layout_.base_prefix(); }
+  // Adds the adapters and the input kAdapterSlots.
+  Program adapted(Program program, const TraceUse& use) const override;
+
+  [[nodiscard]] std::int64_t slots() const { return slots_; }
+
+  // Reads an adapter's folder (PEFT's format) in the dtype of the model's weights. Throws Error if its rank is above
+  // max_rank, if it is of a kind that slots do not have (DoRA, an embedding, the head, a bias, a module saved whole),
+  // or if it belongs to another model.
+  [[nodiscard]] AdapterImage read(const std::filesystem::path& folder, DType dtype) const;
+  // Writes an adapter into a slot of weights that have the types of this model.
+  void place(const AdapterImage& image, std::int64_t slot, TensorStore& weights) const;
+
+ private:
+  [[nodiscard]] static std::string down_name(std::string_view block) { return std::string(block) + ".slots_A"; }
+  [[nodiscard]] static std::string up_name(std::string_view block) { return std::string(block) + ".slots_B"; }
+
+  LoraModel layout_;  // one adapter of max_rank on all linear layers; its specs name the tensors
+  std::int64_t slots_;
+  std::int64_t max_rank_;
+  std::vector<WeightSpec> specs_;
+};
+
+}  // namespace hone
