@@ -17,8 +17,6 @@
 namespace hone {
 namespace {
 
-constexpr std::int64_t kMostExperts = 65'536;
-
 std::string block_name(std::int64_t layer, std::string_view rest) { return text_of("layers.", layer, ".mlp.", rest); }
 
 // The number of experts under either of the names that transformers reads.

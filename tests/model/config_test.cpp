@@ -78,7 +78,7 @@ TEST(Config, RefusesMixturesThatCannotBeComputedWith) {
   EXPECT_EQ(mixture_error({{"mlp_only_layers", {1}}, {"decoder_sparse_step", 2}}), "no error");
   EXPECT_THAT(mixture_error({{"num_experts", nullptr}}), HasSubstr("'num_local_experts' is missing"));
   EXPECT_THAT(mixture_error({{"num_experts", 0}}), HasSubstr("'num_experts' is 0, expected a positive integer"));
-  EXPECT_THAT(mixture_error({{"num_experts", 70000}}), HasSubstr("'num_experts' is 70000, expected up to 65536"));
+  EXPECT_THAT(mixture_error({{"num_experts", 2000}}), HasSubstr("'num_experts' is 2000, expected up to 1024"));
   EXPECT_THAT(mixture_error({{"num_local_experts", 8}}), HasSubstr("'num_experts' is 6, but 'num_local_experts' is 8"));
   EXPECT_THAT(mixture_error({{"num_experts_per_tok", 7}}),
               HasSubstr("'num_experts_per_tok' is 7, expected up to the 6 experts of a layer"));

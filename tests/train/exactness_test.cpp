@@ -21,16 +21,18 @@ struct Trace {
   std::size_t offloaded = 0;  // bytes
 };
 
-Trace train_steps(Recompute recompute, std::size_t budget, bool offload = false, std::string_view model = "qwen3") {
+Trace train_steps(Recompute recompute, std::size_t budget, bool offload = false, std::string_view model = "qwen3",
+                  DType dtype = DType::kF32) {
   constexpr int kSteps = 4;
-  FixtureModel fixture(model);
+  FixtureModel fixture(model, dtype);
   const HostBatch batch = fixture.batch();
   Workspace workspace(test_device().kind());
   workspace.add_weights(kWeightStore, fixture.weights.tensors());
-  add_update(workspace, *fixture.model, DType::kF32, {});
+  add_update(workspace, *fixture.model, dtype, {});
   workspace.add(kTrainingProgram,
                 trace_training(*fixture.model, {.capacity = {batch.token_count(), batch.document_count()},
-                                                .compile = {.device = test_device().kind(),
+                                                .compile = {.dtype = dtype,
+                                                            .device = test_device().kind(),
                                                             .recompute = recompute,
                                                             .activation_budget = budget,
                                                             .offload = offload}}),
@@ -76,14 +78,16 @@ TEST(Exactness, RecomputationChangesMemoryAndNoBit) {
 
 TEST(Exactness, MixturesRepeatTheirBits) {
   for (const std::string_view model : {"qwen3_moe", "mixtral"}) {
-    const Trace none = train_steps(Recompute::kNone, 0, false, model);
-    for (const Trace& other :
-         {train_steps(Recompute::kNone, 0, false, model), train_steps(Recompute::kLayers, 0, false, model),
-          train_steps(Recompute::kLayers, 0, true, model)}) {
-      EXPECT_EQ(none.losses, other.losses) << model;
-      EXPECT_EQ(none.weights, other.weights) << model;
+    for (const DType dtype : {DType::kF32, DType::kBf16}) {
+      const Trace none = train_steps(Recompute::kNone, 0, false, model, dtype);
+      for (const Trace& other : {train_steps(Recompute::kNone, 0, false, model, dtype),
+                                 train_steps(Recompute::kLayers, 0, false, model, dtype),
+                                 train_steps(Recompute::kLayers, 0, true, model, dtype)}) {
+        EXPECT_EQ(none.losses, other.losses) << model << ' ' << name_of(dtype);
+        EXPECT_EQ(none.weights, other.weights) << model << ' ' << name_of(dtype);
+      }
+      EXPECT_GT(none.losses.front(), none.losses.back()) << model << ' ' << name_of(dtype);
     }
-    EXPECT_GT(none.losses.front(), none.losses.back()) << model;
   }
 }
 

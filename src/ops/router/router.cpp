@@ -14,6 +14,7 @@ void expect_logits(std::string_view op, const Type& logits, const RouterAttribut
   expect((logits.dtype == DType::kF32 || logits.dtype == DType::kF64) && logits.shape.size() == 2, op,
          text_of("logits are ", to_text(logits), "; expected f32[tokens, experts]"));
   const std::int64_t experts = logits.shape[1].size;
+  expect(experts <= kMostExperts, op, text_of(experts, " experts; expected up to ", kMostExperts));
   expect(a.groups > 0 && experts > 0 && experts % a.groups == 0, op,
          text_of(experts, " experts do not divide into ", a.groups, " groups"));
   const std::int64_t size = experts / a.groups;

@@ -8,6 +8,8 @@
 
 namespace hone {
 
+inline constexpr std::int64_t kMostExperts = 1024;  // experts of one router: their scores fit into shared memory
+
 // Indices of the inputs and outputs.
 struct RouterIn {
   enum : std::size_t { logits, bias };
