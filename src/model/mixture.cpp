@@ -80,26 +80,31 @@ Mixture parse_mixture(const Json& json, std::string_view inner_key, MixtureNames
 void describe_mixture(const Mixture& mixture, std::int64_t layer, std::int64_t hidden_size,
                       std::vector<WeightSpec>& specs) {
   const std::string prefix = text_of("model.layers.", layer, ".");
+  const std::string merged = prefix + "mlp.experts.";  // transformers' names in memory, which it can also save
   const std::int64_t inner = mixture.intermediate_size;
   specs.push_back({block_name(layer, "router"),
                    {mixture.experts, hidden_size},
-                   {{.name = prefix + mixture.names.router + ".weight", .rows = mixture.experts}},
+                   {{.name = prefix + mixture.names.router + ".weight",
+                     .rows = mixture.experts,
+                     .alternative = {.tensor = prefix + "mlp.gate.weight"}}},
                    WeightKind::router});
   WeightSpec gate_up{
       block_name(layer, "experts.gate_up"), {mixture.experts * 2 * inner, hidden_size}, {}, WeightKind::expert};
   WeightSpec down{block_name(layer, "experts.down"), {mixture.experts * hidden_size, inner}, {}, WeightKind::expert};
-  const std::vector<PartAxis> rows{{ShardAxis::kInner, 0}};
   for (std::int64_t e = 0; e < mixture.experts; ++e) {
     const std::string expert = text_of(prefix, mixture.names.experts, ".", e, ".");
-    const std::int64_t first = e * 2 * inner;
-    gate_up.parts.push_back(
-        {.name = expert + mixture.names.gate + ".weight", .row = first, .rows = inner, .axes = rows});
-    gate_up.parts.push_back(
-        {.name = expert + mixture.names.up + ".weight", .row = first + inner, .rows = inner, .axes = rows});
-    down.parts.push_back({.name = expert + mixture.names.down + ".weight",
-                          .row = e * hidden_size,
-                          .rows = hidden_size,
-                          .axes = {{ShardAxis::kInner, 1}}});
+    const auto add = [&](WeightSpec& spec, const std::string& name, std::int64_t rows, PartAxis axis,
+                         PartSource source) {
+      const std::int64_t first = spec.parts.empty() ? 0 : spec.parts.back().row + spec.parts.back().rows;
+      spec.parts.push_back({.name = expert + name + ".weight",
+                            .row = first,
+                            .rows = rows,
+                            .axes = {axis},
+                            .alternative = std::move(source)});
+    };
+    add(gate_up, mixture.names.gate, inner, {ShardAxis::kInner, 0}, {merged + "gate_up_proj", e, 0});
+    add(gate_up, mixture.names.up, inner, {ShardAxis::kInner, 0}, {merged + "gate_up_proj", e, inner});
+    add(down, mixture.names.down, hidden_size, {ShardAxis::kInner, 1}, {merged + "down_proj", e, 0});
   }
   specs.push_back(std::move(gate_up));
   specs.push_back(std::move(down));
