@@ -27,8 +27,8 @@ Choice choice_of(const KernelCall& call, std::int64_t experts) {
           a.factor};
 }
 
-// Whether score x of index i comes before score y of index j: the higher first, of equal ones the lower index, NaN
-// last. An index of -1 is none and comes after every other.
+// Returns true if score x of index i comes before score y of index j: the higher first, of equal ones the lower index,
+// NaN last. An index of -1 is none and comes after every other.
 template <class T>
 __device__ bool comes_before(T x, int i, T y, int j) {
   if (i < 0 || j < 0) return j < 0 && i >= 0;
