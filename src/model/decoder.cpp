@@ -72,12 +72,15 @@ class Decoder final : public Model {
     return x + linear(o, w(layer_name(layer, "attention.out")));
   }
 
-  // x + down(swiglu(gate_up(norm(x))))
+  // x + down(swiglu(gate_up(norm(x)))), or x + mixture(norm(x))
   Tensor mlp_block(WeightBinder& w, std::int64_t layer, Tensor x) const {
     const Scope scope(x.program(), "mlp");
     const Tensor h = rms_norm(x, w(layer_name(layer, "mlp_norm")), {.epsilon = config_.rms_norm_eps});
+    if (has_mixture(layer)) return x + mixture_forward(*options_.mixture, layer, w, h);
     return x + linear(swiglu(linear(h, w(layer_name(layer, "mlp.gate_up")))), w(layer_name(layer, "mlp.down")));
   }
+
+  bool has_mixture(std::int64_t layer) const { return options_.mixture && options_.mixture->is_in(layer); }
 
   void describe_weights() {
     const ModelShape& s = config_.shape;
@@ -143,6 +146,7 @@ class Decoder final : public Model {
     matrix(layer_name(layer, "attention.out"), s.hidden_size, q, part + "self_attn.o_proj.weight",
            {ShardAxis::kHeads, 1, s.head_dim});
     norm(layer_name(layer, "mlp_norm"), s.hidden_size, part + "post_attention_layernorm.weight");
+    if (has_mixture(layer)) return describe_mixture(*options_.mixture, layer, s.hidden_size, specs_);
     const std::int64_t inner = config_.intermediate_size;
     const std::vector<PartAxis> rows{{ShardAxis::kInner, 0}};
     specs_.push_back({layer_name(layer, "mlp.gate_up"),
@@ -160,10 +164,10 @@ class Decoder final : public Model {
 };
 
 // Reads both spellings: rope_theta with rope_scaling, and rope_parameters of transformers 5, which contains both.
-RopeTableAttributes parse_rope(const ConfigReader& config, std::int64_t head_dim) {
+RopeTableAttributes parse_rope(const ConfigReader& config, std::int64_t head_dim, double default_theta) {
   RopeTableAttributes rope;
   rope.head_dim = head_dim;
-  rope.theta = config.number("rope_theta", 10000.0);
+  rope.theta = config.number("rope_theta", default_theta);
   const bool together = config.has("rope_parameters");
   if (!together && !config.has("rope_scaling")) return rope;
   const ConfigReader scaling = config.object(together ? "rope_parameters" : "rope_scaling");
@@ -217,9 +221,9 @@ DecoderConfig parse_decoder_config(const Json& json, const DecoderOptions& optio
     throw Error("config.json", text_of("head_dim ", s.head_dim, " is not supported"), "a multiple of 8 up to 256");
   }
   parsed.intermediate_size = config.positive("intermediate_size");
-  parsed.rms_norm_eps = config.number("rms_norm_eps", 1e-6);
+  parsed.rms_norm_eps = config.number("rms_norm_eps", options.default_epsilon);
   parsed.tie_word_embeddings = config.boolean("tie_word_embeddings", options.default_tied);
-  parsed.rope = parse_rope(config, s.head_dim);
+  parsed.rope = parse_rope(config, s.head_dim, options.default_theta);
   if (const std::string activation = config.text("hidden_act", "silu"); activation != "silu") {
     throw Error("config.json", text_of("hidden_act '", activation, "' is not supported"), "silu");
   }

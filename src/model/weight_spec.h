@@ -46,6 +46,7 @@ struct WeightPart {
   bool transposed = false;          // a matrix that the checkpoint stores as [columns, rows]
   std::vector<PartAxis> axes = {};  // more than one for an expert's matrix, which can also be sharded by itself
   PartSource source = {};
+  PartSource alternative = {};  // where folders hold the part that have no tensor of its name; used for loading only
 };
 
 // The axes of a part along one of its dimensions, or ShardAxis::kWhole if it has none there. The axes along dimension 0

@@ -44,11 +44,26 @@ const StoredTensor& stored(const Model& model, const ModelDirectory& directory, 
   return files.at(name);
 }
 
+// The model's blocks with their parts where this folder has them: a part whose tensor is not there, but the tensor of
+// its alternative is, becomes a slice of that one.
+std::vector<WeightSpec> specs_in_folder(const Model& model, const WeightFiles& files) {
+  std::vector<WeightSpec> specs = model.weights();
+  for (WeightSpec& spec : specs) {
+    for (WeightPart& part : spec.parts) {
+      const std::string& other = part.alternative.tensor;
+      if (other.empty() || files.find(part.name) != nullptr || files.find(other) == nullptr) continue;
+      part.source = part.alternative;
+    }
+  }
+  return specs;
+}
+
 // Throws Error if the folder has a tensor that does not belong to the model.
-void reject_unexpected_tensors(const Model& model, const ModelDirectory& directory) {
+void reject_unexpected_tensors(const Model& model, const std::vector<WeightSpec>& specs,
+                               const ModelDirectory& directory) {
   const WeightFiles& files = directory.weights();
   std::set<std::string, std::less<>> known;
-  for (const CheckpointTensor& tensor : checkpoint_tensors(model.weights(), true)) {
+  for (const CheckpointTensor& tensor : checkpoint_tensors(specs, true)) {
     known.insert(stored(model, directory, tensor.name).name);
   }
   for (const std::string& name : files.names()) {
@@ -156,9 +171,10 @@ DType model_dtype(const Model& model, const TensorStore& weights) {
 void check_weights(const Model& model, const ModelDirectory& directory, Vocabulary vocabulary) {
   const WeightFiles& files = directory.weights();
   if (files.empty()) throw Error(directory.path().string(), "there are no weights (model.safetensors) in this folder");
-  reject_unexpected_tensors(model, directory);
+  const std::vector<WeightSpec> specs = specs_in_folder(model, files);
+  reject_unexpected_tensors(model, specs, directory);
   const std::int64_t stored_vocab = vocabulary == Vocabulary::kMayGrow ? smaller_vocabulary(model, directory) : 0;
-  for (const CheckpointTensor& wanted : checkpoint_tensors(model.weights(), true)) {
+  for (const CheckpointTensor& wanted : checkpoint_tensors(specs, true)) {
     const StoredTensor& tensor = stored(model, directory, wanted.name);
     std::vector<std::int64_t> shape = wanted.shape;
     if (stored_vocab > 0 && wanted.slices.front().spec->is_by_token()) shape[0] = stored_vocab;
@@ -174,7 +190,8 @@ TensorStore load_weights(const Model& model, const ModelDirectory& directory, DT
   TensorStore store(device, weight_types(model, dtype));
   AdapterMerge merge(directory);
   const std::int64_t stored_vocab = vocabulary == Vocabulary::kMayGrow ? smaller_vocabulary(model, directory) : 0;
-  for (const CheckpointTensor& tensor : checkpoint_tensors(model.weights(), true)) {
+  const std::vector<WeightSpec> specs = specs_in_folder(model, directory.weights());
+  for (const CheckpointTensor& tensor : checkpoint_tensors(specs, true)) {
     const StoredTensor& from = stored(model, directory, tensor.name);
     for (const PartSlice& slice : tensor.slices) {
       const bool grows = stored_vocab > 0 && slice.spec->is_by_token();

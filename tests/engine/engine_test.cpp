@@ -61,9 +61,9 @@ void expect_equal(const Completion& a, const Completion& b) {
   EXPECT_EQ(a.finish_reason, b.finish_reason);
 }
 
-TEST(Engine, TokensDependOnTheRequestAlone) {
+void expect_tokens_of_the_request_alone(std::string_view model) {
   for (const DType dtype : {DType::kF32, DType::kBf16}) {
-    FixtureModel fixture("qwen3", dtype);
+    FixtureModel fixture(model, dtype);
     const std::vector<Request> requests = many_requests(33, fixture.model->shape().vocab_size, true);
     const EngineOptions wide{.max_model_len = 96, .max_num_seqs = 33, .max_batch_tokens = 256, .adjust_logits = true};
     const auto together = generate(fixture, requests, wide);
@@ -86,6 +86,10 @@ TEST(Engine, TokensDependOnTheRequestAlone) {
     for (std::size_t i = 0; i < requests.size(); ++i) expect_equal(squeezed[i], together[i]);
   }
 }
+
+TEST(Engine, TokensDependOnTheRequestAlone) { expect_tokens_of_the_request_alone("qwen3"); }
+
+TEST(Engine, TokensOfAMixtureDependOnTheRequestAlone) { expect_tokens_of_the_request_alone("qwen3_moe"); }
 
 // Requests end by stop tokens and by length while the next step is under way, prompts arrive in chunks, and blocks run
 // out.

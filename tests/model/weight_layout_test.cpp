@@ -144,6 +144,37 @@ TEST(WeightLayout, SlicesOfMergedTensorsComeAndGo) {
   }
 }
 
+// A folder with merged experts is read as one with a tensor for each, which is what is saved.
+TEST(WeightLayout, MergedExpertsAreReadAsSingleOnes) {
+  const Json config{{"model_type", "mixtral"}, {"vocab_size", 30},         {"hidden_size", 16},
+                    {"num_hidden_layers", 2},  {"num_attention_heads", 2}, {"intermediate_size", 5},
+                    {"num_local_experts", 3},  {"num_experts_per_tok", 2}};
+  const std::unique_ptr<Model> model = family_registry().create(config);
+  const TensorStore weights = random_weights(*model, 3, DType::kF32, cpu_device());
+  const TemporaryDirectory folder;
+  save_model(folder.path() / "single", *model, weights, nullptr);
+  std::vector<WeightSpec> specs = model->weights();
+  for (WeightSpec& spec : specs) {
+    for (WeightPart& part : spec.parts) {
+      if (!part.alternative.tensor.empty()) part.source = part.alternative;
+    }
+  }
+  const std::vector<TensorSource> merged = weight_sources(specs, true, weights);
+  EXPECT_EQ(merged.size(), 2 + 1 + 2 * (2 + 4 + 3u));
+  write_model_directory(folder.path() / "merged", {.config = config, .weights = merged});
+  const TensorStore read = load_weights(*model, ModelDirectory(folder.path() / "merged"), DType::kF32, cpu_device());
+  save_model(folder.path() / "again", *model, read, nullptr);
+  EXPECT_EQ(read_file(folder.path() / "again/model.safetensors"),
+            read_file(folder.path() / "single/model.safetensors"));
+  Json more = config;
+  more["num_local_experts"] = 4;
+  for (const char* name : {"single", "merged"}) {
+    EXPECT_THROW((void)load_weights(*family_registry().create(more), ModelDirectory(folder.path() / name), DType::kF32,
+                                    cpu_device()),
+                 Error);
+  }
+}
+
 TEST(WeightLayout, AMergedTensorOfAnotherShapeIsNamed) {
   const TemporaryDirectory folder;
   MergedFolder written(folder.path());

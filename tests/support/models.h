@@ -18,8 +18,9 @@
 
 namespace hone::test {
 
-inline constexpr std::string_view kFixtureModels[] = {"llama",      "llama_tied", "llama3_rope", "qwen2",
-                                                      "qwen2_tied", "qwen3",      "gpt2",        "gpt2_exact_gelu"};
+inline constexpr std::string_view kFixtureModels[] = {"llama",      "llama_tied",     "llama3_rope", "qwen2",
+                                                      "qwen2_tied", "qwen3",          "gpt2",        "gpt2_exact_gelu",
+                                                      "qwen3_moe",  "qwen3_moe_tied", "mixtral"};
 
 struct FixtureModel {
   explicit FixtureModel(std::string_view name, DType dtype = DType::kF32, Device& device = test_device());

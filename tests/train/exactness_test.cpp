@@ -21,16 +21,18 @@ struct Trace {
   std::size_t offloaded = 0;  // bytes
 };
 
-Trace train_steps(Recompute recompute, std::size_t budget, bool offload = false) {
+Trace train_steps(Recompute recompute, std::size_t budget, bool offload = false, std::string_view model = "qwen3",
+                  DType dtype = DType::kF32) {
   constexpr int kSteps = 4;
-  FixtureModel fixture("qwen3");
+  FixtureModel fixture(model, dtype);
   const HostBatch batch = fixture.batch();
   Workspace workspace(test_device().kind());
   workspace.add_weights(kWeightStore, fixture.weights.tensors());
-  add_update(workspace, *fixture.model, DType::kF32, {});
+  add_update(workspace, *fixture.model, dtype, {});
   workspace.add(kTrainingProgram,
                 trace_training(*fixture.model, {.capacity = {batch.token_count(), batch.document_count()},
-                                                .compile = {.device = test_device().kind(),
+                                                .compile = {.dtype = dtype,
+                                                            .device = test_device().kind(),
                                                             .recompute = recompute,
                                                             .activation_budget = budget,
                                                             .offload = offload}}),
@@ -74,6 +76,21 @@ TEST(Exactness, RecomputationChangesMemoryAndNoBit) {
   EXPECT_GT(none.losses.front(), none.losses.back());
 }
 
+TEST(Exactness, MixturesRepeatTheirBits) {
+  for (const std::string_view model : {"qwen3_moe", "mixtral"}) {
+    for (const DType dtype : {DType::kF32, DType::kBf16}) {
+      const Trace none = train_steps(Recompute::kNone, 0, false, model, dtype);
+      for (const Trace& other : {train_steps(Recompute::kNone, 0, false, model, dtype),
+                                 train_steps(Recompute::kLayers, 0, false, model, dtype),
+                                 train_steps(Recompute::kLayers, 0, true, model, dtype)}) {
+        EXPECT_EQ(none.losses, other.losses) << model << ' ' << name_of(dtype);
+        EXPECT_EQ(none.weights, other.weights) << model << ' ' << name_of(dtype);
+      }
+      EXPECT_GT(none.losses.front(), none.losses.back()) << model << ' ' << name_of(dtype);
+    }
+  }
+}
+
 TEST(Exactness, OffloadChangesMemoryAndNoBit) {
   for (const Recompute policy : {Recompute::kNone, Recompute::kLayers}) {
     const Trace kept = train_steps(policy, 0);
@@ -107,8 +124,8 @@ std::vector<float> gradients_of(FixtureModel& fixture, std::span<const HostBatch
   return values;
 }
 
-TEST(Exactness, PackedDocumentsCountAsAlone) {
-  FixtureModel fixture("qwen2");
+void expect_packed_as_alone(std::string_view model) {
+  FixtureModel fixture(model);
   const std::vector<std::vector<TokenId>> documents{{5, 9, 2, 44, 17, 3}, {8, 1}, {30, 31, 32, 33, 34, 35, 36, 37, 38}};
   const HostBatch packed = batch_of(documents);
   const std::vector<float> together =
@@ -125,6 +142,10 @@ TEST(Exactness, PackedDocumentsCountAsAlone) {
     EXPECT_LE(relative_difference(roomy, together), 1e-6);
   }
 }
+
+TEST(Exactness, PackedDocumentsCountAsAlone) { expect_packed_as_alone("qwen2"); }
+
+TEST(Exactness, PackedDocumentsOfAMixtureCountAsAlone) { expect_packed_as_alone("qwen3_moe"); }
 
 // Returns new documents of a small grammar for each step, on which the loss falls but stays well above 0.
 HostBatch grammar_batch(std::uint64_t step) {

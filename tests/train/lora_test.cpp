@@ -250,6 +250,20 @@ TEST(Lora, SavesForPeft) {
   }
 }
 
+// Adapters on experts are refused, also where "all-linear" includes them; attention may have adapters.
+TEST(Lora, ExpertsHaveNoAdapters) {
+  const FixtureModel base("qwen3_moe_tied");
+  const auto adapt = [&](const std::string& target) {
+    LoraConfig config;
+    config.r = 2;
+    config.target_modules = {target};
+    (void)LoraModel(family_registry().create(base.directory.config()), config);
+  };
+  EXPECT_NO_THROW(adapt("q_proj"));
+  EXPECT_THROW(adapt("all-linear"), Error);
+  EXPECT_THROW(adapt("down_proj"), Error);
+}
+
 // Frozen weights have neither gradients nor optimizer states; the plan counts only those of the adapter.
 TEST(Lora, OnlyAdaptersHaveGradientsAndStates) {
   const AdaptedModel adapted("qwen2_default");

@@ -64,6 +64,14 @@ Json gpt2_config() {
           {"n_head", 4},          {"n_inner", 83},     {"n_positions", 32}};
 }
 
+// The first layer is dense; an expert's matrices have 24 x 64 elements, which no group of 256 crosses.
+Json mixture_config() {
+  Json config = small_config("qwen3_moe");
+  config.update(
+      {{"num_experts", 5}, {"num_experts_per_tok", 2}, {"moe_intermediate_size", 24}, {"mlp_only_layers", {0}}});
+  return config;
+}
+
 struct StateCase {
   const char* name;
   Json config;
@@ -81,7 +89,9 @@ std::vector<StateCase> cases() {
           {"muon", small_config("llama"), {}, DType::kBf16, muon},
           {"transposed", gpt2_config(), {}, DType::kF32, {}},
           {"adapter", small_config("qwen2"), {"q_proj", "v_proj", "embed_tokens"}, DType::kBf16, {}},
-          {"adapter 8 bit", small_config("qwen2"), {"q_proj", "v_proj"}, DType::kF32, codes}};
+          {"adapter 8 bit", small_config("qwen2"), {"q_proj", "v_proj"}, DType::kF32, codes},
+          {"mixture", mixture_config(), {}, DType::kBf16, {}},
+          {"mixture 8 bit", mixture_config(), {}, DType::kBf16, codes}};
 }
 
 std::map<std::string, std::vector<std::int64_t>> shapes_in(const SafetensorsFile& file) {
@@ -120,6 +130,9 @@ TEST(StateTensors, AreNamedAndShapedByTheCheckpointsParts) {
   EXPECT_EQ(codes.at("optimizer.model.layers.0.mlp.up_proj.weight.exp_avg_sq"), (Shape{83, 64}));
   const auto transposed = shapes_of(all[4]);
   EXPECT_EQ(transposed.at("optimizer.transformer.h.0.mlp.c_fc.weight.exp_avg"), (Shape{83, 64}));
+  const auto mixture = shapes_of(all[7]);
+  EXPECT_EQ(mixture.at("optimizer.model.layers.1.mlp.experts.4.down_proj.weight.exp_avg"), (Shape{64, 24}));
+  EXPECT_EQ(mixture.at("optimizer.model.layers.1.mlp.gate.weight.master"), (Shape{5, 64}));
   const auto adapter = shapes_of(all[5]);
   const std::string q = "optimizer.base_model.model.model.layers.0.self_attn.q_proj";
   EXPECT_EQ(adapter.at(q + ".lora_B.weight.master"), (Shape{64, 4}));

@@ -1,0 +1,124 @@
+#include "model/mixture.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/error.h"
+#include "core/json_value.h"
+#include "model/config_reader.h"
+#include "ops/expert_combine/expert_combine.h"
+#include "ops/expert_dispatch/expert_dispatch.h"
+#include "ops/expert_order/expert_order.h"
+#include "ops/grouped_linear/grouped_linear.h"
+#include "ops/linear/linear.h"
+#include "ops/router/router.h"
+#include "ops/swiglu/swiglu.h"
+
+namespace hone {
+namespace {
+
+std::string block_name(std::int64_t layer, std::string_view rest) { return text_of("layers.", layer, ".mlp.", rest); }
+
+// The number of experts under either of the names that transformers reads.
+std::int64_t parse_experts(const ConfigReader& config) {
+  constexpr const char* kKey = "num_experts";
+  constexpr const char* kOtherKey = "num_local_experts";
+  const char* key = config.has(kKey) ? kKey : kOtherKey;
+  const std::int64_t experts = config.positive(key);
+  if (const std::int64_t other = config.positive(kOtherKey, experts); other != experts) {
+    throw Error("config.json", text_of("'", kKey, "' is ", experts, ", but '", kOtherKey, "' is ", other));
+  }
+  if (experts > kMostExperts) {
+    throw Error("config.json", text_of("'", key, "' is ", experts, ", expected up to ", kMostExperts));
+  }
+  return experts;
+}
+
+// The layers of `mlp_only_layers`.
+std::vector<std::int64_t> parse_dense_layers(const Json& config) {
+  constexpr const char* kKey = "mlp_only_layers";
+  const auto found = config.find(kKey);
+  if (found == config.end() || found->is_null()) return {};
+  const auto is_layer = [](const Json& each) {
+    return each.is_number_integer() && each.get<double>() >= 0 && each.get<double>() < kMostConfig;
+  };
+  if (!found->is_array() || !std::ranges::all_of(*found, is_layer)) {
+    throw Error("config.json", text_of("'", kKey, "' is ", found->dump(), ", expected a list of layers"));
+  }
+  return found->get<std::vector<std::int64_t>>();
+}
+
+}  // namespace
+
+bool Mixture::is_in(std::int64_t layer) const {
+  return (layer + 1) % step == 0 && std::ranges::find(dense_layers, layer) == dense_layers.end();
+}
+
+Mixture parse_mixture(const Json& json, std::string_view inner_key, MixtureNames names) {
+  const ConfigReader config(json);
+  Mixture mixture{.names = std::move(names)};
+  mixture.experts = parse_experts(config);
+  mixture.top_k = config.positive("num_experts_per_tok");
+  if (mixture.top_k > mixture.experts) {
+    throw Error("config.json", text_of("'num_experts_per_tok' is ", mixture.top_k, ", expected up to the ",
+                                       mixture.experts, " experts of a layer"));
+  }
+  mixture.intermediate_size = config.positive(inner_key);
+  mixture.normalize = config.boolean("norm_topk_prob", false);
+  mixture.step = config.positive("decoder_sparse_step", 1);
+  mixture.dense_layers = parse_dense_layers(json);
+  if (config.boolean("output_router_logits", false)) {
+    throw Error("config.json", "'output_router_logits': true is not supported by hone",
+                "set it to false to train without the router's auxiliary loss");
+  }
+  if (const double noise = config.number("router_jitter_noise", 0.0); noise != 0) {
+    throw Error("config.json", text_of("'router_jitter_noise' is ", noise, ", expected 0"));
+  }
+  return mixture;
+}
+
+void describe_mixture(const Mixture& mixture, std::int64_t layer, std::int64_t hidden_size,
+                      std::vector<WeightSpec>& specs) {
+  const std::string prefix = text_of("model.layers.", layer, ".");
+  const std::string merged = prefix + "mlp.experts.";  // transformers' names in memory, which it can also save
+  const std::int64_t inner = mixture.intermediate_size;
+  specs.push_back({block_name(layer, "router"),
+                   {mixture.experts, hidden_size},
+                   {{.name = prefix + mixture.names.router + ".weight",
+                     .rows = mixture.experts,
+                     .alternative = {.tensor = prefix + "mlp.gate.weight"}}},
+                   WeightKind::router});
+  WeightSpec gate_up{
+      block_name(layer, "experts.gate_up"), {mixture.experts * 2 * inner, hidden_size}, {}, WeightKind::expert};
+  WeightSpec down{block_name(layer, "experts.down"), {mixture.experts * hidden_size, inner}, {}, WeightKind::expert};
+  for (std::int64_t e = 0; e < mixture.experts; ++e) {
+    const std::string expert = text_of(prefix, mixture.names.experts, ".", e, ".");
+    const auto add = [&](WeightSpec& spec, const std::string& name, std::int64_t rows, PartAxis axis,
+                         PartSource source) {
+      const std::int64_t first = spec.parts.empty() ? 0 : spec.parts.back().row + spec.parts.back().rows;
+      spec.parts.push_back({.name = expert + name + ".weight",
+                            .row = first,
+                            .rows = rows,
+                            .axes = {axis},
+                            .alternative = std::move(source)});
+    };
+    add(gate_up, mixture.names.gate, inner, {ShardAxis::kInner, 0}, {merged + "gate_up_proj", e, 0});
+    add(gate_up, mixture.names.up, inner, {ShardAxis::kInner, 0}, {merged + "gate_up_proj", e, inner});
+    add(down, mixture.names.down, hidden_size, {ShardAxis::kInner, 1}, {merged + "down_proj", e, 0});
+  }
+  specs.push_back(std::move(gate_up));
+  specs.push_back(std::move(down));
+}
+
+Tensor mixture_forward(const Mixture& mixture, std::int64_t layer, WeightBinder& w, Tensor x) {
+  const GroupedLinearAttributes by_expert{.experts = mixture.experts};
+  const Tensor logits = linear(x, w(block_name(layer, "router")), {}, {.f32_output = true});
+  const Routing routing = router(logits, {}, {.top_k = mixture.top_k, .normalize = mixture.normalize});
+  const ExpertOrder order = expert_order(routing.expert, {.experts = mixture.experts});
+  const Tensor rows = expert_dispatch(x, order.position);
+  const Tensor gate_up = grouped_linear(rows, w(block_name(layer, "experts.gate_up")), order.start, by_expert);
+  const Tensor y = grouped_linear(swiglu(gate_up), w(block_name(layer, "experts.down")), order.start, by_expert);
+  return expert_combine(y, routing.weight, order.position);
+}
+
+}  // namespace hone

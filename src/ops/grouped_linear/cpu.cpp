@@ -1,0 +1,106 @@
+#include "backend/cpu/gemm.h"
+#include "ops/grouped_linear/grouped_linear.h"
+#include "ops/linear/products.h"
+#include "ops/registry.h"
+#include "ops/rows.h"
+
+namespace hone {
+namespace {
+
+std::int64_t experts_of(const Attributes& attributes) { return attributes.as<GroupedLinearAttributes>().experts; }
+
+// The type of one expert's matrix in a block of all.
+Type matrix_of(const Type& weight, std::int64_t experts) {
+  return {weight.dtype, {weight.shape[0].size / experts, weight.shape[1]}};
+}
+
+GemmArgs forward_product(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) {
+  return linear_product(*inputs[GroupedLinearIn::x],
+                        matrix_of(*inputs[GroupedLinearIn::weight], experts_of(attributes)), outputs[0]);
+}
+
+GemmArgs input_product(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) {
+  return linear_input_product(*inputs[GroupedLinearInputGradientIn::dy],
+                              matrix_of(*inputs[GroupedLinearInputGradientIn::weight], experts_of(attributes)),
+                              outputs[0]);
+}
+
+GemmArgs weight_product(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) {
+  return linear_weight_product(*inputs[GroupedLinearWeightGradientIn::dy], *inputs[GroupedLinearWeightGradientIn::x],
+                               matrix_of(outputs[0], experts_of(attributes)));
+}
+
+template <auto product>
+std::size_t workspace(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) {
+  return gemm_workspace_bytes(product(inputs, outputs, attributes), thread_count());
+}
+
+// Bytes before a row of a matrix.
+std::size_t bytes_before(const TensorView& view, std::int64_t row) {
+  return static_cast<std::size_t>(row * view.row_size()) * size_of(view.dtype());
+}
+
+// The GEMM of `product` for each expert that has rows; `place(args, e, first, rows)` sets its operands.
+template <class Place>
+void for_experts(const KernelCall& call, GemmArgs args, const TensorView& start, const Place& place) {
+  const auto* starts = start.as<std::int32_t>();
+  args.workspace = call.workspace;
+  for (std::int64_t e = 0; e + 1 < start.capacity(); ++e) {
+    if (starts[e + 1] == starts[e]) continue;
+    place(args, e, starts[e], starts[e + 1] - starts[e]);
+    gemm(args);
+  }
+}
+
+// Multiplies the rows of each expert by its matrix; rows past the count become zero.
+void multiply_rows(const KernelCall& call, const GemmArgs& product, const TensorView& rows, const TensorView& weight,
+                   const TensorView& start) {
+  const std::int64_t height = weight.capacity() / experts_of(*call.attributes);
+  for_experts(call, product, start, [&](GemmArgs& args, std::int64_t e, std::int64_t first, std::int64_t count) {
+    args.m = count;
+    args.a = rows.data + bytes_before(rows, first);
+    args.b = weight.data + bytes_before(weight, e * height);
+    args.c = call.out(0).data + bytes_before(call.out(0), first);
+  });
+  zero_tail(call.out(0));
+}
+
+void forward(const KernelCall& call) {
+  const TensorView& x = call.in(GroupedLinearIn::x);
+  const TensorView& weight = call.in(GroupedLinearIn::weight);
+  const Type matrix = matrix_of(*weight.type, experts_of(*call.attributes));
+  multiply_rows(call, linear_product(*x.type, matrix, *call.out(0).type), x, weight, call.in(GroupedLinearIn::start));
+}
+
+void input_gradient(const KernelCall& call) {
+  const TensorView& dy = call.in(GroupedLinearInputGradientIn::dy);
+  const TensorView& weight = call.in(GroupedLinearInputGradientIn::weight);
+  const Type matrix = matrix_of(*weight.type, experts_of(*call.attributes));
+  multiply_rows(call, linear_input_product(*dy.type, matrix, *call.out(0).type), dy, weight,
+                call.in(GroupedLinearInputGradientIn::start));
+}
+
+void weight_gradient(const KernelCall& call) {
+  const TensorView& dy = call.in(GroupedLinearWeightGradientIn::dy);
+  const TensorView& x = call.in(GroupedLinearWeightGradientIn::x);
+  const TensorView& dweight = call.out(0);
+  const Type matrix = matrix_of(*dweight.type, experts_of(*call.attributes));
+  const GemmArgs product = linear_weight_product(*dy.type, *x.type, matrix);
+  for_experts(call, product, call.in(GroupedLinearWeightGradientIn::start),
+              [&](GemmArgs& args, std::int64_t e, std::int64_t first, std::int64_t count) {
+                args.k = count;
+                args.a = dy.data + bytes_before(dy, first);
+                args.b = x.data + bytes_before(x, first);
+                args.c = dweight.data + bytes_before(dweight, e * matrix.rows());
+              });
+}
+
+}  // namespace
+
+void register_grouped_linear_cpu(KernelRegistry& registry) {
+  registry.add("grouped_linear", DeviceKind::kCpu, {forward, workspace<forward_product>});
+  registry.add("grouped_linear_input_gradient", DeviceKind::kCpu, {input_gradient, workspace<input_product>});
+  registry.add("grouped_linear_weight_gradient", DeviceKind::kCpu, {weight_gradient, workspace<weight_product>});
+}
+
+}  // namespace hone

@@ -1,0 +1,125 @@
+#include "ops/grouped_linear/grouped_linear.h"
+
+#include "core/error.h"
+#include "ops/registry.h"
+#include "program/gradient_builder.h"
+
+namespace hone {
+namespace {
+
+void expect_weight(std::string_view op, const Type& weight, const Type& start, std::int64_t experts) {
+  expect_sizes(op, {experts});
+  expect(experts > 0 && weight.shape.size() == 2 && weight.shape[0].size % experts == 0 &&
+             start == Type{DType::kI32, {experts + 1}},
+         op,
+         text_of("weight is ", to_text(weight), ", start ", to_text(start), " of ", experts,
+                 " experts; expected [experts x n, k] and i32[experts + 1]"));
+}
+
+// `rows` of the experts, `columns` of each row's product.
+Cost product_cost(const Cost& traffic, const Type& rows, std::int64_t columns) {
+  Cost cost = traffic;
+  cost.flops = 2.0 * static_cast<double>(rows.elements()) * static_cast<double>(columns);
+  return cost;
+}
+
+// (dy, weight, start) -> dx
+class GroupedLinearInputGradient final : public Op {
+ public:
+  std::string_view name() const override { return "grouped_linear_input_gradient"; }
+  OpCategory category() const override { return OpCategory::kGemm; }
+  Attributes default_attributes() const override { return GroupedLinearAttributes{}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
+    const Type& dy = required(inputs, GroupedLinearInputGradientIn::dy, name());
+    const Type& weight = required(inputs, GroupedLinearInputGradientIn::weight, name());
+    const std::int64_t experts = attributes.as<GroupedLinearAttributes>().experts;
+    expect_weight(name(), weight, required(inputs, GroupedLinearInputGradientIn::start, name()), experts);
+    expect(dy.shape.size() == 2 && dy.dtype == weight.dtype && dy.shape[1].size * experts == weight.shape[0].size,
+           name(), text_of("dy is ", to_text(dy), ", weight ", to_text(weight), " of ", experts, " experts"));
+    return {Type{dy.dtype, {dy.shape[0], weight.shape[1]}}};
+  }
+  Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
+    return product_cost(Op::cost(inputs, outputs, attributes), outputs[0],
+                        required(inputs, GroupedLinearInputGradientIn::dy, name()).shape[1].size);
+  }
+};
+
+// (dy, x, start, dweight) -> dweight, in place
+class GroupedLinearWeightGradient final : public Op {
+ public:
+  std::string_view name() const override { return "grouped_linear_weight_gradient"; }
+  OpCategory category() const override { return OpCategory::kGemm; }
+  Attributes default_attributes() const override { return GroupedLinearAttributes{}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
+    const Type& dy = required(inputs, GroupedLinearWeightGradientIn::dy, name());
+    const Type& x = required(inputs, GroupedLinearWeightGradientIn::x, name());
+    const Type& dweight = required(inputs, GroupedLinearWeightGradientIn::dweight, name());
+    const std::int64_t experts = attributes.as<GroupedLinearAttributes>().experts;
+    expect_weight(name(), dweight, required(inputs, GroupedLinearWeightGradientIn::start, name()), experts);
+    expect(dy.shape.size() == 2 && x.shape.size() == 2 && dy.shape[0] == x.shape[0] &&
+               dy.shape[1].size * experts == dweight.shape[0].size && x.shape[1] == dweight.shape[1],
+           name(), text_of("dy is ", to_text(dy), ", x ", to_text(x), ", dweight ", to_text(dweight)));
+    return {dweight};
+  }
+  Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
+    return product_cost(Op::cost(inputs, outputs, attributes),
+                        required(inputs, GroupedLinearWeightGradientIn::x, name()),
+                        required(inputs, GroupedLinearWeightGradientIn::dy, name()).shape[1].size);
+  }
+  std::optional<std::size_t> alias(std::size_t) const override { return GroupedLinearWeightGradientIn::dweight; }
+};
+
+const GroupedLinearInputGradient kInputGradient;
+const GroupedLinearWeightGradient kWeightGradient;
+
+// (x, weight, start) -> y
+class GroupedLinear final : public Op {
+ public:
+  std::string_view name() const override { return "grouped_linear"; }
+  OpCategory category() const override { return OpCategory::kGemm; }
+  Attributes default_attributes() const override { return GroupedLinearAttributes{}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
+    const Type& x = required(inputs, GroupedLinearIn::x, name());
+    const Type& weight = required(inputs, GroupedLinearIn::weight, name());
+    const std::int64_t experts = attributes.as<GroupedLinearAttributes>().experts;
+    expect_weight(name(), weight, required(inputs, GroupedLinearIn::start, name()), experts);
+    expect(is_floating(x.dtype) && x.shape.size() == 2 && x.dtype == weight.dtype && x.shape[1] == weight.shape[1],
+           name(), text_of("x is ", to_text(x), ", weight ", to_text(weight), "; expected equal columns and dtypes"));
+    return {Type{x.dtype, {x.shape[0], weight.shape[0].size / experts}}};
+  }
+  Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
+    return product_cost(Op::cost(inputs, outputs, attributes), required(inputs, GroupedLinearIn::x, name()),
+                        outputs[0].shape[1].size);
+  }
+  void gradient(GradientBuilder& builder, const Node& node) const override {
+    const Tensor dy = builder.output_gradient(0);
+    if (!dy) return;
+    const Tensor start = builder.input(GroupedLinearIn::start);
+    Program& program = builder.program();
+    if (builder.needs(GroupedLinearIn::weight)) {
+      builder.set_accumulator(GroupedLinearIn::weight, program.append1(kWeightGradient, node.attributes,
+                                                                       {dy, builder.input(GroupedLinearIn::x), start,
+                                                                        builder.accumulator(GroupedLinearIn::weight)}));
+    }
+    if (builder.needs(GroupedLinearIn::x)) {
+      builder.add(GroupedLinearIn::x, program.append1(kInputGradient, node.attributes,
+                                                      {dy, builder.input(GroupedLinearIn::weight), start}));
+    }
+  }
+};
+
+const GroupedLinear kForward;
+
+}  // namespace
+
+Tensor grouped_linear(Tensor x, Tensor weight, Tensor start, const GroupedLinearAttributes& attributes) {
+  return x.program().append1(kForward, attributes, {x, weight, start});
+}
+
+void register_grouped_linear(OpRegistry& registry) {
+  registry.add(kForward);
+  registry.add(kInputGradient);
+  registry.add(kWeightGradient);
+}
+
+}  // namespace hone
