@@ -21,6 +21,8 @@ struct Route {
 };
 
 constexpr auto kRoutes = std::to_array<Route>({
+    {"GET", "/", answer_page, false},
+    {"GET", "/page/*", answer_page, false},
     {"GET", "/health", answer_health, false},
     {"GET", "/version", answer_version, false},
     {"GET", "/metrics", answer_metrics, false},

@@ -15,6 +15,7 @@ namespace hone {
 struct ServiceOptions {
   std::string version;
   std::string api_key;  // empty: none is required
+  bool page = true;     // send the web page at /
 };
 
 class Service {

@@ -48,8 +48,9 @@ SmallServer::SmallServer(SmallServerOptions options)
   engine_ = std::make_unique<Engine>(*network_, served_.tokenizer, weights_, std::make_shared<Arena>(test_device()),
                                      engine_options());
   loop_ = std::make_unique<EngineLoop>(*engine_, metrics_, options_.max_requests);
-  service_ = std::make_unique<Service>(served_, *loop_, metrics_,
-                                       ServiceOptions{.version = "1.2.3", .api_key = options_.api_key});
+  service_ =
+      std::make_unique<Service>(served_, *loop_, metrics_,
+                                ServiceOptions{.version = "1.2.3", .api_key = options_.api_key, .page = options_.page});
   options_.http.error_body = [](int status, std::string_view message) { return error_body(message, {}, status); };
   server_ = std::make_unique<HttpServer>(
       options_.http, [this](const ServerRequest& request, const std::shared_ptr<ServerReply>& reply) {

@@ -22,6 +22,7 @@ struct SmallServerOptions {
   std::int64_t max_num_seqs = 8;
   std::int64_t max_requests = 1000;
   std::string api_key = {};
+  bool page = true;
   std::string generation_config = "{}";
   std::string chat_template = {};  // empty: ChatML
   std::chrono::milliseconds shutdown_timeout = std::chrono::hours(1);

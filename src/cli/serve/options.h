@@ -34,6 +34,7 @@ struct ServeOptions {
   double max_body_mib = 16;
   double shutdown_timeout = 30;
   bool access_log = true;
+  bool page = true;
 
   std::int64_t max_model_len = 0;
   std::int64_t max_num_seqs = 64;
@@ -63,6 +64,7 @@ struct ServeOptions {
     v("shutdown_timeout", shutdown_timeout, "Seconds after Ctrl+C or SIGTERM within which running requests may finish",
       within(0, 86400));
     v("access_log", access_log, "Log a line for each request");
+    v("page", page, "Serve a web page for conversations at /");
     v.group("Engine");
     v("max_model_len", max_model_len,
       "Maximum tokens of prompt and completion; 0: the model's positions, at most 32,768", at_least(0));

@@ -109,7 +109,8 @@ int run_serve(const ServeOptions& given, const OptionInput& input) {
   catch_interrupts("\nhone: shutting down; press Ctrl+C again to exit immediately\n");
   ServerMetrics metrics(model.names.front(), model.max_model_len);
   EngineLoop loop(engine, metrics, options.max_queued_requests);
-  const Service service(model, loop, metrics, {.version = HONE_VERSION, .api_key = options.api_key});
+  const Service service(model, loop, metrics,
+                        {.version = HONE_VERSION, .api_key = options.api_key, .page = options.page});
   HttpServer server(
       http_options(options),
       [&](const ServerRequest& request, const std::shared_ptr<ServerReply>& reply) { service.handle(request, reply); });
