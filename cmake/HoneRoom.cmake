@@ -170,23 +170,24 @@ function(hone_discover_tests target label)
                        PROPERTIES TIMEOUT ${HONE_TEST_TIMEOUT} LABELS ${label})
 endfunction()
 
-# hone_embed_recipes()
+# hone_embed_folder(ROOM FOLDER FUNCTION TYPE HEADER)
 #
-# Embeds the files of recipes/ in the room cli, for embedded_recipes() (cli/recipes/embedded.h). CMake reads the files
-# when it configures, and configures again after a change of one of them.
-function(hone_embed_recipes)
-  file(GLOB_RECURSE names CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR}/recipes ${CMAKE_SOURCE_DIR}/recipes/*)
+# Embeds the text files of a folder in a room, for FUNCTION(), which returns a span of TYPE {name, text}, sorted by name,
+# and which HEADER declares. CMake reads the files when it configures, and configures again after a change of one of
+# them.
+function(hone_embed_folder room folder function type header)
+  file(GLOB_RECURSE names CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR}/${folder} ${CMAKE_SOURCE_DIR}/${folder}/*)
   list(SORT names)
   set(entries "")
   foreach(name IN LISTS names)
-    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/recipes/${name})
-    file(READ ${CMAKE_SOURCE_DIR}/recipes/${name} text)
-    string(APPEND entries "    {\"${name}\", R\"hone_recipe(${text})hone_recipe\"},\n")
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${folder}/${name})
+    file(READ ${CMAKE_SOURCE_DIR}/${folder}/${name} text)
+    string(APPEND entries "    {\"${name}\", R\"hone_file(${text})hone_file\"},\n")
   endforeach()
-  string(CONCAT source "// Generated from recipes/.\n#include \"cli/recipes/embedded.h\"\n\nnamespace hone {\n\n"
-         "std::span<const EmbeddedRecipe> embedded_recipes() {\n  static constexpr EmbeddedRecipe kRecipes[] = {\n"
-         "${entries}  };\n  return kRecipes;\n}\n\n}  // namespace hone\n")
-  set(file ${CMAKE_BINARY_DIR}/generated/embedded_recipes.cpp)
+  string(CONCAT source "// Generated from ${folder}/.\n#include \"${header}\"\n\nnamespace hone {\n\n"
+         "std::span<const ${type}> ${function}() {\n  static constexpr ${type} kFiles[] = {\n"
+         "${entries}  };\n  return kFiles;\n}\n\n}  // namespace hone\n")
+  set(file ${CMAKE_BINARY_DIR}/generated/${function}.cpp)
   set(old "")
   if(EXISTS ${file})
     file(READ ${file} old)
@@ -194,5 +195,5 @@ function(hone_embed_recipes)
   if(NOT old STREQUAL source)
     file(WRITE ${file} "${source}")
   endif()
-  target_sources(hone_cli PRIVATE ${file})
+  target_sources(hone_${room} PRIVATE ${file})
 endfunction()

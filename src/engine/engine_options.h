@@ -23,7 +23,7 @@ struct EngineOptions {
   // Tokens that are proposed for a request from what it has repeated so far (engine/ngram_draft.h) and checked in one
   // step; 0: none. Changes no bit of a result.
   std::int64_t num_speculative_tokens = 0;
-  std::int64_t adapter_slots = 0;       // slots of an AdapterSlots model; 0: another model
+  std::int64_t adapter_slots = 0;  // slots of an AdapterSlots model; 0: another model
   // Requests share the KV-cache blocks of equal beginnings, which are computed once and kept until their memory is
   // needed (engine/prefix_cache.h). Changes no bit of a result.
   bool enable_prefix_caching = true;

@@ -18,6 +18,7 @@ void answer_metrics(const Service& service, const ServerRequest& request, const 
 void answer_models(const Service& service, const ServerRequest& request, const std::shared_ptr<ServerReply>& reply);
 void answer_tokenize(const Service& service, const ServerRequest& request, const std::shared_ptr<ServerReply>& reply);
 void answer_detokenize(const Service& service, const ServerRequest& request, const std::shared_ptr<ServerReply>& reply);
+void answer_page(const Service& service, const ServerRequest& request, const std::shared_ptr<ServerReply>& reply);
 void answer_chat(const Service& service, const ServerRequest& request, const std::shared_ptr<ServerReply>& reply);
 void answer_completions(const Service& service, const ServerRequest& request,
                         const std::shared_ptr<ServerReply>& reply);

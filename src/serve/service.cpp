@@ -27,6 +27,8 @@ struct Route {
 };
 
 constexpr auto kRoutes = std::to_array<Route>({
+    {"GET", "/", answer_page, Access::kAnyone},
+    {"GET", "/page/*", answer_page, Access::kAnyone},
     {"GET", "/health", answer_health, Access::kAnyone},
     {"GET", "/version", answer_version, Access::kAnyone},
     {"GET", "/metrics", answer_metrics, Access::kAnyone},

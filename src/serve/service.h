@@ -16,6 +16,7 @@ struct ServiceOptions {
   std::string version;
   std::string api_key;                // empty: none is required
   bool allow_weight_updates = false;  // endpoints that move weights, pause and forget are not refused
+  bool page = true;                   // send the web page at /
 };
 
 class Service {

@@ -5,12 +5,14 @@
 #include <gtest/gtest.h>
 
 #include "core/json_value.h"
+#include "serve/page.h"
 #include "serve/small_server.h"
 
 namespace hone::test {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 Json question(const std::string& text = "What is 1 + 2?") {
   return {{"messages", {{{"role", "user"}, {"content", text}}}}, {"max_tokens", 20}, {"seed", 5}};
@@ -35,6 +37,33 @@ TEST(Service, AnswersWithoutTheEngine) {
   EXPECT_EQ(wrong.status, 405);
   EXPECT_THAT(wrong.head, HasSubstr("Allow: POST"));
   EXPECT_EQ(fetch(server.port(), "POST", "/v1/completions").status, 415);
+}
+
+TEST(Service, SendsThePageWithAStrictPolicy) {
+  SmallServer server({.api_key = "secret"});
+  for (const PageFile& file : page_files()) {
+    const RawResponse answer = fetch(server.port(), "GET", "/page/" + std::string(file.name));
+    EXPECT_EQ(answer.status, 200) << file.name;
+    EXPECT_EQ(answer.body, file.text);
+    EXPECT_THAT(answer.head, HasSubstr("default-src 'none'; script-src 'self'; style-src 'self'"));
+    EXPECT_THAT(answer.head, HasSubstr("require-trusted-types-for 'script'"));
+    EXPECT_THAT(answer.head, HasSubstr("X-Content-Type-Options: nosniff"));
+    EXPECT_THAT(answer.head, Not(HasSubstr("octet-stream"))) << file.name;
+    EXPECT_THAT(file.text, Not(HasSubstr("innerHTML"))) << file.name;
+    EXPECT_THAT(file.text, Not(HasSubstr(" style=\""))) << file.name;
+  }
+  const RawResponse page = fetch(server.port(), "GET", "/");
+  EXPECT_THAT(page.head, HasSubstr("Content-Type: text/html; charset=utf-8"));
+  EXPECT_THAT(page.body, HasSubstr("<script type=\"module\" src=\"page/main.js\">"));
+  EXPECT_EQ(fetch(server.port(), "GET", "/page/../small").status, 404);
+  EXPECT_EQ(fetch(server.port(), "GET", "/page/").status, 404);
+  EXPECT_EQ(fetch(server.port(), "POST", "/").status, 405);
+}
+
+TEST(Service, SendsNoPageIfItIsOff) {
+  SmallServer server({.page = false});
+  EXPECT_EQ(fetch(server.port(), "GET", "/").status, 404);
+  EXPECT_EQ(fetch(server.port(), "GET", "/page/main.js").status, 404);
 }
 
 TEST(Service, TokenizesAsTheModelDoes) {

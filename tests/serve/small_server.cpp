@@ -64,10 +64,11 @@ SmallServer::SmallServer(SmallServerOptions options)
   const auto* slots = dynamic_cast<const AdapterSlots*>(network_.get());
   if (slots != nullptr) served_.adapters = std::make_shared<AdapterTable>(*slots, DType::kF32);
   loop_ = std::make_unique<EngineLoop>(*resident_, metrics_, options_.max_requests, slots);
-  service_ = std::make_unique<Service>(
-      served_, *loop_, metrics_,
-      ServiceOptions{
-          .version = "1.2.3", .api_key = options_.api_key, .allow_weight_updates = options_.allow_weight_updates});
+  service_ = std::make_unique<Service>(served_, *loop_, metrics_,
+                                       ServiceOptions{.version = "1.2.3",
+                                                      .api_key = options_.api_key,
+                                                      .allow_weight_updates = options_.allow_weight_updates,
+                                                      .page = options_.page});
   options_.http.error_body = [](int status, std::string_view message) { return error_body(message, {}, status); };
   server_ = std::make_unique<HttpServer>(
       options_.http, [this](const ServerRequest& request, const std::shared_ptr<ServerReply>& reply) {

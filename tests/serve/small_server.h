@@ -27,6 +27,7 @@ struct SmallServerOptions {
   std::string api_key = {};
   bool allow_weight_updates = false;
   std::int64_t adapter_slots = 0;
+  bool page = true;
   std::string generation_config = "{}";
   std::string chat_template = {};  // empty: ChatML
   std::chrono::milliseconds shutdown_timeout = std::chrono::hours(1);

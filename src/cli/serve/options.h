@@ -38,6 +38,7 @@ struct ServeOptions {
   double shutdown_timeout = 30;
   bool access_log = true;
   bool allow_weight_updates = false;
+  bool page = true;
 
   std::int64_t max_model_len = 0;
   std::int64_t max_num_seqs = 64;
@@ -74,6 +75,7 @@ struct ServeOptions {
     v("allow_weight_updates", allow_weight_updates,
       "Allow clients to load weights from folders of this host, to pause and to give memory back; needs an API key "
       "unless host is 127.0.0.1");
+    v("page", page, "Serve a web page for conversations at /");
     v.group("Engine");
     v("max_model_len", max_model_len,
       "Maximum tokens of prompt and completion; 0: the model's positions, at most 32,768", at_least(0));

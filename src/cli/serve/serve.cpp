@@ -142,9 +142,11 @@ int run_serve(const ServeOptions& given, const OptionInput& input) {
   catch_interrupts("\nhone: shutting down; press Ctrl+C again to exit immediately\n");
   ServerMetrics metrics(model.names.front(), model.max_model_len);
   EngineLoop loop(resident, metrics, options.max_queued_requests, slots);
-  const Service service(
-      model, loop, metrics,
-      {.version = HONE_VERSION, .api_key = options.api_key, .allow_weight_updates = options.allow_weight_updates});
+  const Service service(model, loop, metrics,
+                        {.version = HONE_VERSION,
+                         .api_key = options.api_key,
+                         .allow_weight_updates = options.allow_weight_updates,
+                         .page = options.page});
   HttpServer server(
       http_options(options),
       [&](const ServerRequest& request, const std::shared_ptr<ServerReply>& reply) { service.handle(request, reply); });

@@ -1,0 +1,50 @@
+// Sends the files of the page, which are embedded in the program.
+#include "serve/page.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "serve/endpoints.h"
+#include "serve/request_error.h"
+
+namespace hone {
+namespace {
+
+// Output of a model is untrusted. The policy allows no inline script or style and no request that leaves the origin,
+// and no text can become markup or script (Trusted Types).
+constexpr const char* kPagePolicy =
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
+
+std::string page_content_type(std::string_view name) {
+  constexpr auto kTypes = std::to_array<std::pair<std::string_view, std::string_view>>(
+      {{".html", "text/html"}, {".css", "text/css"}, {".js", "text/javascript"}, {".svg", "image/svg+xml"}});
+  for (const auto& [ending, type] : kTypes)
+    if (name.ends_with(ending)) return std::string(type) + "; charset=utf-8";
+  return "application/octet-stream";
+}
+
+}  // namespace
+
+void answer_page(const Service& service, const ServerRequest& request, const std::shared_ptr<ServerReply>& reply) {
+  constexpr std::string_view kBegin = "/page/";
+  std::string_view name = request.path();
+  if (name == "/") name = "index.html";
+  if (name.starts_with(kBegin)) name.remove_prefix(kBegin.size());
+  const auto files = page_files();
+  const auto found = std::ranges::find(files, name, &PageFile::name);
+  if (!service.options().page || found == files.end())
+    throw RequestError({}, text_of("there is no ", request.method, " ", request.path()), {}, 404);
+  reply->send({.status = 200,
+               .body = std::string(found->text),
+               .content_type = page_content_type(name),
+               .headers = {{"Content-Security-Policy", kPagePolicy},
+                           {"X-Content-Type-Options", "nosniff"},
+                           {"Referrer-Policy", "no-referrer"},
+                           {"Cross-Origin-Opener-Policy", "same-origin"},
+                           {"Cross-Origin-Resource-Policy", "same-origin"},
+                           {"Cache-Control", "no-cache"}}});
+}
+
+}  // namespace hone
