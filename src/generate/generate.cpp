@@ -187,7 +187,8 @@ void generate_missing(const GenerateOptions& options, std::span<const GeneratePr
   Engine engine(*loaded.model, loaded.tokenizer, loaded.weights, std::make_shared<Arena>(device),
                 engine_options({.max_model_len = tokens_within(loaded.model->shape(), options, prompts),
                                 .max_num_seqs = options.max_num_seqs,
-                                .adjust_logits = options.adjusts_logits()}));
+                                .adjust_logits = options.adjusts_logits(),
+                                .num_speculative_tokens = options.num_speculative_tokens}));
   SamplingParams sampling =
       options.params(options.max_new_tokens, stop_token_ids(loaded.generation_config, *loaded.model, loaded.tokenizer));
   Generation(options, engine, journal, std::move(sampling)).run(prompts);
@@ -210,6 +211,10 @@ void check_options(const GenerateOptions& options, const OptionInput& input) {
     if (!options.banned_token_ids.empty()) {
       throw Error(input.place_of("banned_token_ids"), "is set, but servers have no such parameter",
                   "set logit_bias of these tokens to -100");
+    }
+    if (options.num_speculative_tokens > 0) {
+      throw Error(input.place_of("num_speculative_tokens"), "is set, but an endpoint has a setting of its own",
+                  "remove it");
     }
     if (!options.chat_template.empty()) {
       throw Error(input.place_of("chat_template"), "is set, but an endpoint renders prompts with the server's template",

@@ -24,12 +24,12 @@ struct DecoderConfig {
 
 // The differences between families.
 struct DecoderOptions {
-  bool qkv_bias = false;                // biases on q, k and v (qwen2)
-  bool qk_norm = false;                 // RMS norm on each head of q and k (qwen3)
-  std::optional<Mixture> mixture = {};  // takes the place of the MLP in its layers (qwen3_moe, mixtral)
-  bool default_tied = false;            // value of tie_word_embeddings if config.json does not set it
-  double default_epsilon = 1e-6;        // value of rms_norm_eps if config.json does not set it
-  double default_theta = 10000.0;       // value of rope_theta if config.json does not set it
+  bool qkv_bias = false;                      // biases on q, k and v (qwen2)
+  bool qk_norm = false;                       // RMS norm on each head of q and k (qwen3)
+  std::optional<ExpertMixture> mixture = {};  // takes the place of the MLP in its layers (qwen3_moe, mixtral)
+  bool default_tied = false;                  // value of tie_word_embeddings if config.json does not set it
+  double default_epsilon = 1e-6;              // value of rms_norm_eps if config.json does not set it
+  double default_theta = 10000.0;             // value of rope_theta if config.json does not set it
 };
 
 // Reads the keys of config.json that the families share. Throws Error with the key, its value and the expected value.

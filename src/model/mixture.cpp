@@ -50,13 +50,13 @@ std::vector<std::int64_t> parse_dense_layers(const Json& config) {
 
 }  // namespace
 
-bool Mixture::is_in(std::int64_t layer) const {
+bool ExpertMixture::is_in(std::int64_t layer) const {
   return (layer + 1) % step == 0 && std::ranges::find(dense_layers, layer) == dense_layers.end();
 }
 
-Mixture parse_mixture(const Json& json, std::string_view inner_key, MixtureNames names) {
+ExpertMixture parse_mixture(const Json& json, std::string_view inner_key, MixtureNames names) {
   const ConfigReader config(json);
-  Mixture mixture{.names = std::move(names)};
+  ExpertMixture mixture{.names = std::move(names)};
   mixture.experts = parse_experts(config);
   mixture.top_k = config.positive("num_experts_per_tok");
   if (mixture.top_k > mixture.experts) {
@@ -77,7 +77,7 @@ Mixture parse_mixture(const Json& json, std::string_view inner_key, MixtureNames
   return mixture;
 }
 
-void describe_mixture(const Mixture& mixture, std::int64_t layer, std::int64_t hidden_size,
+void describe_mixture(const ExpertMixture& mixture, std::int64_t layer, std::int64_t hidden_size,
                       std::vector<WeightSpec>& specs) {
   const std::string prefix = text_of("model.layers.", layer, ".");
   const std::string merged = prefix + "mlp.experts.";  // transformers' names in memory, which it can also save
@@ -110,7 +110,7 @@ void describe_mixture(const Mixture& mixture, std::int64_t layer, std::int64_t h
   specs.push_back(std::move(down));
 }
 
-Tensor mixture_forward(const Mixture& mixture, std::int64_t layer, WeightBinder& w, Tensor x) {
+Tensor mixture_forward(const ExpertMixture& mixture, std::int64_t layer, WeightBinder& w, Tensor x) {
   const GroupedLinearAttributes by_expert{.experts = mixture.experts};
   const Tensor logits = linear(x, w(block_name(layer, "router")), {}, {.f32_output = true});
   const Routing routing = router(logits, {}, {.top_k = mixture.top_k, .normalize = mixture.normalize});

@@ -18,7 +18,7 @@ struct MixtureNames {
 };
 
 // The mixture of each layer that has one.
-struct Mixture {
+struct ExpertMixture {
   MixtureNames names;
   std::int64_t experts = 0;
   std::int64_t top_k = 0;                       // experts per token
@@ -33,13 +33,13 @@ struct Mixture {
 // Reads the keys that families with mixtures share; `inner_key` holds the intermediate size of an expert. Throws Error
 // with the key, its value and the expected value, also for what hone cannot compute: an auxiliary loss of the router,
 // noise on its input.
-[[nodiscard]] Mixture parse_mixture(const Json& config, std::string_view inner_key, MixtureNames names);
+[[nodiscard]] ExpertMixture parse_mixture(const Json& config, std::string_view inner_key, MixtureNames names);
 
 // Appends the weights of a layer: the router, and one block for gate and up and one for down of all experts.
-void describe_mixture(const Mixture& mixture, std::int64_t layer, std::int64_t hidden_size,
+void describe_mixture(const ExpertMixture& mixture, std::int64_t layer, std::int64_t hidden_size,
                       std::vector<WeightSpec>& specs);
 
 // For x [tokens, hidden_size]: the sum over a token's experts of weight x down(swiglu(gate_up(x))).
-[[nodiscard]] Tensor mixture_forward(const Mixture& mixture, std::int64_t layer, WeightBinder& weights, Tensor x);
+[[nodiscard]] Tensor mixture_forward(const ExpertMixture& mixture, std::int64_t layer, WeightBinder& weights, Tensor x);
 
 }  // namespace hone

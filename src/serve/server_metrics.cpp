@@ -103,6 +103,8 @@ std::string ServerMetrics::text() const {
   gauge("vllm:num_requests_waiting", "Requests that wait for the engine.", engine_.waiting);
   gauge("vllm:kv_cache_usage_perc", "Share of the KV cache in use, 1 is all of it.", engine_.kv_usage);
   counter("vllm:num_preemptions_total", "Preempted requests.", engine_.preemptions);
+  counter("vllm:spec_decode_num_draft_tokens_total", "Proposed tokens that were checked.", engine_.drafted_tokens);
+  counter("vllm:spec_decode_num_accepted_tokens_total", "Proposed tokens that were drawn.", engine_.accepted_tokens);
   counter("vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.", prompt_tokens_);
   counter("vllm:prefix_cache_hits_total", "Prompt tokens found in the prefix cache.", engine_.prefix_hit_tokens);
   counter("vllm:prompt_tokens_total", "Tokens of prompts.", prompt_tokens_);

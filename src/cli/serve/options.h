@@ -42,6 +42,7 @@ struct ServeOptions {
 
   std::int64_t max_model_len = 0;
   std::int64_t max_num_seqs = 64;
+  std::int64_t num_speculative_tokens = 0;
   std::int64_t max_num_batched_tokens = 512;
   std::int64_t max_queued_requests = 4096;
   std::int64_t kv_cache_memory_bytes = 0;
@@ -82,6 +83,9 @@ struct ServeOptions {
     v("max_num_seqs", max_num_seqs, "Completions that are generated concurrently", within(1, 65536));
     v("max_num_batched_tokens", max_num_batched_tokens,
       "Tokens of one step; longer prompts are computed in chunks of at most this", within(1, 1 << 20));
+    v("num_speculative_tokens", num_speculative_tokens,
+      "Tokens that are proposed for a completion from what it has repeated so far, and checked in one step; 0: none",
+      within(0, 64));
     v("max_queued_requests", max_queued_requests,
       "Completions that wait or are generated; more requests are refused with status 429", at_least(1));
     v("kv_cache_memory_bytes", kv_cache_memory_bytes,

@@ -50,7 +50,9 @@ EngineOptions serving_engine(const ServeOptions& options, const LoadedModel& loa
   EngineOptions engine;
   engine.max_model_len = model_len(loaded.model->shape(), options.max_model_len, kLongestServed);
   engine.max_num_seqs = options.max_num_seqs;
-  engine.max_batch_tokens = std::max(options.max_num_batched_tokens, options.max_num_seqs);
+  engine.num_speculative_tokens = options.num_speculative_tokens;
+  engine.max_batch_tokens =
+      std::max(options.max_num_batched_tokens, options.max_num_seqs * (1 + options.num_speculative_tokens));
   engine.adjust_logits = true;
   engine.max_logprobs = kMaxTopLogprobs;
   engine.enable_prefix_caching = options.enable_prefix_caching;

@@ -15,12 +15,12 @@ class MixtralFamily final : public Family {
       throw Error("config.json", text_of("'sliding_window' is ", ConfigReader(config).positive("sliding_window"),
                                          ", expected null: attention in a window is not supported"));
     }
-    Mixture mixture = parse_mixture(config, "intermediate_size",
-                                    {.router = "block_sparse_moe.gate",
-                                     .experts = "block_sparse_moe.experts",
-                                     .gate = "w1",
-                                     .up = "w3",
-                                     .down = "w2"});
+    ExpertMixture mixture = parse_mixture(config, "intermediate_size",
+                                          {.router = "block_sparse_moe.gate",
+                                           .experts = "block_sparse_moe.experts",
+                                           .gate = "w1",
+                                           .up = "w3",
+                                           .down = "w2"});
     mixture.normalize = true;
     return make_decoder(config, {.mixture = std::move(mixture), .default_epsilon = 1e-5, .default_theta = 1e6});
   }
