@@ -213,7 +213,7 @@ void check_options(const GenerateOptions& options, const OptionInput& input) {
                   "set logit_bias of these tokens to -100");
     }
     if (options.num_speculative_tokens > 0) {
-      throw Error(input.place_of("num_speculative_tokens"), "is set, but an endpoint has a setting of its own",
+      throw Error(input.place_of("num_speculative_tokens"), "is set, but the server of an endpoint decides on it",
                   "remove it");
     }
     if (!options.chat_template.empty()) {

@@ -7,6 +7,7 @@
 #include "core/files.h"
 #include "core/json_value.h"
 #include "serve/small_server.h"
+#include "support/device.h"
 #include "support/paths.h"
 
 namespace hone::test {
@@ -68,6 +69,7 @@ class Adapters : public testing::Test {
 };
 
 TEST_F(Adapters, HaveTheBitsOfTheAdapterAloneInAMixedBatch) {
+  if (test_device().kind() != DeviceKind::kCpu) GTEST_SKIP() << "on a GPU the products of slots have another order";
   for (const std::int64_t slots : {1, 2, 3}) {  // with fewer slots than adapters they take turns
     SmallServer server(options(slots));
     ASSERT_EQ(load(server, "all", write(server, "all", kAll, 5)).status, 200);

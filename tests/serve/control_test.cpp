@@ -213,15 +213,15 @@ TEST(Control, SleepGivesMemoryBackAndWakingRestoresTheWeights) {
   const Request request = long_request(server);
   const auto call = [&](const std::string& target) { return fetch(server.port(), "POST", target).status; };
   const auto is_sleeping = [&] { return Json::parse(fetch(server.port(), "GET", "/is_sleeping").body)["is_sleeping"]; };
+  // Here, since a device serves one thread at a time.
+  const Completion expected = server.generated(request, 1);
   const std::size_t awake = server.resident().bytes();
   const std::size_t allocated = test_device().allocated_bytes();
   EXPECT_EQ(call("/sleep?level=1"), 200);
   EXPECT_EQ(is_sleeping(), true);
   EXPECT_EQ(server.resident().bytes(), 0U);
   EXPECT_LE(test_device().allocated_bytes() + awake, allocated);
-  std::thread waiting([&] {
-    EXPECT_EQ(tokens_of(server.post("/v1/completions", body_of(request))), server.generated(request, 1).tokens);
-  });
+  std::thread waiting([&] { EXPECT_EQ(tokens_of(server.post("/v1/completions", body_of(request))), expected.tokens); });
   EXPECT_EQ(call("/wake_up"), 200);
   EXPECT_EQ(is_sleeping(), false);
   waiting.join();
