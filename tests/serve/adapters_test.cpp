@@ -61,15 +61,16 @@ class Adapters : public testing::Test {
     ASSERT_EQ(response.status, 200) << response.body;
     const Json choice = Json::parse(response.body)["choices"][0];
     EXPECT_EQ(choice["token_ids"].get<std::vector<TokenId>>(), expected.tokens) << name;
+    // On a GPU the products of slots add in another order than those of an adapter alone.
+    const float tolerance = test_device().kind() == DeviceKind::kCpu ? 0.0f : 1e-5f;
     for (std::size_t i = 0; i < expected.logps.size(); ++i)
-      ASSERT_EQ(choice["logprobs"]["token_logprobs"][i].get<float>(), expected.logps[i]) << name;
+      ASSERT_NEAR(choice["logprobs"]["token_logprobs"][i].get<float>(), expected.logps[i], tolerance) << name;
   }
 
   TemporaryDirectory folder_;
 };
 
 TEST_F(Adapters, HaveTheBitsOfTheAdapterAloneInAMixedBatch) {
-  if (test_device().kind() != DeviceKind::kCpu) GTEST_SKIP() << "on a GPU the products of slots have another order";
   for (const std::int64_t slots : {1, 2, 3}) {  // with fewer slots than adapters they take turns
     SmallServer server(options(slots));
     ASSERT_EQ(load(server, "all", write(server, "all", kAll, 5)).status, 200);
