@@ -69,7 +69,7 @@ Advantages compute_advantages(std::span<const std::optional<double>> totals, std
     for (std::size_t i = 0; i < group_size; ++i) {
       const std::optional<double>& total = group[i];
       if (!total) continue;
-      const double centred = *total - stats.mean;
+      const double centred = stats.std <= kZeroStd ? 0.0 : *total - stats.mean;
       result.values[begin + i] = scale == RewardScale::kNone ? centred : centred / (deviation + kStdEpsilon);
     }
   }

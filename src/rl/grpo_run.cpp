@@ -157,6 +157,8 @@ bool needs_forward(const GrpoOptions& options) {
   return options.top_entropy_quantile < 1 || options.needs_trainer_logps();
 }
 
+bool needs_policy_evaluation(const GrpoOptions& options, bool evaluates) { return evaluates || options.beta == 0; }
+
 MicroBatchShape micro_batch_shape(const GrpoSizes& sizes, const TrainingOptions& training) {
   const std::int64_t longest = sizes.engine.max_model_len;
   const std::optional<std::int64_t> asked = training.max_tokens_per_micro_batch;
@@ -201,7 +203,7 @@ Workspace trace_run(const GrpoSizes& run, const TrainingOptions& training) {
   };
   const auto logps_of = [&](const Model& model) { return trace_target_logps(model, keys.temperature, options); };
   add(kPolicyProgram, training_use(), [&] { return trace_policy(*run.model, loss, options); });
-  if (run.evaluates)
+  if (needs_policy_evaluation(keys, run.evaluates))
     add(kPolicyEvaluationProgram, {}, [&] { return trace_policy_evaluation(*run.model, loss, options); });
   if (needs_forward(keys)) add(kForwardProgram, {}, [&] { return logps_of(*run.model); });
   if (keys.beta != 0) add(kReferenceProgram, {.weights = reference_weights}, [&] { return logps_of(reference); });

@@ -48,7 +48,7 @@ void try_rewards(const GrpoRun& run);
 
 // Names of a run's programs.
 inline constexpr const char* kPolicyProgram = "policy";
-inline constexpr const char* kPolicyEvaluationProgram = "evaluation";  // if there are eval_prompts
+inline constexpr const char* kPolicyEvaluationProgram = "evaluation";  // if needs_policy_evaluation()
 inline constexpr const char* kForwardProgram = "forward";              // if needs_forward()
 inline constexpr const char* kReferenceProgram = "reference";          // if beta is not 0
 // Traces these programs, the update and the engine's programs into a workspace, whose memory() is then known. Allocates
@@ -75,6 +75,9 @@ struct GrpoSizes {
 // Returns true if a run needs forward passes of the policy in addition to its training passes: for
 // top_entropy_quantile, or for comparing the trainer with the sampler.
 [[nodiscard]] bool needs_forward(const GrpoOptions& options);
+// Returns true if a run computes the policy loss without gradients: for eval_prompts (`evaluates`), or for completions
+// whose group has equal rewards, unless a KL term gives them a gradient.
+[[nodiscard]] bool needs_policy_evaluation(const GrpoOptions& options, bool evaluates);
 // Returns the capacities of the engine. longest_prompt: tokens of the longest prompt.
 [[nodiscard]] EngineOptions rollout_engine(const GrpoOptions& options, const GrpoBatch& batch,
                                            std::int64_t longest_prompt);

@@ -70,9 +70,7 @@ GrpoTask::GrpoTask(const GrpoRun& run, Workspace& workspace, RolloutSource& sour
     : run_(run),
       workspace_(workspace),
       source_(source),
-      limits_(micro_batch_shape(sizes_of(run), run.options).limits),
-      work_(work_of(workspace.program(kPolicyProgram), limits_.tokens)),
-      loss_(policy_loss_options(run.options, run.batch)),
+      runner_(run, workspace),
       order_(run.prompts.size(), run.batch.prompts, run.options.order_seed(), run.options.shuffle_dataset) {}
 
 std::int64_t GrpoTask::micro_steps_per_epoch(const GrpoOptions& options, const GrpoBatch& batch, std::int64_t prompts) {
@@ -126,32 +124,7 @@ void GrpoTask::report(std::span<const Rollout> rollouts, const std::string& name
 std::vector<std::vector<float>> GrpoTask::target_logps(const char* program,
                                                        std::span<const PolicySample> samples) const {
   const PolicyBatch batch = make_policy_batch(samples);
-  return completion_values(batch, samples, target_values(program, batch, "logp"));
-}
-
-std::vector<float> GrpoTask::target_values(const char* name, const PolicyBatch& whole, std::string_view output) const {
-  const SizedExecutables programs(workspace_, name);
-  std::vector<float> values(whole.batch.tokens.size());
-  std::size_t begin = 0;
-  std::size_t token = 0;
-  for (const std::size_t end : micro_batch_ends(whole)) {
-    const HostBatch part = documents_of(whole.batch, begin, end);
-    Executable& program = programs.holding(part.token_count());
-    feed(program, part);
-    program.set<std::int32_t>("targets", part.targets);
-    program.run();
-    program.get<float>(output, std::span(values).subspan(token, part.tokens.size()));
-    token += part.tokens.size();
-    begin = end;
-  }
-  return values;
-}
-
-std::vector<std::size_t> GrpoTask::micro_batch_ends(const PolicyBatch& whole) const {
-  const std::vector<std::int32_t>& starts = whole.batch.cu_seqlens;
-  std::vector<BatchLimits> sizes;
-  for (std::size_t s = 0; s + 1 < starts.size(); ++s) sizes.push_back({starts[s + 1] - starts[s], 1});
-  return cut_micro_batches(sizes, limits_);
+  return completion_values(batch, samples, runner_.target_values(program, batch, "logp"));
 }
 
 void GrpoTask::add_reference_logps(std::span<PolicySample> samples) const {
@@ -188,62 +161,12 @@ PolicyBatch GrpoTask::weigh(std::span<const PolicySample> samples) const {
 
 void GrpoTask::drop_low_entropy(PolicyBatch& step) const {
   if (run_.options.top_entropy_quantile >= 1) return;
-  const std::vector<float> entropies = target_values(kForwardProgram, step, "entropy");
+  const std::vector<float> entropies = runner_.target_values(kForwardProgram, step, "entropy");
   std::vector<float> unmasked;  // entropies of all tokens of the step with a loss
   for (std::size_t t = 0; t < entropies.size(); ++t) {
     if (step.weights[t] != 0) unmasked.push_back(entropies[t]);
   }
   mask_low_entropy(step, entropies, entropy_threshold(std::move(unmasked), run_.options.top_entropy_quantile));
-}
-
-void GrpoTask::run_micro_batch(Executable& program, const PolicyBatch& batch, std::size_t first, LossTotals& totals,
-                               TokenValues& values) const {
-  feed(program, batch.batch);
-  program.set<std::int32_t>("targets", batch.batch.targets);
-  program.set<float>("loss_weights", batch.weights);
-  program.set<float>("advantages", batch.loss_advantages);
-  if (loss_.old_logps) program.set<float>("old_logp", batch.old_logps);
-  if (loss_.beta != 0) program.set<float>("ref_logp", batch.ref_logps);
-  program.run();
-  const std::size_t tokens = batch.batch.tokens.size();
-  float loss = 0;
-  program.get<float>("loss", {&loss, 1});
-  program.get<float>("logp", std::span(values.logps).subspan(first, tokens));
-  program.get<float>("entropy", std::span(values.entropies).subspan(first, tokens));
-  if (loss_.beta != 0) program.get<float>("kl", std::span(values.kls).subspan(first, tokens));
-  totals.loss += static_cast<double>(loss);
-  totals.padding.tokens += static_cast<double>(tokens);
-  totals.padding.rows += static_cast<double>(SizedExecutables::capacity_of(program));
-  totals.figures.read(program, static_cast<std::int64_t>(tokens));
-}
-
-GrpoTask::LossTotals GrpoTask::run(const char* name, const PolicyBatch& step, const std::vector<bool>& fresh) const {
-  const SizedExecutables programs(workspace_, name);
-  LossTotals totals(loss_, programs.largest().program());
-  const std::size_t tokens = step.batch.tokens.size();
-  TokenValues values{std::vector<float>(tokens), std::vector<float>(tokens),
-                     std::vector<float>(loss_.beta != 0 ? tokens : 0)};
-  std::size_t begin = 0;
-  for (const std::size_t end : micro_batch_ends(step)) {
-    const PolicyBatch part = samples_of(step, begin, end);
-    run_micro_batch(programs.holding(part.batch.token_count()), part,
-                    static_cast<std::size_t>(step.batch.cu_seqlens[begin]), totals, values);
-    begin = end;
-  }
-  const auto size = static_cast<std::size_t>(run_.batch.size);
-  const auto samples = static_cast<std::size_t>(step.batch.document_count());
-  for (std::size_t first = 0; first < samples; first += size) {
-    const PolicyBatch batch = samples_of(step, first, std::min(first + size, samples));
-    const auto part = [&](const std::vector<float>& of) {
-      const std::span<const float> all(of);
-      return of.empty()
-                 ? all
-                 : all.subspan(static_cast<std::size_t>(step.batch.cu_seqlens[first]), batch.batch.tokens.size());
-    };
-    const bool compare = !fresh.empty() && fresh[first / size];
-    totals.metrics.add(batch, part(values.logps), part(values.entropies), part(values.kls), compare);
-  }
-  return totals;
 }
 
 MetricValues GrpoTask::accumulate(std::int64_t step) {
@@ -254,9 +177,9 @@ MetricValues GrpoTask::accumulate(std::int64_t step) {
   PolicyBatch batch = weigh(step_samples_);
   drop_low_entropy(batch);
   const Clock::time_point start = Clock::now();
-  const LossTotals totals = run(kPolicyProgram, batch, chosen.fresh);
+  const PolicyTotals totals = runner_.train(batch, chosen.fresh);
   const double loss_seconds = seconds_since(start);
-  flops_ += work_.flops(batch.batch);
+  flops_ += totals.flops;
   micro_steps_ += run_.options.gradient_accumulation_steps;
   if (!chosen.rollouts.empty()) last_rollout_metrics_ = rollout_metrics(chosen.rollouts, run_.rewards);
   MetricValues values = metrics(totals, chosen.rollouts.empty() ? NamedValues() : last_rollout_metrics_);
@@ -291,13 +214,13 @@ MetricValues GrpoTask::evaluate(std::int64_t step) {
   correct_importance(rollouts[0]);
   report(rollouts, text_of("eval-step-", step), step);
   add_reference_logps(rollouts[0].samples);
-  const LossTotals totals = run(kPolicyEvaluationProgram, weigh(rollouts[0].samples), {});
+  const PolicyTotals totals = runner_.evaluate(weigh(rollouts[0].samples));
   MetricValues values = metrics(totals, rollout_metrics(rollouts, run_.rewards));
   for (auto& [name, value] : values) name.insert(0, "eval_");
   return values;
 }
 
-MetricValues GrpoTask::metrics(const LossTotals& totals, const NamedValues& rollout) const {
+MetricValues GrpoTask::metrics(const PolicyTotals& totals, const NamedValues& rollout) const {
   MetricValues values{{"loss", totals.loss}};
   append(values, rollout);
   append(values, totals.metrics.values());

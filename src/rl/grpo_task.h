@@ -8,7 +8,8 @@
 //   generate    roll_out (rollout.h): completions of the next prompts, p_it under the weights that sample
 //   score       rewards of each completion (reward/reward.h)
 //   advantages  A_i (advantages.h)
-//   loss        w_i (policy_batch.h), l_it (policy_program.h), and its gradient (ops/policy_term)
+//   loss        w_i (policy_batch.h), l_it (policy_program.h), and its gradient (ops/policy_term), for the step's
+//               micro-batches (policy_runner.h)
 //
 // Loss of one optimizer step, over its completions i and their tokens t, the end token included:
 //
@@ -81,7 +82,7 @@
 #include "data/loader.h"
 #include "rl/grpo_metrics.h"
 #include "rl/grpo_run.h"
-#include "rl/policy_program.h"
+#include "rl/policy_runner.h"
 #include "rl/rollout.h"
 #include "train/trainer.h"
 
@@ -121,21 +122,6 @@ class GrpoTask final : public TrainingTask {
     std::vector<bool> fresh;        // [batches] true if the current weights sampled it, so that the metrics may compare
                                     // log-probabilities
   };
-  // Outputs of a loss program for each token of a step.
-  struct TokenValues {
-    std::vector<float> logps;
-    std::vector<float> entropies;
-    std::vector<float> kls;  // empty without a reference model
-  };
-  // Loss and figures of a loss program, over its runs so far.
-  struct LossTotals {
-    LossTotals(const PolicyLossOptions& options, const Program& program) : metrics(options), figures(program) {}
-    double loss = 0;  // sum of the micro-batches' shares
-    Padding padding;
-    PolicyMetrics metrics;
-    ModelFigures figures;
-  };
-
   // Fills step_samples_ with the samples of the next batches, and makes a new generation whenever the previous
   // one is used up.
   [[nodiscard]] StepSamples choose_samples();
@@ -158,35 +144,21 @@ class GrpoTask final : public TrainingTask {
   // log_completions is set.
   void report(std::span<const Rollout> rollouts, const std::string& name, std::int64_t step) const;
 
-  // Lays the samples of a batch into micro-batches, in order. Returns the end of each, in samples.
-  [[nodiscard]] std::vector<std::size_t> micro_batch_ends(const PolicyBatch& whole) const;
-  // Runs a program of trace_target_logps on the micro-batches of a batch and returns one of its outputs, [tokens].
-  [[nodiscard]] std::vector<float> target_values(const char* program, const PolicyBatch& whole,
-                                                 std::string_view output) const;
   // Returns all samples of a step with their loss weights (w_i above).
   [[nodiscard]] PolicyBatch weigh(std::span<const PolicySample> samples) const;
   // Removes the policy term of the tokens of a step that top_entropy_quantile excludes.
   void drop_low_entropy(PolicyBatch& step) const;
 
-  // Runs a loss program on the micro-batches of a step. Gradients accumulate in their order. The metrics are those of
-  // its batches, however it is laid into micro-batches. fresh: StepSamples::fresh; empty: nothing is compared.
-  [[nodiscard]] LossTotals run(const char* program, const PolicyBatch& step, const std::vector<bool>& fresh) const;
-  // Runs one micro-batch, whose first token is token `first` of the step, and adds its share to totals and values.
-  void run_micro_batch(Executable& program, const PolicyBatch& batch, std::size_t first, LossTotals& totals,
-                       TokenValues& values) const;
-
   // Returns the loss, then the metrics in `rollout`, then the figures of the loss program.
-  [[nodiscard]] MetricValues metrics(const LossTotals& totals, const NamedValues& rollout) const;
+  [[nodiscard]] MetricValues metrics(const PolicyTotals& totals, const NamedValues& rollout) const;
   // Throws Defect if the log-probability of a sampled token differs between rollout and trainer.
   void check_exact(const MetricValues& values, std::int64_t step) const;
 
   const GrpoRun& run_;
   Workspace& workspace_;
   RolloutSource& source_;
-  BatchLimits limits_;     // of a micro-batch
-  BatchWork work_;         // cost of the policy program
+  PolicyRunner runner_;
   std::int64_t step_ = 0;  // optimizer steps done
-  PolicyLossOptions loss_;
   ChunkOrder order_;
   std::int64_t micro_steps_ = 0;  // batches trained on
   std::int64_t generations_ = 0;  // generations made

@@ -65,6 +65,36 @@ PolicyBatch samples_of(const PolicyBatch& batch, std::size_t begin, std::size_t 
           .weights = part(batch.weights)};
 }
 
+PolicyBatch samples_of(const PolicyBatch& batch, std::span<const std::size_t> chosen) {
+  PolicyBatch result;
+  for (const std::size_t sample : chosen) {
+    const PolicyBatch one = samples_of(batch, sample, sample + 1);
+    append_batch(result.batch, one.batch);
+    const auto append = [](std::vector<float>& to, const std::vector<float>& from) {
+      to.insert(to.end(), from.begin(), from.end());
+    };
+    append(result.old_logps, one.old_logps);
+    append(result.ref_logps, one.ref_logps);
+    append(result.advantages, one.advantages);
+    append(result.loss_advantages, one.loss_advantages);
+    append(result.weights, one.weights);
+  }
+  return result;
+}
+
+GradientSplit split_by_gradient(const PolicyBatch& batch, bool other_terms) {
+  GradientSplit split;
+  const std::vector<std::int32_t>& starts = batch.batch.cu_seqlens;
+  for (std::size_t s = 0; s + 1 < starts.size(); ++s) {
+    bool counts = other_terms;
+    for (auto t = static_cast<std::size_t>(starts[s]); t < static_cast<std::size_t>(starts[s + 1]); ++t) {
+      counts = counts || (batch.weights[t] != 0 && batch.loss_advantages[t] != 0);
+    }
+    (counts ? split.with_gradient : split.without_gradient).push_back(s);
+  }
+  return split;
+}
+
 std::vector<std::vector<float>> completion_values(const PolicyBatch& batch, std::span<const PolicySample> samples,
                                                   std::span<const float> values) {
   std::vector<std::vector<float>> result;

@@ -41,6 +41,18 @@ struct PolicyBatch {
 
 // Returns the samples [begin, end) of a batch.
 [[nodiscard]] PolicyBatch samples_of(const PolicyBatch& batch, std::size_t begin, std::size_t end);
+// Returns the samples `chosen` of a batch, in the order of `chosen`.
+[[nodiscard]] PolicyBatch samples_of(const PolicyBatch& batch, std::span<const std::size_t> chosen);
+
+// The samples of a step, in their order, by whether its loss has a gradient in them.
+struct GradientSplit {
+  std::vector<std::size_t> with_gradient;
+  std::vector<std::size_t> without_gradient;
+};
+// Splits the samples of a step whose weights are set. A sample has no gradient if each of its tokens has weight 0 or
+// loss advantage 0: all completions of its group got the same reward, or it is masked. other_terms: the loss has terms
+// that do not depend on advantages (KL, losses of the model), so that every sample counts as one with a gradient.
+[[nodiscard]] GradientSplit split_by_gradient(const PolicyBatch& batch, bool other_terms);
 
 // Returns the entries of `values` that belong to each completion, [samples][completion tokens]. values: [tokens] of the
 // batch made from `samples`.

@@ -65,6 +65,10 @@ ModelFigures::ModelFigures(const Program& program) {
   }
 }
 
+bool ModelFigures::has_losses() const {
+  return std::ranges::any_of(figures_, [](const Figure& figure) { return figure.kind == kLoss; });
+}
+
 std::vector<float> ModelFigures::read_later(const Executable& executable) const {
   std::size_t entries = 0;
   for (const Figure& figure : figures_) entries += figure.values.size();

@@ -26,6 +26,8 @@ class ModelFigures {
   ModelFigures() = default;
   explicit ModelFigures(const Program& program);
 
+  // Returns true if the program adds a loss of the model to its own.
+  [[nodiscard]] bool has_losses() const;
   // Starts copying the outputs of the last launch and returns the values, one output after the other. They are valid
   // after the device has been synchronized.
   [[nodiscard]] std::vector<float> read_later(const Executable& executable) const;
