@@ -66,6 +66,7 @@
 // - old is what hone's engine computed while sampling, bitwise what the trainer computes (exact_logprobs); TRL runs a
 //   forward pass for it. So does hone for rollout: server and for the importance correction.
 // - Completions are not shuffled within a generation.
+// - Completions without a gradient (advantage 0, no KL term) get no backward pass. Their metrics count as in TRL.
 //
 // Not implemented: process supervision and learned reward models with replay (DeepSeekMath); the ratio of whole
 // completions without length normalisation, as DeepSeek-R1 writes it; DAPO's dynamic sampling (groups with equal

@@ -50,7 +50,7 @@ std::vector<std::size_t> PolicyRunner::micro_batch_ends(const PolicyBatch& batch
 PolicyTotals PolicyRunner::train(const PolicyBatch& step, const std::vector<bool>& fresh) const {
   PolicyTotals totals(loss_, workspace_.program(kPolicyProgram));
   TokenValues values(step.batch.tokens.size(), loss_.beta != 0);
-  GradientSplit split = split_by_gradient(step, loss_.beta != 0 || totals.figures.has_losses());
+  const GradientSplit split = split_by_gradient(step, loss_.beta != 0 || totals.figures.has_losses());
   run(kPolicyProgram, step, split.with_gradient, totals, values);
   run(kPolicyEvaluationProgram, step, split.without_gradient, totals, values);
   add_metrics(step, fresh, values, totals);

@@ -41,6 +41,18 @@ struct Lanes<float> {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
   }
   static void store(float* p, Vector v) { _mm256_storeu_ps(p, v); }
+  // Rounds to bf16 as BFloat16 does.
+  static void store(BFloat16* p, Vector v) {
+    const __m256i word = _mm256_castps_si256(v);
+    const __m256i upper = _mm256_srli_epi32(word, 16);
+    const __m256i odd = _mm256_and_si256(upper, _mm256_set1_epi32(1));
+    const __m256i sum = _mm256_add_epi32(_mm256_add_epi32(word, _mm256_set1_epi32(0x7FFF)), odd);
+    const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(v, v, _CMP_UNORD_Q));
+    const __m256i quiet = _mm256_or_si256(upper, _mm256_set1_epi32(0x40));
+    const __m256i half = _mm256_blendv_epi8(_mm256_srli_epi32(sum, 16), quiet, nan);
+    const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(half, half), 0x08);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_castsi256_si128(packed));
+  }
 };
 template <>
 struct Lanes<double> {
@@ -53,18 +65,7 @@ struct Lanes<double> {
 // Rounds `count` numbers to bf16 as BFloat16 does.
 inline void narrow_row(const float* from, std::int64_t count, BFloat16* to) {
   std::int64_t i = 0;
-  for (; i + 8 <= count; i += 8) {
-    const __m256 x = _mm256_loadu_ps(from + i);
-    const __m256i word = _mm256_castps_si256(x);
-    const __m256i upper = _mm256_srli_epi32(word, 16);
-    const __m256i odd = _mm256_and_si256(upper, _mm256_set1_epi32(1));
-    const __m256i sum = _mm256_add_epi32(_mm256_add_epi32(word, _mm256_set1_epi32(0x7FFF)), odd);
-    const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
-    const __m256i quiet = _mm256_or_si256(upper, _mm256_set1_epi32(0x40));
-    const __m256i half = _mm256_blendv_epi8(_mm256_srli_epi32(sum, 16), quiet, nan);
-    const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(half, half), 0x08);
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i), _mm256_castsi256_si128(packed));
-  }
+  for (; i + 8 <= count; i += 8) Lanes<float>::store(to + i, Lanes<float>::load(from + i));
   for (; i < count; ++i) to[i] = BFloat16(from[i]);
 }
 

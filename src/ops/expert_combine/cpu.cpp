@@ -44,7 +44,7 @@ void backward(const KernelCall& call) {
     for (std::int64_t j = t * top_k; j < (t + 1) * top_k; ++j) {
       const std::int64_t first = rows[j] * n;
       for (std::int64_t i = 0; i < n; ++i) dy[first + i] = static_cast<T>(weight[j] * widen(d[i]));
-      dweight[j] = lane_sum<A>(n, [&](std::int64_t i) { return widen(d[i]) * widen(y[first + i]); });
+      dweight[j] = vector_lane_sum<A>(n, [&](const auto& at) { return at(d) * at(y + first); });
     }
   });
   zero_tail(call.out(ExpertCombineBackwardOut::dy));

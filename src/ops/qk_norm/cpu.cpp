@@ -70,13 +70,12 @@ void weight_gradient(const KernelCall& call) {
   const T* xs = qkv.as<T>();
   const A* rstds = call.in(QkNormWeightGradientIn::rstd).as<A>();
   A* dweight = call.out(0).as<A>();
+  const auto row_of = [=, first = a.first_head](std::int64_t row, std::int64_t head) {
+    const std::int64_t at = row * n + (first + head) * head_dim;
+    return NormRow<T>{dys + at, xs + at, rstds[row * normed + first + head]};
+  };
   parallel_for(head_dim, 16, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = 0; row < qkv.rows(); ++row) {
-      for (std::int64_t head = a.first_head; head < a.first_head + a.heads; ++head) {
-        const std::int64_t at = row * n + head * head_dim;
-        rms_norm_row_weight_gradient(dys + at, xs + at, rstds[row * normed + head], begin, end, dweight);
-      }
-    }
+    rms_norm_weight_gradient<T>(qkv.rows(), a.heads, begin, end, row_of, dweight);
   });
 }
 

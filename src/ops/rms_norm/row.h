@@ -12,9 +12,9 @@ namespace hone {
 template <class T>
 Accumulator<T> rms_norm_row(const T* x, const T* weight, std::int64_t n, Accumulator<T> epsilon, T* y) {
   using A = Accumulator<T>;
-  const A squares = lane_sum<A>(n, [&](std::int64_t i) { return widen(x[i]) * widen(x[i]); });
+  const A squares = vector_lane_sum<A>(n, [&](const auto& at) { return at(x) * at(x); });
   const A rstd = A(1) / std::sqrt(squares / static_cast<A>(n) + epsilon);
-  for (std::int64_t i = 0; i < n; ++i) y[i] = static_cast<T>(widen(x[i]) * rstd * widen(weight[i]));
+  for_lanes<A>(n, [&](const auto& at) { at.store(y, at(x) * rstd * at(weight)); });
   return rstd;
 }
 
@@ -22,18 +22,48 @@ Accumulator<T> rms_norm_row(const T* x, const T* weight, std::int64_t n, Accumul
 template <class T>
 void rms_norm_row_backward(const T* dy, const T* x, const T* weight, Accumulator<T> rstd, std::int64_t n, T* dx) {
   using A = Accumulator<T>;
-  const A dot = lane_sum<A>(n, [&](std::int64_t i) { return widen(dy[i]) * widen(weight[i]) * widen(x[i]); });
+  const A dot = vector_lane_sum<A>(n, [&](const auto& at) { return at(dy) * at(weight) * at(x); });
   const A scale = dot * rstd * rstd / static_cast<A>(n);
-  for (std::int64_t i = 0; i < n; ++i) {
-    dx[i] = static_cast<T>(rstd * (widen(dy[i]) * widen(weight[i]) - widen(x[i]) * scale));
-  }
+  for_lanes<A>(n, [&](const auto& at) { at.store(dx, rstd * (at(dy) * at(weight) - at(x) * scale)); });
 }
 
-// Adds dy x rstd to dweight, elements [begin, end).
+// The operands of one row's share in the gradient of a norm's weight.
 template <class T>
-void rms_norm_row_weight_gradient(const T* dy, const T* x, Accumulator<T> rstd, std::int64_t begin, std::int64_t end,
-                                  Accumulator<T>* dweight) {
-  for (std::int64_t i = begin; i < end; ++i) dweight[i] += widen(dy[i]) * widen(x[i]) * rstd;
+struct NormRow {
+  const T* dy;
+  const T* x;
+  Accumulator<T> rstd;
+};
+
+// Adds the sum over rows and their heads of dy x rstd to dweight, elements [begin, end), in the order of rows and, within
+// a row, of heads. row_of(row, head) returns the NormRow. Sixteen elements at a time are summed in registers.
+template <class T, class RowOf>
+void rms_norm_weight_gradient(std::int64_t rows, std::int64_t heads, std::int64_t begin, std::int64_t end,
+                              const RowOf& row_of, Accumulator<T>* dweight) {
+  using A = Accumulator<T>;
+  constexpr std::int64_t kCount = Lanes<A>::kCount;
+  constexpr std::int64_t kVectors = 16 / kCount;
+  const auto for_all_rows = [&](const auto& add) {
+    for (std::int64_t row = 0; row < rows; ++row) {
+      for (std::int64_t head = 0; head < heads; ++head) add(row_of(row, head));
+    }
+  };
+  std::int64_t first = begin;
+  for (; first + 16 <= end; first += 16) {
+    typename Lanes<A>::Vector sums[kVectors];
+    for (std::int64_t v = 0; v < kVectors; ++v) sums[v] = Lanes<A>::load(dweight + first + v * kCount);
+    for_all_rows([&](const NormRow<T>& row) {
+      for (std::int64_t v = 0; v < kVectors; ++v) {
+        const VectorAt<A> at{first + v * kCount};
+        sums[v] += at(row.dy) * at(row.x) * row.rstd;
+      }
+    });
+    for (std::int64_t v = 0; v < kVectors; ++v) Lanes<A>::store(dweight + first + v * kCount, sums[v]);
+  }
+  if (first == end) return;
+  for_all_rows([&](const NormRow<T>& row) {
+    for (std::int64_t i = first; i < end; ++i) dweight[i] += widen(row.dy[i]) * widen(row.x[i]) * row.rstd;
+  });
 }
 
 // Backward pass of a norm. In and Out are RmsNormBackwardIn and RmsNormBackwardOut, or those of a fused operation with
@@ -59,10 +89,9 @@ void rms_norm_backward(const KernelCall& call, const T* dsums) {
   zero_tail(call.out(Out::dx));
   if (!call.in(In::dweight)) return;
   A* dweight = call.out(Out::dweight).template as<A>();
+  const auto row_of = [&](std::int64_t row, std::int64_t) { return NormRow<T>{dys + row * n, xs + row * n, rstds[row]}; };
   parallel_for(n, 64, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = 0; row < rows; ++row) {
-      rms_norm_row_weight_gradient(dys + row * n, xs + row * n, rstds[row], begin, end, dweight);
-    }
+    rms_norm_weight_gradient<T>(rows, 1, begin, end, row_of, dweight);
   });
 }
 
