@@ -93,6 +93,7 @@ endfunction()
 set(HONE_COMMON_HEADERS <algorithm> <array> <atomic> <charconv> <chrono> <cmath> <cstdint> <cstdio> <cstdlib> <cstring>
   <filesystem> <fstream> <functional> <limits> <map> <memory> <mutex> <numeric> <optional> <ranges> <set> <span> <sstream>
   <string> <string_view> <thread> <unordered_map> <utility> <variant> <vector>)
+set(HONE_TEST_HEADERS ${HONE_COMMON_HEADERS} <nlohmann/json.hpp> <gmock/gmock.h> <gtest/gtest.h>)
 
 # hone_registry(ROOM [SUFFIX cpu|cuda])
 #
@@ -153,7 +154,7 @@ function(hone_test name)
   target_link_libraries(${name}_test PRIVATE hone_test_support)
   target_compile_options(${name}_test PRIVATE -O0)
   hone_unite(${name}_test ${sources})
-  hone_precompile(${name}_test core_test ${HONE_COMMON_HEADERS} <nlohmann/json.hpp> <gmock/gmock.h> <gtest/gtest.h>)
+  hone_precompile(${name}_test hone_test_headers ${HONE_TEST_HEADERS})
   set_target_properties(${name}_test PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   hone_discover_tests(${name}_test ${name})
 endfunction()

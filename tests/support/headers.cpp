@@ -1,0 +1,1 @@
+// Is compiled only for its precompiled headers, which all tests use.
