@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "checkpoint/model_directory.h"
 #include "checkpoint/safetensors.h"
 #include "core/error.h"
 #include "core/files.h"

@@ -25,8 +25,8 @@ struct Advantages {
 
 // Computes (total - mean of the group) / (deviation + 1e-4) for each completion, with n - 1 in deviations. Groups are
 // consecutive, so totals.size() is a multiple of num_generations. The deviation is that of the group
-// (RewardScale::kGroup) or of all totals (batch); RewardScale::kNone does not divide. Advantages in a group whose totals
-// are equal up to rounding are exactly 0.
+// (RewardScale::kGroup) or of all totals (batch); RewardScale::kNone does not divide. Advantages in a group whose
+// totals are equal up to rounding are exactly 0.
 [[nodiscard]] Advantages compute_advantages(std::span<const std::optional<double>> totals, std::int64_t num_generations,
                                             RewardScale scale);
 

@@ -35,8 +35,8 @@ struct NormRow {
   Accumulator<T> rstd;
 };
 
-// Adds the sum over rows and their heads of dy x rstd to dweight, elements [begin, end), in the order of rows and, within
-// a row, of heads. row_of(row, head) returns the NormRow. Sixteen elements at a time are summed in registers.
+// Adds the sum over rows and their heads of dy x rstd to dweight, elements [begin, end), in the order of rows and,
+// within a row, of heads. row_of(row, head) returns the NormRow. Sixteen elements at a time are summed in registers.
 template <class T, class RowOf>
 void rms_norm_weight_gradient(std::int64_t rows, std::int64_t heads, std::int64_t begin, std::int64_t end,
                               const RowOf& row_of, Accumulator<T>* dweight) {
@@ -89,7 +89,9 @@ void rms_norm_backward(const KernelCall& call, const T* dsums) {
   zero_tail(call.out(Out::dx));
   if (!call.in(In::dweight)) return;
   A* dweight = call.out(Out::dweight).template as<A>();
-  const auto row_of = [&](std::int64_t row, std::int64_t) { return NormRow<T>{dys + row * n, xs + row * n, rstds[row]}; };
+  const auto row_of = [&](std::int64_t row, std::int64_t) {
+    return NormRow<T>{dys + row * n, xs + row * n, rstds[row]};
+  };
   parallel_for(n, 64, [&](std::int64_t begin, std::int64_t end) {
     rms_norm_weight_gradient<T>(rows, 1, begin, end, row_of, dweight);
   });
