@@ -27,11 +27,11 @@ figures() {
   echo "|---|---|---|"
   printf "| training of %s, bf16, one %s | **%s tokens/s**, %.2f times compiled torch's %s in the same call (commit %s, %s) | \`%s\`, \`%s\` |\n" \
     "$shape" "$machine" "$(group "$hone")" "$(awk -v a="$hone" -v b="$torch" 'BEGIN { print a / b }')" "$(group "$torch")" "$commit" "$date" "$command" "$peer"
-  read -r -a gpu_sft < <(accuracies "NVIDIA H200" 4)
-  read -r -a gpu_grpo < <(accuracies "NVIDIA H200" 5)
+  read -r -a gpu_sft < <(accuracies "NVIDIA H100 80GB HBM3" 4)
+  read -r -a gpu_grpo < <(accuracies "NVIDIA H100 80GB HBM3" 5)
   read -r -a cpu_sft < <(accuracies CPU 4)
   read -r -a cpu_grpo < <(accuracies CPU 5)
-  printf "| accuracy of the quickstart before and after GRPO, seeds 1 to 20, none left out: median (worst) | **%s%% to %s%%** (%s%% to %s%%) on a CPU, %s%% to %s%% (%s%% to %s%%) on an H200 | \`scripts/quickstart_seeds.sh\` |\n" \
+  printf "| accuracy of the quickstart before and after GRPO, seeds 1 to 20, none left out: median (worst) | **%s%% to %s%%** (%s%% to %s%%) on a CPU, %s%% to %s%% (%s%% to %s%%) on an H100 | \`scripts/quickstart_seeds.sh\` |\n" \
     "${cpu_sft[1]}" "${cpu_grpo[1]}" "${cpu_sft[0]}" "${cpu_grpo[0]}" "${gpu_sft[1]}" "${gpu_grpo[1]}" "${gpu_sft[0]}" "${gpu_grpo[0]}"
   printf "| bits that differ between rollout's and trainer's log-probabilities, in the %s GRPO steps of these runs | **0**: a run stops at the first | \`exact_logprobs: true\`, the default |\n" \
     "$(group $((100 * $(tail -n +2 bench/results/quickstart.csv | wc -l))))"

@@ -1,4 +1,4 @@
-// Which completions of a step get a backward pass, and that the others change no bit of the gradient.
+// Tests that completions without a gradient get no backward pass and change no bit of the gradient.
 #include "rl/policy_runner.h"
 
 #include <gtest/gtest.h>

@@ -50,7 +50,7 @@ TEST(ServerLoad, FiveHundredStreamsEqualThoseThatRunAlone) {
   std::vector<std::string> alone;
   for (int seed = 0; seed < 10; ++seed)
     alone.push_back(text_of_stream(fetch(server.port(), "POST", "/v1/completions", stream_body(24, seed)).body));
-  std::uint64_t resident = 0;
+  [[maybe_unused]] std::uint64_t resident = 0;
   for (int round = 0; round < 3; ++round) {
     std::vector<std::unique_ptr<RawClient>> clients;
     for (int i = 0; i < kStreams; ++i) clients.push_back(std::make_unique<RawClient>(server.port()));
@@ -64,7 +64,9 @@ TEST(ServerLoad, FiveHundredStreamsEqualThoseThatRunAlone) {
     clients.clear();
     if (round == 0) resident = resident_bytes();
   }
+#ifndef __SANITIZE_ADDRESS__  // which keeps freed memory for a while
   EXPECT_LT(resident_bytes(), resident + (32 << 20)) << "after as many streams again";
+#endif
 }
 
 TEST(ServerLoad, AClientThatLeavesFreesItsPlace) {
