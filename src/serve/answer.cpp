@@ -11,6 +11,9 @@ void AnswerPart::append(const AnswerPart& more) {
   tokens.insert(tokens.end(), more.tokens.begin(), more.tokens.end());
   logps.insert(logps.end(), more.logps.begin(), more.logps.end());
   top_logprobs.insert(top_logprobs.end(), more.top_logprobs.begin(), more.top_logprobs.end());
+  prompt_logps.insert(prompt_logps.end(), more.prompt_logps.begin(), more.prompt_logps.end());
+  prompt_top_logprobs.insert(prompt_top_logprobs.end(), more.prompt_top_logprobs.begin(),
+                             more.prompt_top_logprobs.end());
   finish_reason = more.finish_reason;
 }
 
@@ -22,6 +25,8 @@ AnswerPart AnswerDivider::add(GenerationProgress progress) {
                   .tokens = std::move(progress.tokens),
                   .logps = std::move(progress.logps),
                   .top_logprobs = std::move(progress.top_logprobs),
+                  .prompt_logps = std::move(progress.prompt_logps),
+                  .prompt_top_logprobs = std::move(progress.prompt_top_logprobs),
                   .finish_reason = progress.finish_reason};
   if (division_.reasoning) {
     ReasoningSplitter::Part split = reasoning_.add(part.content);

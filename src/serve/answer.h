@@ -19,6 +19,8 @@ struct AnswerPart {
   std::vector<TokenId> tokens;
   std::vector<float> logps;                             // [tokens]
   std::vector<std::vector<TokenLogprob>> top_logprobs;  // [tokens], or empty
+  std::vector<float> prompt_logps = {};                 // only in the first part, as in GenerationProgress
+  std::vector<std::vector<TokenLogprob>> prompt_top_logprobs = {};
   FinishReason finish_reason = FinishReason::kNone;
 
   void append(const AnswerPart& more);

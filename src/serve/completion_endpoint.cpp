@@ -114,7 +114,7 @@ void answer_completions(const Service& service, const ServerRequest& http, const
                   .choices_per_prompt = static_cast<std::size_t>(request.n)};
   GenerationJob job;
   job.adapter = adapter_named(model, request.model);
-  std::vector<std::string> begins;
+  std::vector<EchoedPrompt> begins;
   for (std::size_t i = 0; i < request.prompts.size(); ++i) {
     const auto* text = std::get_if<std::string>(&request.prompts[i]);
     const std::vector<TokenId> tokens = tokens_of(model, request, i);
@@ -123,7 +123,8 @@ void answer_completions(const Service& service, const ServerRequest& http, const
     head.prompt_tokens += std::ssize(tokens);
     if (request.token_ids) head.prompts.push_back(tokens);
     if (!request.echo) continue;
-    const std::string begin = text != nullptr ? *text : model.tokenizer.decode(tokens);
+    EchoedPrompt begin{text != nullptr ? *text : model.tokenizer.decode(tokens)};
+    if (request.logprobs) begin.tokens = tokens;
     begins.insert(begins.end(), static_cast<std::size_t>(request.n), begin);
   }
   set_seeds(request, job);

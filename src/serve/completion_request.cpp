@@ -75,8 +75,7 @@ CompletionRequest parse_completion_request(std::string_view body, const Sampling
   parameters.boolean("add_special_tokens", request.add_special_tokens);
   request.logprobs = parameters.integer("logprobs", request.sampling.logprobs, 0, kMaxTopLogprobs);
   parameters.only("top_logprobs", 0);
-  if (request.echo && request.logprobs)
-    throw RequestError("echo", "is not supported together with logprobs", "leave one of them out");
+  if (request.echo && request.logprobs) request.sampling.prompt_logprobs = request.sampling.logprobs;
   parameters.only("suffix", "");
   read_neutral(parameters);
   parameters.refuse_others();

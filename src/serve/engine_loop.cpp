@@ -257,6 +257,10 @@ void EngineLoop::pass_on(const Engine::Update& update, StepFigures& figures) {
                               .finish_reason = update.finish_reason};
   if (!completion.top_logprobs.empty())
     progress.top_logprobs = {completion.top_logprobs.begin() + begin, completion.top_logprobs.end()};
+  if (begin == 0) {
+    progress.prompt_logps = completion.prompt_logps;
+    progress.prompt_top_logprobs = completion.prompt_top_logprobs;
+  }
   const Clock::time_point now = Clock::now();
   const Clock::time_point arrived = request.job->job.arrived;
   if (begin == 0)

@@ -20,6 +20,10 @@ struct GenerationProgress {
   std::vector<TokenId> tokens;
   std::vector<float> logps;                             // [tokens]
   std::vector<std::vector<TokenLogprob>> top_logprobs;  // [tokens], or empty
+  // Only in a completion's first progress, with SamplingParams::prompt_logprobs: Completion::prompt_logps and
+  // prompt_top_logprobs.
+  std::vector<float> prompt_logps = {};
+  std::vector<std::vector<TokenLogprob>> prompt_top_logprobs = {};
   FinishReason finish_reason = FinishReason::kNone;
 };
 

@@ -198,6 +198,52 @@ TEST(Service, ListsTheMostProbableTokens) {
   }
 }
 
+// A prompt that ends in drawn tokens has the log-probabilities with which they were drawn.
+TEST(Service, EchoWithLogprobsScoresThePrompt) {
+  SmallServer server;
+  const Json drawn =
+      Json::parse(server
+                      .post("/v1/completions", {{"prompt", "What is"},
+                                                {"logprobs", 3},
+                                                {"max_tokens", 9},
+                                                {"seed", 1},
+                                                {"allowed_token_ids", server.model().tokenizer.encode("abcdefgh")},
+                                                {"return_token_ids", true}})
+                      .body)["choices"][0];
+  const auto prompt = drawn["prompt_token_ids"].get<std::vector<TokenId>>();
+  std::vector<TokenId> tokens = prompt;
+  for (const Json& id : drawn["token_ids"]) tokens.push_back(id.get<TokenId>());
+  const Json body{{"prompt", tokens}, {"logprobs", 3}, {"max_tokens", 2}, {"seed", 2}, {"echo", true}};
+  const Json choice = Json::parse(server.post("/v1/completions", body).body)["choices"][0];
+  const Json& logprobs = choice["logprobs"];
+  for (const char* list : {"tokens", "token_logprobs", "top_logprobs", "text_offset"})
+    ASSERT_EQ(logprobs[list].size(), tokens.size() + 2) << list;
+  EXPECT_TRUE(logprobs["token_logprobs"][0].is_null() && logprobs["top_logprobs"][0].is_null());
+  for (std::size_t i = 1; i < prompt.size(); ++i) EXPECT_LT(logprobs["token_logprobs"][i].get<float>(), 0);
+  for (std::size_t i = 0; i < drawn["token_ids"].size(); ++i) {
+    EXPECT_EQ(logprobs["tokens"][prompt.size() + i], drawn["logprobs"]["tokens"][i]);
+    EXPECT_EQ(logprobs["token_logprobs"][prompt.size() + i], drawn["logprobs"]["token_logprobs"][i]);
+    EXPECT_EQ(logprobs["top_logprobs"][prompt.size() + i], drawn["logprobs"]["top_logprobs"][i]);
+  }
+  const auto text = choice["text"].get<std::string>();
+  EXPECT_TRUE(text.starts_with("What is" + drawn["text"].get<std::string>()));
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    const std::string_view bytes = server.model().tokenizer.token_bytes(tokens[i]);
+    EXPECT_EQ(text.substr(logprobs["text_offset"][i].get<std::size_t>(), bytes.size()), bytes) << i;
+  }
+  // A stream has the same lists.
+  Json streamed{{"tokens", Json::array()},
+                {"token_logprobs", Json::array()},
+                {"top_logprobs", Json::array()},
+                {"text_offset", Json::array()}};
+  for (const std::string& event : events_of(server.post("/v1/completions", with(body, {{"stream", true}})).body)) {
+    if (event == "[DONE]") continue;
+    const Json part = Json::parse(event)["choices"][0]["logprobs"];
+    for (auto& [name, list] : streamed.items()) list.insert(list.end(), part[name].begin(), part[name].end());
+  }
+  EXPECT_EQ(streamed, logprobs);
+}
+
 TEST(Service, SeveralPromptsAndTokensOfPrompts) {
   SmallServer server;
   const std::vector<TokenId> tokens = server.model().tokenizer.encode("abc");

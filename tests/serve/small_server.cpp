@@ -94,7 +94,8 @@ EngineOptions SmallServer::plain_options() const {
                    .max_batch_tokens = 64,
                    .block_size = 16,
                    .adjust_logits = true,
-                   .max_logprobs = kMaxTopLogprobs});
+                   .max_logprobs = kMaxTopLogprobs,
+                   .max_prompt_samples = 5});
 }
 
 void SmallServer::write_weights(const std::filesystem::path& folder, std::uint64_t seed,

@@ -46,6 +46,9 @@ std::int64_t kv_blocks(const ServeOptions& options, const EngineOptions& engine,
   return std::min(blocks, per_sequence * engine.max_num_seqs);
 }
 
+// Tokens of prompts whose log-probabilities a step computes (echo with logprobs); each takes a row of logits.
+constexpr std::int64_t kPromptSamples = 256;
+
 EngineOptions serving_engine(const ServeOptions& options, const LoadedModel& loaded, Device& device) {
   EngineOptions engine;
   engine.max_model_len = model_len(loaded.model->shape(), options.max_model_len, kLongestServed);
@@ -55,6 +58,7 @@ EngineOptions serving_engine(const ServeOptions& options, const LoadedModel& loa
       std::max(options.max_num_batched_tokens, options.max_num_seqs * (1 + options.num_speculative_tokens));
   engine.adjust_logits = true;
   engine.max_logprobs = kMaxTopLogprobs;
+  engine.max_prompt_samples = std::min(kPromptSamples, engine.max_batch_tokens);
   engine.enable_prefix_caching = options.enable_prefix_caching;
   engine.adapter_slots = options.max_loras;
   check_positions(loaded.model->shape(), engine.max_model_len, "max_model_len");
