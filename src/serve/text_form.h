@@ -12,7 +12,7 @@
 
 namespace hone {
 
-// What a choice begins with: its prompt, with the parameter echo.
+// The prompt with which a choice begins (the parameter echo).
 struct EchoedPrompt {
   std::string text;
   std::vector<TokenId> tokens = {};  // empty if the request asks for no log-probabilities
