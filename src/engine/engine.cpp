@@ -149,7 +149,7 @@ void Engine::Impl::add_samples(const ScheduledChunk& chunk, LaunchedStep& step) 
     step.samples.push_back({.id = sequence.id,
                             .index = static_cast<std::size_t>(sequence.computed + i + 1),
                             .of_prompt = true,
-                            .listed = *sequence.sampling.prompt_logprobs});
+                            .listed = sequence.sampling.prompt_logprobs.value_or(0)});
   }
   sequence.computed += chunk.count - std::max<std::int64_t>(chunk.samples - 1, 0);
   if (chunk.samples == 0) return;
@@ -260,7 +260,7 @@ Engine::~Engine() = default;
 Engine::Engine(Engine&&) noexcept = default;
 Engine& Engine::operator=(Engine&&) noexcept = default;
 
-RequestId Engine::add(Request request) {
+RequestId Engine::add(Request request) {  // NOLINT(performance-unnecessary-value-param): it is moved
   Impl& impl = *impl_;
   const auto length = static_cast<std::int64_t>(request.prompt.size());
   if (length == 0) throw Error("prompt", "is empty");

@@ -14,6 +14,12 @@ namespace hone {
 
 namespace {
 
+// Returns the value's address, or null if there is none.
+template <class T>
+const T* pointer_to(const std::optional<T>& value) {
+  return value ? &*value : nullptr;
+}
+
 void set_adjustments(Executable& program, std::span<const ScheduledChunk> chunks) {
   std::vector<float> adjustments;        // [samples, kAdjustmentParameters]
   std::vector<std::int32_t> unread;      // [samples]
@@ -27,7 +33,7 @@ void set_adjustments(Executable& program, std::span<const ScheduledChunk> chunks
   };
   for (const ScheduledChunk& chunk : chunks) {
     const SamplingParams& s = chunk.sequence->sampling;
-    const std::optional<LogitEntries>& entries = chunk.sequence->entries;
+    const LogitEntries* entries = pointer_to(chunk.sequence->entries);
     // A token of the prompt is the only one that may be drawn in its place.
     for (std::int64_t i = 1; i <= chunk.prompt_samples; ++i) {
       add_adjustment({1, 0, 0, 1}, -1);
@@ -37,13 +43,13 @@ void set_adjustments(Executable& program, std::span<const ScheduledChunk> chunks
       offsets.push_back(static_cast<std::int32_t>(ids.size()));
     }
     if (chunk.samples == 0) continue;
-    const bool restricts = entries && entries->restricts();
+    const bool restricts = entries != nullptr && entries->restricts();
     // The entries lack the last token if the host has not read it.
     const TokenId last = chunk.sequence->tokens.back();
     add_adjustment({static_cast<float>(s.repetition_penalty), static_cast<float>(s.frequency_penalty),
                     static_cast<float>(s.presence_penalty), restricts ? 1.0f : 0.0f},
-                   entries && entries->counts_tokens() && last < 0 ? sample_of_token(last) : -1);
-    if (entries) {
+                   entries != nullptr && entries->counts_tokens() && last < 0 ? sample_of_token(last) : -1);
+    if (entries != nullptr) {
       ids.insert(ids.end(), entries->ids().begin(), entries->ids().end());
       occurrences.insert(occurrences.end(), entries->occurrences().begin(), entries->occurrences().end());
       biases.insert(biases.end(), entries->biases().begin(), entries->biases().end());
@@ -99,7 +105,7 @@ void set_step_inputs(Executable& program, std::span<const ScheduledChunk> chunks
       top_counts.push_back(static_cast<std::int32_t>(listed));
     };
     for (std::int64_t i = 0; i < chunk.prompt_samples; ++i) {
-      add_sample(sequence.computed + i, {1, 1, 0, 0}, *s.prompt_logprobs);
+      add_sample(sequence.computed + i, {1, 1, 0, 0}, s.prompt_logprobs.value_or(0));
     }
     for (std::int64_t i = 0; i < chunk.samples; ++i) {
       add_sample(sequence.length() - 1 + i,

@@ -26,7 +26,7 @@ int status_of(const ErrorCode& error) {
   return 400;
 }
 
-class ConnectionReply : public ServerReply {
+class ConnectionReply final : public ServerReply {
  public:
   ConnectionReply(std::shared_ptr<HttpConnection> connection, ResponseForm form)
       : connection_(std::move(connection)), form_(form) {}
@@ -35,7 +35,8 @@ class ConnectionReply : public ServerReply {
     if (begun_)
       connection_->abort();
     else
-      send({.status = 500, .body = connection_->options().error_body(500, "the request was not answered")});
+      ConnectionReply::send(
+          {.status = 500, .body = connection_->options().error_body(500, "the request was not answered")});
   }
 
   void send(ServerResponse response) override {
@@ -68,20 +69,20 @@ class ConnectionReply : public ServerReply {
 HttpConnection::HttpConnection(std::shared_ptr<HttpServerState> server, tcp::socket socket)
     : server_(std::move(server)), stream_(std::move(socket)), buffer_(options().max_header_bytes + kReadAhead) {
   ErrorCode ignored;
-  stream_.socket().non_blocking(true, ignored);
-  stream_.socket().set_option(tcp::no_delay(true), ignored);
+  (void)stream_.socket().non_blocking(true, ignored);
+  (void)stream_.socket().set_option(tcp::no_delay(true), ignored);
   const auto peer = stream_.socket().remote_endpoint(ignored);
   if (!ignored) peer_ = text_of(peer.address().to_string(), ":", peer.port());
 }
 
 void HttpConnection::read_head() {
   parser_.emplace();
-  parser_->header_limit(static_cast<std::uint32_t>(options().max_header_bytes));
-  parser_->body_limit(options().max_body_bytes);
+  parser().header_limit(static_cast<std::uint32_t>(options().max_header_bytes));
+  parser().body_limit(options().max_body_bytes);
   access_ = {.peer = peer_, .method = {}, .target = {}};
   began_ = Clock::now();
   stream_.expires_after(options().header_timeout);
-  http::async_read_header(stream_, buffer_, *parser_,
+  http::async_read_header(stream_, buffer_, parser(),
                           [self = shared_from_this()](const ErrorCode& error, std::size_t) { self->on_head(error); });
 }
 
@@ -89,7 +90,7 @@ void HttpConnection::on_head(const ErrorCode& error) {
   if (closed_) return;
   began_ = Clock::now();
   if (error) return fail(error);
-  const auto& head = parser_->get();
+  const auto& head = parser().get();
   request_ = {};
   request_.method = std::string(head.method_string());
   request_.target = std::string(head.target());
@@ -98,18 +99,18 @@ void HttpConnection::on_head(const ErrorCode& error) {
   access_.method = request_.method;
   access_.target = request_.target;
   if (const auto [status, message] = fault_of_head(); status != 0) return refuse(status, message);
-  keep_alive_ = parser_->keep_alive() && head.version() == 11 && !server_->draining;
-  if (!hold_body(parser_->content_length().value_or(0))) return;
-  if (!parser_->is_done() && !request_.header("expect").empty()) {
+  keep_alive_ = parser().keep_alive() && head.version() == 11 && !server_->draining;
+  if (!hold_body(parser().content_length().value_or(0))) return;
+  if (!parser().is_done() && !request_.header("expect").empty()) {
     ErrorCode ignored;  // the client sends its body after a while even if this does not reach it
-    stream_.socket().write_some(asio::buffer(kContinue.data(), kContinue.size()), ignored);
+    (void)stream_.socket().write_some(asio::buffer(kContinue.data(), kContinue.size()), ignored);
   }
   stream_.expires_after(options().body_timeout);
   read_body();
 }
 
 std::pair<int, std::string_view> HttpConnection::fault_of_head() const {
-  const auto& head = parser_->get();
+  const auto& head = parser().get();
   const auto count = [&](std::string_view name) {
     return std::ranges::count_if(request_.headers, [&](const auto& one) { return equal_in_any_case(one.first, name); });
   };
@@ -129,15 +130,15 @@ std::pair<int, std::string_view> HttpConnection::fault_of_head() const {
 }
 
 void HttpConnection::read_body() {
-  if (parser_->is_done()) return dispatch();
-  http::async_read_some(stream_, buffer_, *parser_,
+  if (parser().is_done()) return dispatch();
+  http::async_read_some(stream_, buffer_, parser(),
                         [self = shared_from_this()](const ErrorCode& error, std::size_t) { self->on_body(error); });
 }
 
 void HttpConnection::on_body(const ErrorCode& error) {
   if (closed_) return;
   if (error) return fail(error);
-  if (hold_body(parser_->get().body().size())) read_body();
+  if (hold_body(parser().get().body().size())) read_body();
 }
 
 bool HttpConnection::hold_body(std::size_t bytes) {
@@ -148,8 +149,8 @@ bool HttpConnection::hold_body(std::size_t bytes) {
 }
 
 void HttpConnection::dispatch() {
-  request_.body = std::move(parser_->get().body());
-  const ResponseForm form{.version = static_cast<int>(parser_->get().version()),
+  request_.body = std::move(parser().get().body());
+  const ResponseForm form{.version = static_cast<int>(parser().get().version()),
                           .keep_alive = keep_alive_,
                           .head_only = request_.method == "HEAD"};
   parser_.reset();
@@ -158,7 +159,8 @@ void HttpConnection::dispatch() {
   complete_ = false;
   watch();
   auto reply = std::make_shared<ConnectionReply>(shared_from_this(), form);
-  asio::post(*server_->handlers, [server = server_, request = std::move(request_), reply = std::move(reply)]() mutable {
+  auto& handlers = *server_->handlers;  // NOLINT(bugprone-unchecked-optional-access): made before any connection
+  asio::post(handlers, [server = server_, request = std::move(request_), reply = std::move(reply)]() mutable {
     server->handler(std::move(request), std::move(reply));
   });
   request_ = {};
@@ -257,7 +259,7 @@ void HttpConnection::report() {
 // make the system drop the answer.
 void HttpConnection::linger() {
   ErrorCode ignored;
-  stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
+  (void)stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
   buffer_.clear();
   stream_.expires_after(kLinger);
   asio::async_read(stream_, buffer_.prepare(1024),
@@ -272,7 +274,7 @@ void HttpConnection::close() {
   left_ = true;
   report();
   ErrorCode ignored;
-  stream_.socket().close(ignored);
+  (void)stream_.socket().close(ignored);
   stream_.expires_never();
   writing_ = {};
   pending_ = {};

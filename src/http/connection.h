@@ -40,6 +40,9 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   using ErrorCode = boost::system::error_code;
   using Clock = std::chrono::steady_clock;
 
+  // The request that is being read, from read_head() until dispatch().
+  Parser& parser() { return *parser_; }                            // NOLINT(bugprone-unchecked-optional-access)
+  [[nodiscard]] const Parser& parser() const { return *parser_; }  // NOLINT(bugprone-unchecked-optional-access)
   void on_head(const ErrorCode& error);
   // Returns the refusal of a head that is well-formed and yet not acceptable, or status 0.
   [[nodiscard]] std::pair<int, std::string_view> fault_of_head() const;

@@ -67,8 +67,8 @@ void HttpServerState::on_accept(const ErrorCode& error, tcp::socket socket) {
         {.status = 429, .body = options.error_body(429, "too many connections"), .headers = {{"Retry-After", "1"}}},
         form);
     ErrorCode ignored;
-    socket.non_blocking(true, ignored);
-    socket.write_some(asio::buffer(text), ignored);
+    (void)socket.non_blocking(true, ignored);
+    (void)socket.write_some(asio::buffer(text), ignored);
   } else {
     auto connection = std::make_shared<HttpConnection>(shared_from_this(), std::move(socket));
     connections.insert(connection);
@@ -83,7 +83,8 @@ void HttpServerState::run() {
     try {
       io.run();
       return;
-    } catch (const std::exception&) {  // out of memory: the other connections continue
+    } catch (const std::exception&) {
+      continue;  // out of memory: the other connections continue
     }
   }
 }
@@ -99,7 +100,7 @@ HttpServer::HttpServer(HttpOptions options, Handler handler)
 
 HttpServer::~HttpServer() {
   drain();
-  state_->handlers->join();
+  if (auto& handlers = state_->handlers; handlers) handlers->join();
   {
     const std::lock_guard lock(state_->mutex);
     asio::post(state_->io, [state = state_] {
@@ -126,7 +127,7 @@ void HttpServer::drain() {
   state_->post([state = state_] {
     state->draining = true;
     ErrorCode ignored;
-    state->acceptor.close(ignored);
+    (void)state->acceptor.close(ignored);
     state->accept_pause.cancel();
     const auto open = state->connections;
     for (const auto& connection : open)

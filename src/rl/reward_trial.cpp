@@ -23,11 +23,13 @@ std::string made_up(std::int64_t number) {
 void try_rewards(std::span<const Reward> rewards, const RewardTrial& trial) {
   std::vector<std::string> texts;
   std::vector<std::vector<TokenId>> ids;
+  ids.reserve(static_cast<std::size_t>(trial.completions));
   for (std::int64_t i = 0; i < trial.completions; ++i) {
     texts.push_back(made_up(i));
     ids.push_back(trial.tokenizer != nullptr ? trial.tokenizer->encode(texts.back()) : std::vector<TokenId>());
   }
   std::vector<RewardInput> inputs;
+  inputs.reserve(texts.size());
   for (std::size_t i = 0; i < texts.size(); ++i) {
     inputs.push_back({.completion = texts[i],
                       .row = &trial.row,

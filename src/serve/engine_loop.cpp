@@ -139,6 +139,7 @@ void EngineLoop::prepare(UnderWay under_way) {
 void EngineLoop::abort_requests() {
   StepFigures figures;
   std::vector<RequestId> ids;
+  ids.reserve(live_.size());
   for (const auto& [id, request] : live_) ids.push_back(id);
   for (const RequestId id : ids) {
     engine().cancel(id);

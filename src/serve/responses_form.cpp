@@ -79,7 +79,7 @@ std::string ResponsesForm::whole(const std::vector<AnswerPart>& choices) const {
   return json_text(response(status_of(choice), std::move(output), &choice));
 }
 
-std::string ResponsesForm::event(std::string_view type, Json fields) {
+std::string ResponsesForm::event(std::string_view type, const Json& fields) {
   Json all{{"type", type}, {"sequence_number", number_++}};
   all.update(fields);
   return event_text(json_text(all), type);
@@ -126,9 +126,9 @@ std::string ResponsesForm::change_to(Item item) {
 std::string ResponsesForm::text_delta(const std::string& text) {
   open_text_ += text;
   Json fields{{"item_id", open_id_}, {"output_index", output_->size()}, {"content_index", 0}, {"delta", text}};
-  if (open_ == Item::kReasoning) return event("response.reasoning_text.delta", std::move(fields));
+  if (open_ == Item::kReasoning) return event("response.reasoning_text.delta", fields);
   fields["logprobs"] = Json::array();
-  return event("response.output_text.delta", std::move(fields));
+  return event("response.output_text.delta", fields);
 }
 
 std::string ResponsesForm::part(std::size_t, bool, const AnswerPart& part) {

@@ -29,7 +29,7 @@ class ResponsesForm : public AnswerForm {
   enum class Item : std::uint8_t { kNone, kReasoning, kMessage };
 
   // An event of the stream; it gets the next number.
-  [[nodiscard]] std::string event(std::string_view type, Json fields);
+  [[nodiscard]] std::string event(std::string_view type, const Json& fields);
   // Events that end the open item, if there is one, and begin another.
   [[nodiscard]] std::string change_to(Item item);
   [[nodiscard]] std::string text_delta(const std::string& text);

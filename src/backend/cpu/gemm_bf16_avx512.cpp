@@ -115,7 +115,7 @@ HONE_BF16_TARGET void pack_lines(const BFloat16* data, std::int64_t stride, std:
 HONE_BF16_TARGET void pack_depths(const BFloat16* data, std::int64_t stride, std::int64_t lines, std::int64_t depth,
                                   Bf16Layout layout, BFloat16* out) {
   const std::uint32_t mask = mask_of(lines);
-  for (int i = 0; i < 16; ++i) {
+  for (std::int64_t i = 0; i < 16; ++i) {
     const BFloat16* row = data + 2 * i * stride;
     const __m512i zero = _mm512_setzero_si512();
     const __m512i first = 2 * i < depth ? _mm512_maskz_loadu_epi16(mask, row) : zero;
