@@ -10,7 +10,7 @@ namespace {
 
 // Copies the rows of a sample from `from`, in which it starts at row `first`, into `to`, [tokens] of the step.
 void copy_rows(std::span<const float> from, std::size_t first, std::span<float> to) {
-  if (!from.empty()) std::ranges::copy(from.subspan(first, to.size()), to.begin());
+  std::ranges::copy(from.subspan(first, to.size()), to.begin());
 }
 
 }  // namespace
