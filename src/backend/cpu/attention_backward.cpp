@@ -5,8 +5,9 @@
 //   P = exp(scale S - lse), dS = scale P (dP - D)  D = dot(dO, O) of each row
 //   dV += P^T dO, dK += dS^T Q, dQ += dS K
 //
-// Keys and values are packed for the first two products. All other operands are read in place, from rows that were
-// copied together, widened and padded to whole tiles. Weights that the causal mask excludes are 0 or not multiplied.
+// Keys and values are packed for the first two products. All other operands are read in place: from the tensors, or
+// from copies that are widened and padded to whole tiles. Weights that the causal mask excludes are 0 or not
+// multiplied.
 #include <type_traits>
 
 #include "backend/cpu/attention.h"
@@ -103,24 +104,24 @@ class BackwardUnit {
     for (std::int64_t r = 0; r < rows_; ++r) {
       overlap[r] = dot16(grad_o.data + r * grad_o.stride, o.data + r * o.stride, head_dim_);
     }
-    copy(at(args_.q, token + query_, head), rows_, buffers_.queries);
-    copy(grad_o, rows_, buffers_.grad_o);
+    const Block<const Real> queries = widened(at(args_.q, token + query_, head), rows_, buffers_.queries);
+    const Block<const Real> grads = widened(grad_o, rows_, buffers_.grad_o);
     for (key_ = 0; key_ < query_ + rows_; key_ += kTile) {
       keys_ = std::min(kTile, query_ + rows_ - key_);
       const auto k = at(args_.k, token + key_, kv_head);
       const auto v = at(args_.v, token + key_, kv_head);
-      copy(k, keys_, buffers_.keys);
+      const Block<const Real> keys = widened(k, keys_, buffers_.keys);
       pack({k.data, DTypeOf<T>::value, k.stride, false}, {0, keys_, 0, head_dim_}, tile_.columns, buffers_.packed_keys);
       pack({v.data, DTypeOf<T>::value, v.stride, false}, {0, keys_, 0, head_dim_}, tile_.columns,
            buffers_.packed_values);
-      multiply_rows(buffers_.queries, buffers_.packed_keys, buffers_.weights);
-      multiply_rows(buffers_.grad_o, buffers_.packed_values, buffers_.grad_scores);
+      multiply_rows(queries, buffers_.packed_keys, buffers_.weights);
+      multiply_rows(grads, buffers_.packed_values, buffers_.grad_scores);
       for (std::int64_t r = 0; r < rows_; ++r) {
         apply_softmax(r, args_.lse[(token + query_ + r) * args_.shape.num_heads + head], overlap[r]);
       }
-      add_over_queries(buffers_.weights, buffers_.grad_o, buffers_.grad_v);
-      add_over_queries(buffers_.grad_scores, buffers_.queries, buffers_.grad_k);
-      add_over_keys();
+      add_over_queries(buffers_.weights, grads, buffers_.grad_v);
+      add_over_queries(buffers_.grad_scores, queries, buffers_.grad_k);
+      add_over_keys(keys);
     }
     write(buffers_.grad_q, at(args_.grad_q, token + query_, head), rows_);
   }
@@ -132,13 +133,13 @@ class BackwardUnit {
 
   // products[r, key] = dot of row r of `rows` and a packed key or value, as far as the row or a later one of its GEMM
   // tile sees it.
-  void multiply_rows(const Real* rows, const Real* packed, Real* products) const {
+  void multiply_rows(const Block<const Real>& rows, const Real* packed, Real* products) const {
     for (std::int64_t r = 0; r < rows_; r += tile_.rows) {
       const std::int64_t count = std::min<std::int64_t>(tile_.rows, rows_ - r);
       for (std::int64_t j = 0; j < seen(r + count - 1); j += tile_.columns) {
         tile_.row_major[count - 1]({.depth = head_dim_,
-                                    .a = rows + r * width_,
-                                    .lda = width_,
+                                    .a = rows.data + r * rows.stride,
+                                    .lda = rows.stride,
                                     .b = packed + j * head_dim_,
                                     .ldb = tile_.columns,
                                     .c = products + r * kTile + j,
@@ -161,7 +162,7 @@ class BackwardUnit {
   }
 
   // sums[key] += sum over the queries of factors[query, key] * rows[query].
-  void add_over_queries(const Real* factors, const Real* rows, Real* sums) const {
+  void add_over_queries(const Real* factors, const Block<const Real>& rows, Real* sums) const {
     for (std::int64_t j = 0; j < keys_; j += tile_.rows) {
       const std::int64_t count = std::min<std::int64_t>(tile_.rows, keys_ - j);
       const std::int64_t first = std::max<std::int64_t>(key_ + j - query_, 0);  // the first query that sees key j
@@ -169,8 +170,8 @@ class BackwardUnit {
         tile_.depth_major[count - 1]({.depth = rows_ - first,
                                       .a = factors + first * kTile + j,
                                       .lda = kTile,
-                                      .b = rows + first * width_ + d,
-                                      .ldb = width_,
+                                      .b = rows.data + first * rows.stride + d,
+                                      .ldb = rows.stride,
                                       .c = sums + (key_ + j) * width_ + d,
                                       .ldc = width_,
                                       .load = true});
@@ -179,15 +180,15 @@ class BackwardUnit {
   }
 
   // grad_q[query] += sum over the keys of grad_scores[query, key] * keys[key].
-  void add_over_keys() const {
+  void add_over_keys(const Block<const Real>& keys) const {
     for (std::int64_t r = 0; r < rows_; r += tile_.rows) {
       const std::int64_t count = std::min<std::int64_t>(tile_.rows, rows_ - r);
       for (std::int64_t d = 0; d < width_; d += tile_.columns) {
         tile_.row_major[count - 1]({.depth = seen(r + count - 1),
                                     .a = buffers_.grad_scores + r * kTile,
                                     .lda = kTile,
-                                    .b = buffers_.keys + d,
-                                    .ldb = width_,
+                                    .b = keys.data + d,
+                                    .ldb = keys.stride,
                                     .c = buffers_.grad_q + r * width_ + d,
                                     .ldc = width_,
                                     .load = key_ > 0});
@@ -195,13 +196,19 @@ class BackwardUnit {
     }
   }
 
-  // Copies rows of a head into rows of `width` elements, of which those past head_dim are 0.
-  void copy(const Block<const T>& from, std::int64_t rows, Real* to) const {
+  // Rows of a head as the GEMM tiles read them: in place if they have the type of the sums and fill whole tiles, or
+  // copied to `memory`, widened and padded to `width` elements with 0.
+  Block<const Real> widened(const Block<const T>& from, std::int64_t rows, Real* memory) const {
+    if constexpr (std::is_same_v<T, Real>) {
+      if (width_ == head_dim_) return from;
+    }
     for (std::int64_t r = 0; r < rows; ++r) {
       const T* row = from.data + r * from.stride;
-      for (std::int64_t d = 0; d < head_dim_; ++d) to[r * width_ + d] = static_cast<Real>(row[d]);
-      std::fill(to + r * width_ + head_dim_, to + (r + 1) * width_, Real(0));
+      Real* to = memory + r * width_;
+      for (std::int64_t d = 0; d < head_dim_; ++d) to[d] = static_cast<Real>(row[d]);
+      std::fill(to + head_dim_, to + width_, Real(0));
     }
+    return {memory, width_};
   }
 
   void write(const Real* from, const Block<T>& to, std::int64_t rows) const {

@@ -209,15 +209,8 @@ class ForwardUnit {
   // Step of the online softmax: turns the scores of `count` keys into weights relative to the greatest score so far. If
   // that has increased, rescales the row's sum and output.
   void apply_softmax(std::int64_t row, Real* weights, std::int64_t count) {
-    const auto scale = static_cast<Real>(args_.shape.scale);
-    for (std::int64_t j = 0; j < count; ++j) weights[j] *= scale;
-    const std::int64_t lanes = attention_round_up(count, 16);  // padded for the reductions; e^-inf adds nothing
-    std::fill(weights + count, weights + lanes, -std::numeric_limits<Real>::infinity());
     const Real before = buffers_.greatest[row];
-    const Real here = max16(weights, lanes);
-    const Real greatest = here > before ? here : before;
-    exponentials(weights, lanes, greatest);
-    const Real sum = sum16(weights, lanes);
+    const auto [greatest, sum] = softmax_step(weights, count, static_cast<Real>(args_.shape.scale), before);
     if (greatest == before) {
       buffers_.sums[row] += sum;
       return;

@@ -96,7 +96,7 @@ class Part {
     packed_b_ = packed_a_ + blocking.a_size();
     partial_ = packed_b_ + blocking.b_size();
     const DType type = DTypeOf<Real>::value;
-    a_.in_place = args.a_type == type && args.transpose_a == Transpose::kNo;
+    a_.in_place = args.a_type == type;
     b_.in_place =
         args.b_type == type && args.transpose_b == Transpose::kNo && args.n % tile_.columns == 0 && args.m <= kPackRows;
   }
@@ -158,10 +158,11 @@ class Part {
   void run_tile(std::int64_t row, std::int64_t block, std::int64_t r, std::int64_t packed, std::int64_t j) {
     const std::int64_t rows = std::min<std::int64_t>(tile_.rows, packed - r);
     const std::int64_t columns = std::min<std::int64_t>(tile_.columns, columns_ - j);
-    const auto kernel = (a_.in_place ? tile_.row_major : tile_.depth_major)[rows - 1];
+    const bool row_major = a_.in_place && args_.transpose_a == Transpose::kNo;
+    const auto kernel = (row_major ? tile_.row_major : tile_.depth_major)[rows - 1];
     TileArgs<Real> args;
     args.depth = depth_;
-    args.a = a_.data + r * (a_.in_place ? a_.ld : depth_);
+    args.a = a_.data + r * (row_major ? a_.ld : (a_.in_place ? 1 : depth_));
     args.lda = a_.in_place ? a_.ld : tile_.rows;
     args.b = b_.data + j * (b_.in_place ? 1 : depth_);
     args.ldb = b_.in_place ? b_.ld : tile_.columns;
