@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Installs the apt packages for building and testing hone on Debian 12 and Ubuntu 24.04. Returns quickly if none is
-# missing.
+# Installs the apt packages for building and testing hone on Debian 12 and Ubuntu 24.04, and fetches the sources of
+# xgrammar, which has no package (scripts/fetch_xgrammar.sh). Returns quickly if nothing is missing.
 #   scripts/setup.sh [--dev | --package]   --dev: also the tools of scripts/{format,tidy,run_fuzzers}.sh
 #                                          --package: also the tools of scripts/package.sh
 set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 packages=(g++ cmake ninja-build ccache libgtest-dev libgmock-dev nlohmann-json3-dev libyaml-cpp-dev libedit-dev
   libflint-dev libseccomp-dev bubblewrap libpcre2-dev python3
@@ -12,6 +13,8 @@ packages=(g++ cmake ninja-build ccache libgtest-dev libgmock-dev nlohmann-json3-
 if grep -qs '^VERSION_CODENAME=bookworm$' /etc/os-release; then
   packages+=(libflint-arb-dev libantic-dev libcalcium-dev)
 fi
+# pip fetches sources. A Python that is not the distribution's usually has its own.
+python3 -m pip --version >/dev/null 2>&1 || packages+=(python3-pip)
 case "${1:-}" in
   "") ;;
   --dev) packages+=(clang-format-19 clang-tidy-19 clang-19 libclang-rt-19-dev libomp-19-dev) ;;
@@ -23,7 +26,8 @@ case "${1:-}" in
 esac
 
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
-  echo "setup: this is neither Debian nor Ubuntu; install the equivalents of: ${packages[*]}" >&2
+  echo "setup: this is neither Debian nor Ubuntu; install the equivalents of: ${packages[*]}," \
+    "then run scripts/fetch_xgrammar.sh" >&2
   exit 1
 fi
 
@@ -33,6 +37,7 @@ for package in "${packages[@]}"; do
   grep -qxF "$package installed" <<<"$installed" || missing+=("$package")
 done
 if ((${#missing[@]} == 0)); then
+  scripts/fetch_xgrammar.sh
   echo "setup: all packages are installed"
   exit 0
 fi
@@ -63,4 +68,5 @@ if ! apt install --yes --no-install-recommends "${missing[@]}"; then
   echo "setup: apt-get cannot install: ${missing[*]}" >&2
   exit 1
 fi
+scripts/fetch_xgrammar.sh
 echo "setup: done"

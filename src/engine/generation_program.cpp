@@ -31,7 +31,11 @@ Tensor adjusted_logits(Program& program, Tensor logits, Tensor last_sampled, con
   const Tensor ids = program.input("entry_ids", {DType::kI32, {entries}});
   const Tensor occurrences = program.input("entry_occurrences", {DType::kI32, {entries}});
   const Tensor biases = program.input("entry_biases", {DType::kF32, {entries}});
-  return adjust_logits(logits, parameters, last_sampled, unread, offsets, ids, occurrences, biases);
+  const Tensor mask_rows = program.input("mask_rows", {DType::kI32, {samples}});
+  const std::int64_t masks = std::min(samples.size, options.max_num_seqs);
+  const Tensor mask_bits = program.input("masks", {DType::kI32, {masks, mask_row_size(vocab)}});
+  return adjust_logits(logits, parameters, last_sampled, unread, offsets, ids, occurrences, biases, mask_rows,
+                       mask_bits);
 }
 
 }  // namespace

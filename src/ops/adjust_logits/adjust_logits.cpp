@@ -33,6 +33,11 @@ class AdjustLogits final : public Op {
     const Type& ids = required(inputs, AdjustLogitsIn::ids, name());
     check(AdjustLogitsIn::occurrences, "occurrences", ids);
     check(AdjustLogitsIn::biases, "biases", {logits.dtype, ids.shape});
+    check(AdjustLogitsIn::mask_rows, "mask rows", {DType::kI32, {samples}});
+    const Type& masks = required(inputs, AdjustLogitsIn::masks, name());
+    const std::int64_t words = mask_row_size(logits.shape[1].size);
+    expect(masks.dtype == DType::kI32 && masks.shape.size() == 2 && masks.shape[1].size == words, name(),
+           text_of("masks are ", to_text(masks), "; expected i32[any, ", words, "]"));
     return {logits};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
@@ -47,9 +52,10 @@ const AdjustLogits kAdjustLogits;
 }  // namespace
 
 Tensor adjust_logits(Tensor logits, Tensor parameters, Tensor sampled, Tensor unread, Tensor offsets, Tensor ids,
-                     Tensor occurrences, Tensor biases) {
-  return logits.program().append1(kAdjustLogits, {},
-                                  {logits, parameters, sampled, unread, offsets, ids, occurrences, biases});
+                     Tensor occurrences, Tensor biases, Tensor mask_rows, Tensor masks) {
+  return logits.program().append1(
+      kAdjustLogits, {},
+      {logits, parameters, sampled, unread, offsets, ids, occurrences, biases, mask_rows, masks});
 }
 
 void register_adjust_logits(OpRegistry& registry) { registry.add(kAdjustLogits); }

@@ -1,5 +1,5 @@
 // Adjusts the logits of each sample before a token is drawn: logit bias, allowed and banned tokens, and the penalties
-// of tokens that have occurred (repetition: Keskar et al., "CTRL", 2019), in the order of vLLM.
+// of tokens that have occurred (repetition: Keskar et al., "CTRL", 2019), in the order of vLLM, then the mask of a grammar.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace hone {
 
 // Indices of the inputs and outputs.
 struct AdjustLogitsIn {
-  enum : std::size_t { logits, parameters, sampled, unread, offsets, ids, occurrences, biases };
+  enum : std::size_t { logits, parameters, sampled, unread, offsets, ids, occurrences, biases, mask_rows, masks };
 };
 
 // The columns of `parameters`.
@@ -42,6 +42,14 @@ struct LogitAdjustment {
   }
 };
 
+// Words of 32 bits in a row of masks.
+[[nodiscard]] constexpr std::int64_t mask_row_size(std::int64_t vocab) { return (vocab + 31) / 32; }
+
+// Returns true if a mask allows a token. `mask` is a row of masks, or null: every token is allowed.
+[[nodiscard]] constexpr bool is_allowed(const std::int32_t* mask, std::int64_t token) {
+  return mask == nullptr || (static_cast<std::uint32_t>(mask[token / 32]) >> (token % 32) & 1U) != 0;
+}
+
 // Returns the logits with those of each sample's entries adjusted. An entry is a token id; to its logit its bias is
 // added; if the token has occurred, the result is divided by the repetition penalty if it is positive and multiplied by
 // it otherwise; then frequency times the number of times that it was generated, and presence if it was generated at
@@ -55,8 +63,11 @@ struct LogitAdjustment {
 //   ids          i32 [any], each at most once in a sample, in any order
 //   occurrences  i32 [any]: occurrences_of() of each entry
 //   biases       [any] of the logits' type; -inf bans a token
+//   mask_rows    i32 [samples]: row of `masks` that applies to the sample after everything else; -1: none
+//   masks        i32 [any, mask_row_size(vocab)]: bit i % 32 of word i / 32 is set if token i may be drawn; the logits
+//                of others become -inf
 // What belongs to samples that are not in use is not read. Throws Error if the types do not fit.
 [[nodiscard]] Tensor adjust_logits(Tensor logits, Tensor parameters, Tensor sampled, Tensor unread, Tensor offsets,
-                                   Tensor ids, Tensor occurrences, Tensor biases);
+                                   Tensor ids, Tensor occurrences, Tensor biases, Tensor mask_rows, Tensor masks);
 
 }  // namespace hone

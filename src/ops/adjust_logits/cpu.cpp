@@ -21,6 +21,8 @@ void adjust(const KernelCall& call) {
   const auto* ids = call.in(In::ids).as<std::int32_t>();
   const auto* occurrences = call.in(In::occurrences).as<std::int32_t>();
   const A* biases = call.in(In::biases).as<A>();
+  const auto* mask_rows = call.in(In::mask_rows).as<std::int32_t>();
+  const TensorView& masks = call.in(In::masks);
   A* to = call.out(0).as<A>();
   for_rows(logits.rows(), vocab, [&](std::int64_t row) {
     const A* raw = from + row * vocab;
@@ -44,6 +46,12 @@ void adjust(const KernelCall& call) {
       result[ids[i]] = adjusted(raw[ids[i]], occurrences[i] + (again ? occurrences_of(false, 1) : 0), biases[i]);
     }
     if (!has_entry) result[newest] = adjusted(raw[newest], occurrences_of(false, 1), A(0));
+    if (mask_rows[row] < 0) return;
+    HONE_ASSERT(mask_rows[row] < masks.capacity(), "mask ", mask_rows[row], " of ", masks.capacity());
+    const std::int32_t* mask = masks.as<std::int32_t>() + mask_rows[row] * masks.row_size();
+    for (std::int64_t token = 0; token < vocab; ++token) {
+      if (!is_allowed(mask, token)) result[token] = -std::numeric_limits<A>::infinity();
+    }
   });
   zero_tail(call.out(0));
 }

@@ -1,6 +1,7 @@
 // Adjustment of logits on a GPU. A block has one row: it copies or fills the row and then overwrites the logits of the
 // row's entries, each by one thread, because no id occurs twice. The unread token's logit is written by the thread of
-// its entry, or if it has none by thread 0 afterwards.
+// its entry, or if it has none by thread 0 afterwards. A logit that the row's mask forbids is -inf wherever it is
+// written, so that the mask costs no pass over the row.
 #include <limits>
 
 #include "ops/adjust_logits/adjust_logits.h"
@@ -23,18 +24,25 @@ struct AdjustArguments {
   const std::int32_t* ids;
   const std::int32_t* occurrences;
   const A* biases;
+  const std::int32_t* mask_rows;
+  const std::int32_t* masks;
+  std::int32_t mask_count;
   RowCount rows;
   std::int64_t vocab;
   A* result;
 };
 
-// Copies a row, or fills it if it is restricted or not in use.
+// Copies a row but for the logits that its mask forbids, or fills it if it is restricted or not in use.
 template <class A, int kPack>
-__device__ void begin_row(const A* logits, std::int64_t vocab, bool copies, A fill, A* result) {
+__device__ void begin_row(const A* logits, const std::int32_t* mask, std::int64_t vocab, bool copies, A fill,
+                          A* result) {
   for (std::int64_t i = static_cast<int>(threadIdx.x) * kPack; i < vocab; i += kAdjustThreads * kPack) {
     Pack<A, kPack> pack;
     if (copies) {
       pack = load_streamed<A, kPack>(logits + i);
+      for (int lane = 0; lane < kPack; ++lane) {
+        if (!is_allowed(mask, i + lane)) pack.values[lane] = -std::numeric_limits<A>::infinity();
+      }
     } else {
       for (int lane = 0; lane < kPack; ++lane) pack.values[lane] = fill;
     }
@@ -52,8 +60,11 @@ __global__ void __launch_bounds__(kAdjustThreads) adjust_logits_kernel(AdjustArg
   const A* parameters = p.parameters + row * kAdjustmentParameters;
   const auto parameter = [&](AdjustmentParameter which) { return parameters[static_cast<int>(which)]; };
   const bool restricted = used && parameter(AdjustmentParameter::kRestricts) != A(0);
-  begin_row<A, kPack>(logits, p.vocab, used && !restricted, restricted ? -std::numeric_limits<A>::infinity() : A(0),
-                      result);
+  const std::int32_t mask_row = used ? p.mask_rows[row] : -1;
+  const std::int32_t* mask =
+      mask_row >= 0 && mask_row < p.mask_count ? p.masks + mask_row * mask_row_size(p.vocab) : nullptr;
+  begin_row<A, kPack>(logits, mask, p.vocab, used && !restricted,
+                      restricted ? -std::numeric_limits<A>::infinity() : A(0), result);
   if (!used) return;
   if (threadIdx.x == 0) has_entry = false;
   __syncthreads();  // the row is complete before any of its logits is overwritten
@@ -66,10 +77,11 @@ __global__ void __launch_bounds__(kAdjustThreads) adjust_logits_kernel(AdjustArg
   for (std::int32_t i = p.offsets[row] + static_cast<int>(threadIdx.x); i < end; i += kAdjustThreads) {
     const std::int32_t id = p.ids[i];
     if (id == newest) has_entry = true;
-    result[id] = adjusted(logits[id], p.occurrences[i] + (id == newest ? occurrences_of(false, 1) : 0), p.biases[i]);
+    const std::int32_t occurrences = p.occurrences[i] + (id == newest ? occurrences_of(false, 1) : 0);
+    if (is_allowed(mask, id)) result[id] = adjusted(logits[id], occurrences, p.biases[i]);
   }
   __syncthreads();  // every entry has been compared with the unread token
-  if (threadIdx.x == 0 && newest >= 0 && !has_entry) {
+  if (threadIdx.x == 0 && newest >= 0 && !has_entry && is_allowed(mask, newest)) {
     result[newest] = adjusted(logits[newest], occurrences_of(false, 1), A(0));
   }
 }
@@ -89,6 +101,9 @@ void adjust(const KernelCall& call) {
       .ids = cuda_data<std::int32_t>(call.in(In::ids)),
       .occurrences = cuda_data<std::int32_t>(call.in(In::occurrences)),
       .biases = cuda_data<A>(call.in(In::biases)),
+      .mask_rows = cuda_data<std::int32_t>(call.in(In::mask_rows)),
+      .masks = cuda_data<std::int32_t>(call.in(In::masks)),
+      .mask_count = static_cast<std::int32_t>(call.in(In::masks).capacity()),
       .rows = row_count(logits),
       .vocab = logits.row_size(),
       .result = cuda_data<A>(call.out(0)),

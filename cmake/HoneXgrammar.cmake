@@ -1,0 +1,29 @@
+# xgrammar, which the room grammar uses, is compiled from its sources: no distribution packages it. They are outside of
+# this checkout, where scripts/setup.sh puts them.
+set(HONE_XGRAMMAR_VERSION 0.2.8)
+
+if(DEFINED ENV{HONE_THIRD_PARTY})
+  set(hone_third_party $ENV{HONE_THIRD_PARTY})
+elseif(DEFINED ENV{XDG_CACHE_HOME})
+  set(hone_third_party $ENV{XDG_CACHE_HOME}/hone/third_party)
+else()
+  set(hone_third_party $ENV{HOME}/.cache/hone/third_party)
+endif()
+set(HONE_THIRD_PARTY ${hone_third_party} CACHE PATH "Folder with the sources of libraries that are not packaged")
+
+set(xgrammar ${HONE_THIRD_PARTY}/xgrammar-${HONE_XGRAMMAR_VERSION})
+if(NOT EXISTS ${xgrammar}/LICENSE)
+  message(FATAL_ERROR "${xgrammar} is missing: run scripts/setup.sh, or set HONE_THIRD_PARTY to the folder that has it")
+endif()
+
+# Without the bindings for Python. Warnings are xgrammar's own matter; all other options are hone's.
+file(GLOB_RECURSE xgrammar_sources CONFIGURE_DEPENDS RELATIVE ${xgrammar}/cpp ${xgrammar}/cpp/*.cc)
+list(FILTER xgrammar_sources EXCLUDE REGEX "^tvm_ffi/")
+list(TRANSFORM xgrammar_sources PREPEND ${xgrammar}/cpp/)
+add_library(xgrammar STATIC ${xgrammar_sources})
+target_include_directories(xgrammar SYSTEM PUBLIC ${xgrammar}/include ${xgrammar}/3rdparty/dlpack/include
+                           PRIVATE ${xgrammar}/3rdparty/picojson)
+target_compile_definitions(xgrammar PRIVATE XGRAMMAR_ENABLE_CPPTRACE=0 XGRAMMAR_ENABLE_INTERNAL_CHECK=0
+                           XGRAMMAR_LOG_CUSTOMIZE=1)
+target_compile_options(xgrammar PRIVATE -w)
+target_link_libraries(xgrammar PUBLIC Threads::Threads)

@@ -1,0 +1,220 @@
+#include "grammar/grammar.h"
+
+#include <dlpack/dlpack.h>
+#include <xgrammar/xgrammar.h>
+
+#include <algorithm>
+#include <bit>
+#include <exception>
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include "core/error.h"
+#include "core/json_value.h"
+#include "core/parallel.h"
+#include "grammar/grammar_check.h"
+
+// xgrammar is compiled with XGRAMMAR_LOG_CUSTOMIZE: it reports problems to these two functions.
+namespace xgrammar {
+
+namespace {
+
+// The first warning of the conversion that runs in this thread.
+thread_local std::optional<std::string> first_warning;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
+
+}  // namespace
+
+[[noreturn]] void LogFatalImpl(const std::string&, int, const std::string& message) { throw hone::Error(message); }
+
+void LogMessageImpl(const std::string&, int, int, const std::string& message) {
+  if (!first_warning) first_warning = message;
+}
+
+}  // namespace xgrammar
+
+namespace hone {
+
+struct GrammarCompiler::Vocabulary {
+  xgrammar::TokenizerInfo tokens;
+  xgrammar::GrammarCompiler compiler;
+};
+
+struct Grammar::Impl {
+  std::shared_ptr<const void> vocabulary;
+  xgrammar::CompiledGrammar compiled;
+};
+
+struct TokenMatcher::Impl {
+  std::shared_ptr<const Grammar> grammar;
+  xgrammar::GrammarMatcher matcher;
+};
+
+namespace {
+
+// Texts of others in the messages of xgrammar may be long.
+constexpr std::size_t kMostMessageBytes = 300;
+
+std::string short_message(std::string_view message) {
+  const std::size_t end = message.find('\n');
+  message = message.substr(0, std::min(end, kMostMessageBytes));
+  // A failed check begins with its source: "Check failed: (x) is false: what is wrong".
+  constexpr std::string_view kCheck = " is false: ";
+  if (const std::size_t at = message.find(kCheck); message.starts_with("Check failed") && at != std::string_view::npos)
+    message.remove_prefix(at + kCheck.size());
+  return std::string(message);
+}
+
+std::vector<std::string> texts_of_tokens(const Tokenizer& tokenizer, std::int64_t vocab_size) {
+  std::vector<std::string> texts;  // empty: never allowed
+  const auto count = static_cast<TokenId>(std::min(tokenizer.vocab_size(), vocab_size));
+  for (TokenId token = 0; token < count; ++token)
+    texts.emplace_back(tokenizer.is_special(token) ? std::string_view() : tokenizer.token_bytes(token));
+  return texts;
+}
+
+// A choice as EBNF.
+std::string choice_grammar(const std::string& choices) {
+  const Json list = parse_json(choices, "choice");
+  if (!list.is_array() || list.empty()) throw Error("is no array of strings");
+  std::string text = "root ::= ";
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    if (!list[i].is_string()) throw Error(text_of("choice ", i, " is no string"));
+    text += i > 0 ? " | \"" : "\"";
+    for (const char c : list[i].get_ref<const std::string&>()) {
+      constexpr std::string_view kDigits = "0123456789abcdef";
+      const auto byte = static_cast<unsigned char>(c);
+      if (c == '"' || c == '\\') {
+        text += {'\\', c};
+      } else if (byte < 0x20 || byte == 0x7f) {
+        text += {'\\', 'x', kDigits[byte >> 4], kDigits[byte & 15]};
+      } else {
+        text += c;
+      }
+    }
+    text += '"';
+  }
+  return text;
+}
+
+xgrammar::Grammar converted(const GrammarSpec& spec, const xgrammar::TokenizerInfo& tokens) {
+  using xgrammar::Grammar;
+  switch (spec.kind) {
+    case GrammarKind::kJsonSchema:
+      return Grammar::FromJSONSchema(spec.text, true, std::nullopt, std::nullopt, spec.strict);
+    case GrammarKind::kRegex:
+      return Grammar::FromRegex(spec.text);
+    case GrammarKind::kChoice:
+      return Grammar::FromEBNF(choice_grammar(spec.text));
+    case GrammarKind::kGrammar:
+      return spec.text.find("::=") == std::string::npos ? Grammar::FromLark(spec.text, tokens)
+                                                        : Grammar::FromEBNF(spec.text);
+    case GrammarKind::kStructuralTag:
+      break;
+  }
+  auto result = Grammar::FromStructuralTag(spec.text, tokens);
+  if (const auto* error = std::get_if<xgrammar::StructuralTagError>(&result))
+    std::visit([](const auto& what) { throw Error(what.what()); }, *error);
+  return std::get<Grammar>(std::move(result));
+}
+
+// Converts a description and refuses one of which xgrammar would ignore a part.
+xgrammar::Grammar checked_grammar(const GrammarSpec& spec, const xgrammar::TokenizerInfo& tokens) {
+  check_grammar(spec);
+  xgrammar::first_warning.reset();
+  xgrammar::Grammar grammar = converted(spec, tokens);
+  if (xgrammar::first_warning) throw Error(*xgrammar::first_warning);
+  return grammar;
+}
+
+}  // namespace
+
+Grammar::Grammar(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Grammar::~Grammar() = default;
+std::size_t Grammar::bytes() const { return impl_->compiled.MemorySizeBytes(); }
+
+GrammarCompiler::GrammarCompiler(const Tokenizer& tokenizer, std::int64_t vocab_size, std::size_t cache_bytes)
+    : cache_bytes_(cache_bytes) {
+  // Stop tokens are given to each matcher.
+  xgrammar::TokenizerInfo tokens(texts_of_tokens(tokenizer, vocab_size), xgrammar::VocabType::RAW,
+                                 static_cast<int>(vocab_size), std::vector<std::int32_t>{});
+  xgrammar::GrammarCompiler compiler(tokens, std::min(thread_count(), 8), false);
+  vocabulary_ = std::make_shared<Vocabulary>(Vocabulary{std::move(tokens), std::move(compiler)});
+}
+
+GrammarCompiler::~GrammarCompiler() = default;
+
+std::shared_ptr<const Grammar> GrammarCompiler::compile(const GrammarSpec& spec) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = places_.find(spec); found != places_.end()) {
+      entries_.splice(entries_.begin(), entries_, found->second);
+      return entries_.front().grammar;
+    }
+  }
+  std::shared_ptr<const Grammar> grammar;
+  try {
+    xgrammar::Grammar source = checked_grammar(spec, vocabulary_->tokens);
+    xgrammar::GrammarCompiler compiler = vocabulary_->compiler;  // a handle of the same compiler
+    grammar = std::make_shared<Grammar>(
+        std::make_unique<Grammar::Impl>(Grammar::Impl{vocabulary_, compiler.CompileGrammar(source)}));
+    std::vector<std::uint32_t> mask(static_cast<std::size_t>(mask_words(vocabulary_->tokens.GetVocabSize())));
+    TokenMatcher first(grammar, {});
+    if (first.fill_mask(mask) == 0 && !first.may_end())
+      throw Error("allows no text that the vocabulary of the model can write");
+  } catch (const std::exception& error) {
+    throw Error(short_message(error.what()));
+  }
+  const std::lock_guard lock(mutex_);
+  if (places_.contains(spec)) return grammar;
+  entries_.push_front({spec, grammar});
+  places_.emplace(spec, entries_.begin());
+  bytes_ += grammar->bytes();
+  while (bytes_ > cache_bytes_ && entries_.size() > 1) {
+    bytes_ -= entries_.back().grammar->bytes();
+    places_.erase(entries_.back().spec);
+    entries_.pop_back();
+  }
+  return grammar;
+}
+
+TokenMatcher::TokenMatcher(std::shared_ptr<const Grammar> grammar, std::vector<TokenId> stop_tokens) {
+  std::optional<std::vector<int>> stops;
+  if (!stop_tokens.empty()) stops.emplace(stop_tokens.begin(), stop_tokens.end());
+  xgrammar::GrammarMatcher matcher(grammar->impl().compiled, stops);
+  impl_ = std::make_unique<Impl>(Impl{std::move(grammar), std::move(matcher)});
+}
+
+TokenMatcher::~TokenMatcher() = default;
+TokenMatcher::TokenMatcher(TokenMatcher&&) noexcept = default;
+TokenMatcher& TokenMatcher::operator=(TokenMatcher&&) noexcept = default;
+
+bool TokenMatcher::accept(TokenId token) { return !is_finished() && impl_->matcher.AcceptToken(token); }
+
+bool TokenMatcher::accept_text(std::string_view text) {
+  return !is_finished() && (text.empty() || impl_->matcher.AcceptString(std::string(text)));
+}
+
+std::int64_t TokenMatcher::fill_mask(std::span<std::uint32_t> mask) {
+  std::ranges::fill(mask, 0U);
+  if (is_finished()) return 0;
+  std::int64_t shape = std::ssize(mask);
+  DLTensor tensor{.data = mask.data(),
+                  .device = {kDLCPU, 0},
+                  .ndim = 1,
+                  .dtype = xgrammar::GetBitmaskDLType(),
+                  .shape = &shape,
+                  .strides = nullptr,
+                  .byte_offset = 0};
+  // It reports whether the mask has an unset bit, and may leave a mask without any as it is.
+  if (!impl_->matcher.FillNextTokenBitmask(&tensor)) std::ranges::fill(mask, ~0U);
+  std::int64_t count = 0;
+  for (const std::uint32_t word : mask) count += std::popcount(word);
+  return count;
+}
+
+bool TokenMatcher::may_end() const { return is_finished() || impl_->matcher.IsCompleted(); }
+bool TokenMatcher::is_finished() const { return impl_->matcher.IsTerminated(); }
+void TokenMatcher::roll_back(std::int64_t tokens) { impl_->matcher.Rollback(static_cast<int>(tokens)); }
+
+}  // namespace hone
