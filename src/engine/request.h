@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,6 +12,8 @@
 #include "text/tokenizer.h"
 
 namespace hone {
+
+class Grammar;
 
 struct SamplingParams {
   double temperature = 1.0;                // 0: greedy decoding
@@ -50,10 +53,28 @@ struct RequestAdapter {
   std::int64_t id = 0;     // a number that no adapter with other values has had; 0: none
 };
 
+enum class Reasoning : std::uint8_t {
+  kNone,      // the completion has no reasoning
+  kPossible,  // it has, if its first token is <think>
+  kOpened,    // it begins inside of the reasoning
+};
+
+// A grammar that the completion follows, except its reasoning.
+struct Constraint {
+  std::shared_ptr<const Grammar> grammar = nullptr;  // null: any text
+  Reasoning reasoning = Reasoning::kNone;
+};
+
 struct Request {
   std::vector<TokenId> prompt;  // at least one token
   SamplingParams sampling;
   RequestAdapter adapter = {};
+  // Stop tokens may be drawn only where the grammar may end. Where it can only end and there is no stop token, the
+  // completion stops.
+  Constraint constraint = {};
+
+  // Returns true if the engine needs EngineOptions::adjust_logits for it.
+  [[nodiscard]] bool adjusts_logits() const { return sampling.adjusts_logits() || constraint.grammar != nullptr; }
 };
 
 enum class FinishReason : std::uint8_t {

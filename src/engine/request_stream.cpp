@@ -1,11 +1,12 @@
 #include "engine/request_stream.h"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 namespace hone {
 
-RequestStream::RequestStream(const Tokenizer& tokenizer, RequestId id, Request request)
+RequestStream::RequestStream(const Tokenizer& tokenizer, RequestId id, Request request, std::int64_t vocab_size)
     : detokenizer_(tokenizer, true) {
   std::erase_if(request.sampling.stop, [](const std::string& stop) { return stop.empty(); });
   sequence.id = id;
@@ -14,6 +15,17 @@ RequestStream::RequestStream(const Tokenizer& tokenizer, RequestId id, Request r
   sequence.tokens = std::move(request.prompt);
   sequence.prompt_length = sequence.length();
   if (sequence.sampling.adjusts_logits()) sequence.entries.emplace(sequence.sampling, sequence.tokens);
+  if (request.constraint.grammar == nullptr) return;
+  constraint_.emplace(tokenizer, request.constraint, sequence.sampling.stop_token_ids, vocab_size);
+  sequence.mask = constraint_->mask();
+}
+
+void RequestStream::follow_grammar(TokenId token) noexcept {
+  try {
+    constraint_->accept(token);
+  } catch (const std::exception&) {
+    grammar_failed_ = true;
+  }
 }
 
 void RequestStream::accept(std::size_t index, TokenLogprob sampled, std::int64_t max_model_len) {
@@ -27,13 +39,15 @@ void RequestStream::accept(std::size_t index, TokenLogprob sampled, std::int64_t
   const bool stopped = std::ranges::find(sampling.stop_token_ids, token) != sampling.stop_token_ids.end();
   const auto length = static_cast<std::int64_t>(index) + 1;
   const bool full = length - sequence.prompt_length >= sampling.max_tokens || length >= max_model_len;
+  const bool failed = constraint_ && (grammar_failed_ || constraint_->is_void());
+  const bool ends = stopped || failed || (constraint_ && constraint_->is_exhausted());
   std::string piece;
   if (sampling.detokenize) {
     if (!stopped) piece = detokenizer_.add(token);
-    if (stopped || full) piece += detokenizer_.flush();
+    if (ends || full) piece += detokenizer_.flush();
   }
-  if (add_text(piece) || stopped) {
-    completion.finish_reason = FinishReason::kStop;
+  if (add_text(piece) || ends) {
+    completion.finish_reason = failed ? FinishReason::kAbort : FinishReason::kStop;
   } else if (full) {
     completion.finish_reason = FinishReason::kLength;
   }

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -9,6 +11,7 @@
 #include "engine/ngram_draft.h"
 #include "engine/request.h"
 #include "engine/scheduler.h"
+#include "engine/token_constraint.h"
 #include "text/detokenizer.h"
 #include "text/tokenizer.h"
 
@@ -16,8 +19,13 @@ namespace hone {
 
 class RequestStream {
  public:
-  // `tokenizer` must outlive the stream.
-  RequestStream(const Tokenizer& tokenizer, RequestId id, Request request);
+  // `tokenizer` must outlive the stream. `vocab_size` is that of the logits.
+  RequestStream(const Tokenizer& tokenizer, RequestId id, Request request, std::int64_t vocab_size);
+
+  // Computes the mask of the token after `token`, which accept() will take next, if a grammar restricts it. May run
+  // concurrently with the same call of another stream. Throws nothing; an error ends the request.
+  void follow_grammar(TokenId token) noexcept;
+  [[nodiscard]] bool is_constrained() const { return constraint_.has_value(); }
 
   // Stores the sampled token at `index` of the sequence, which has it or ends before it, and sets the completion's
   // finish reason. A sequence of max_model_len tokens is full.
@@ -45,7 +53,9 @@ class RequestStream {
   bool add_text(const std::string& piece);
 
   Detokenizer detokenizer_;
+  std::optional<TokenConstraint> constraint_;
   NgramDraft draft_;
+  bool grammar_failed_ = false;
   std::size_t released_ = 0;  // bytes of completion.text returned by new_text()
 };
 

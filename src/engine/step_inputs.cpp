@@ -27,9 +27,12 @@ void set_adjustments(Executable& program, std::span<const ScheduledChunk> chunks
   std::vector<std::int32_t> ids;         // entries of all samples
   std::vector<std::int32_t> occurrences;
   std::vector<float> biases;
+  std::vector<std::int32_t> mask_rows;  // [samples]
+  std::vector<std::int32_t> masks;      // [requests that follow a grammar, words]
   const auto add_adjustment = [&](std::array<float, kAdjustmentParameters> parameters, std::int32_t unread_sample) {
     adjustments.insert(adjustments.end(), parameters.begin(), parameters.end());
     unread.push_back(unread_sample);
+    mask_rows.push_back(-1);
   };
   for (const ScheduledChunk& chunk : chunks) {
     const SamplingParams& s = chunk.sequence->sampling;
@@ -49,6 +52,10 @@ void set_adjustments(Executable& program, std::span<const ScheduledChunk> chunks
     add_adjustment({static_cast<float>(s.repetition_penalty), static_cast<float>(s.frequency_penalty),
                     static_cast<float>(s.presence_penalty), restricts ? 1.0f : 0.0f},
                    entries != nullptr && entries->counts_tokens() && last < 0 ? sample_of_token(last) : -1);
+    if (const std::span<const std::int32_t> mask = chunk.sequence->mask; !mask.empty()) {
+      mask_rows.back() = static_cast<std::int32_t>(masks.size() / mask.size());
+      masks.insert(masks.end(), mask.begin(), mask.end());
+    }
     if (entries != nullptr) {
       ids.insert(ids.end(), entries->ids().begin(), entries->ids().end());
       occurrences.insert(occurrences.end(), entries->occurrences().begin(), entries->occurrences().end());
@@ -67,6 +74,8 @@ void set_adjustments(Executable& program, std::span<const ScheduledChunk> chunks
   program.set<std::int32_t>("entry_ids", ids);
   program.set<std::int32_t>("entry_occurrences", occurrences);
   program.set<float>("entry_biases", biases);
+  program.set<std::int32_t>("mask_rows", mask_rows);
+  program.set<std::int32_t>("masks", masks);
 }
 
 }  // namespace

@@ -43,12 +43,30 @@ Values expected_logits(std::span<const Values> in, std::int64_t vocab, std::int6
       to[id] = adjusted(raw[id], parameters, occurrences % 2 == 1, occurrences / 2 + (id == newest ? 1 : 0), in[7][i]);
     }
     if (!has_entry) to[newest] = adjusted(raw[newest], parameters, false, 1, 0);
+    const auto words = (vocab + 31) / 32;
+    for (std::int64_t token = 0; token < vocab && in[8][at] >= 0; ++token) {
+      const auto word = static_cast<std::size_t>(static_cast<std::int64_t>(in[8][at]) * words + token / 32);
+      const auto bits = static_cast<std::uint32_t>(static_cast<std::int32_t>(in[9][word]));
+      if ((bits >> (token % 32) & 1U) == 0) to[token] = -std::numeric_limits<double>::infinity();
+    }
   }
   return result;
 }
 
-// Rows: all penalties; no entry, and an unread token; an unread token with an entry; biases and a ban; a restriction.
-// The entries after those of all samples are garbage.
+// Words of two masks: every third token, and none but the last.
+Values mask_words_of(std::int64_t vocab) {
+  const std::int64_t words = (vocab + 31) / 32;
+  std::vector<std::uint32_t> bits(static_cast<std::size_t>(2 * words), 0);
+  for (std::int64_t token = 0; token < vocab; token += 3)
+    bits[static_cast<std::size_t>(token / 32)] |= 1U << (token % 32);
+  bits[static_cast<std::size_t>(words + (vocab - 1) / 32)] |= 1U << ((vocab - 1) % 32);
+  Values values;
+  for (const std::uint32_t word : bits) values.push_back(static_cast<double>(static_cast<std::int32_t>(word)));
+  return values;
+}
+
+// Rows: all penalties, and a mask of which entries are a part; no entry, and an unread token that a mask forbids; an
+// unread token with an entry; biases and a ban; a restriction. The entries after those of all samples are garbage.
 OpCase adjustment_case(std::int64_t vocab) {
   const double infinity = std::numeric_limits<double>::infinity();
   const auto last = static_cast<double>(vocab - 1);
@@ -74,10 +92,14 @@ OpCase adjustment_case(std::int64_t vocab) {
                   .type = {DType::kF32, {12}},
                   .values = {0, 0, 1.5, 0, -2, 3, -infinity, 0, 0, 2, infinity, infinity},
                   .differentiable = false,
-                  .keeps_dtype = true}},
+                  .keeps_dtype = true},
+                 {.name = "mask_rows", .type = {DType::kI32, {samples}}, .values = {0, 1, -1, -1, 0}},
+                 {.name = "masks",
+                  .type = {DType::kI32, {2, (vocab + 31) / 32}},
+                  .values = mask_words_of(vocab)}},
       .below = {{Count::samples, 3}},
       .build = [](Program&, std::span<const Tensor> in) -> std::vector<Tensor> {
-        return {adjust_logits(in[0], in[1], in[2], in[3], in[4], in[5], in[6], in[7])};
+        return {adjust_logits(in[0], in[1], in[2], in[3], in[4], in[5], in[6], in[7], in[8], in[9])};
       },
       .reference =
           [=](std::span<const Values> in, const Counts& counts) {
@@ -103,7 +125,8 @@ TEST(AdjustLogits, LeavesInfinitiesAndWhatIsNotInUse) {
                     program.input("parameters", {DType::kF32, {samples, kAdjustmentParameters}}),
                     program.input("sampled", {DType::kI32, {2}}), program.input("unread", {DType::kI32, {samples}}),
                     program.input("offsets", {DType::kI32, {4}}), program.input("ids", {DType::kI32, {14}}),
-                    program.input("occurrences", {DType::kI32, {14}}), program.input("biases", {DType::kF32, {14}})));
+                    program.input("occurrences", {DType::kI32, {14}}), program.input("biases", {DType::kF32, {14}}),
+                    program.input("mask_rows", {DType::kI32, {samples}}), program.input("masks", {DType::kI32, {1, 1}})));
   Executable executable(std::move(program), std::make_shared<Arena>(test_device()), {});
   std::vector<float> logits{kInfinity, -kInfinity, std::nanf(""), 0.0f, 1.0f, -1.0f};
   logits.insert(logits.end(), {0.1f, -0.3f, 1e-30f, -1e30f, 7.7f, -5.5f});
@@ -116,6 +139,7 @@ TEST(AdjustLogits, LeavesInfinitiesAndWhatIsNotInUse) {
   executable.set<std::int32_t>("ids", std::vector<std::int32_t>{5, 4, 3, 2, 1, 0, 0, 1, 2, 3, 4, 5, kGarbage, -1});
   executable.set<std::int32_t>("occurrences", std::vector<std::int32_t>{1, 1, 1, 1, 1, 1, 1, 2, 3, 9, 0, 1, 1, 1});
   executable.set<float>("biases", std::vector<float>(14, 0.0f));
+  executable.set<std::int32_t>("mask_rows", std::vector<std::int32_t>{-1, -1, kGarbage});
   executable.set_count(Count::samples, 2);
   executable.run();
   std::vector<float> result(18);
