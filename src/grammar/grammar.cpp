@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <exception>
+#include <functional>
 #include <optional>
 #include <utility>
 #include <variant>
@@ -38,16 +39,21 @@ namespace hone {
 struct GrammarCompiler::Vocabulary {
   xgrammar::TokenizerInfo tokens;
   xgrammar::GrammarCompiler compiler;
+  std::vector<std::uint32_t> without_controls;  // mask of tokens without control characters but line breaks
 };
 
 struct Grammar::Impl {
   std::shared_ptr<const void> vocabulary;
   xgrammar::CompiledGrammar compiled;
+  // Tokens that may come anywhere; null: all. xgrammar lets strings of limited length have control characters except
+  // line breaks, which JSON forbids. Without tabs nothing is lost: they are white space only.
+  const std::vector<std::uint32_t>* permitted = nullptr;
 };
 
 struct TokenMatcher::Impl {
   std::shared_ptr<const Grammar> grammar;
   xgrammar::GrammarMatcher matcher;
+  int vocab_size = 0;
 };
 
 namespace {
@@ -71,6 +77,14 @@ std::vector<std::string> texts_of_tokens(const Tokenizer& tokenizer, std::int64_
   for (TokenId token = 0; token < count; ++token)
     texts.emplace_back(tokenizer.is_special(token) ? std::string_view() : tokenizer.token_bytes(token));
   return texts;
+}
+
+std::vector<std::uint32_t> mask_without_controls(const std::vector<std::string>& texts, std::int64_t vocab_size) {
+  std::vector<std::uint32_t> mask(static_cast<std::size_t>(mask_words(vocab_size)), ~0U);
+  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\r'; };
+  for (std::size_t token = 0; token < texts.size(); ++token)
+    if (std::ranges::any_of(texts[token], is_control)) mask[token / 32] &= ~(1U << (token % 32));
+  return mask;
 }
 
 // A choice as EBNF.
@@ -136,10 +150,11 @@ std::size_t Grammar::bytes() const { return impl_->compiled.MemorySizeBytes(); }
 GrammarCompiler::GrammarCompiler(const Tokenizer& tokenizer, std::int64_t vocab_size, std::size_t cache_bytes)
     : cache_bytes_(cache_bytes) {
   // Stop tokens are given to each matcher.
-  xgrammar::TokenizerInfo tokens(texts_of_tokens(tokenizer, vocab_size), xgrammar::VocabType::RAW,
-                                 static_cast<int>(vocab_size), std::vector<std::int32_t>{});
+  const std::vector<std::string> texts = texts_of_tokens(tokenizer, vocab_size);
+  xgrammar::TokenizerInfo tokens(texts, xgrammar::VocabType::RAW, static_cast<int>(vocab_size),
+                                 std::vector<std::int32_t>{});
   xgrammar::GrammarCompiler compiler(tokens, std::min(thread_count(), 8), false);
-  vocabulary_ = std::make_shared<Vocabulary>(Vocabulary{std::move(tokens), std::move(compiler)});
+  vocabulary_ = std::make_shared<Vocabulary>(Vocabulary{std::move(tokens), std::move(compiler), mask_without_controls(texts, vocab_size)});
 }
 
 GrammarCompiler::~GrammarCompiler() = default;
@@ -156,8 +171,9 @@ std::shared_ptr<const Grammar> GrammarCompiler::compile(const GrammarSpec& spec)
   try {
     xgrammar::Grammar source = checked_grammar(spec, vocabulary_->tokens);
     xgrammar::GrammarCompiler compiler = vocabulary_->compiler;  // a handle of the same compiler
-    grammar = std::make_shared<Grammar>(
-        std::make_unique<Grammar::Impl>(Grammar::Impl{vocabulary_, compiler.CompileGrammar(source)}));
+    const bool is_json = spec.kind == GrammarKind::kJsonSchema;
+    grammar = std::make_shared<Grammar>(std::make_unique<Grammar::Impl>(Grammar::Impl{
+        vocabulary_, compiler.CompileGrammar(source), is_json ? &vocabulary_->without_controls : nullptr}));
     std::vector<std::uint32_t> mask(static_cast<std::size_t>(mask_words(vocabulary_->tokens.GetVocabSize())));
     TokenMatcher first(grammar, {});
     if (first.fill_mask(mask) == 0 && !first.may_end())
@@ -182,7 +198,8 @@ TokenMatcher::TokenMatcher(std::shared_ptr<const Grammar> grammar, std::vector<T
   std::optional<std::vector<int>> stops;
   if (!stop_tokens.empty()) stops.emplace(stop_tokens.begin(), stop_tokens.end());
   xgrammar::GrammarMatcher matcher(grammar->impl().compiled, stops);
-  impl_ = std::make_unique<Impl>(Impl{std::move(grammar), std::move(matcher)});
+  const int vocab_size = grammar->impl().compiled.GetTokenizerInfo().GetVocabSize();
+  impl_ = std::make_unique<Impl>(Impl{std::move(grammar), std::move(matcher), vocab_size});
 }
 
 TokenMatcher::~TokenMatcher() = default;
@@ -198,6 +215,7 @@ bool TokenMatcher::accept_text(std::string_view text) {
 std::int64_t TokenMatcher::fill_mask(std::span<std::uint32_t> mask) {
   std::ranges::fill(mask, 0U);
   if (is_finished()) return 0;
+  HONE_ASSERT(std::ssize(mask) == mask_words(impl_->vocab_size), std::ssize(mask), " words of ", impl_->vocab_size);
   std::int64_t shape = std::ssize(mask);
   DLTensor tensor{.data = mask.data(),
                   .device = {kDLCPU, 0},
@@ -206,8 +224,10 @@ std::int64_t TokenMatcher::fill_mask(std::span<std::uint32_t> mask) {
                   .shape = &shape,
                   .strides = nullptr,
                   .byte_offset = 0};
-  // It reports whether the mask has an unset bit, and may leave a mask without any as it is.
-  if (!impl_->matcher.FillNextTokenBitmask(&tensor)) std::ranges::fill(mask, ~0U);
+  (void)impl_->matcher.FillNextTokenBitmask(&tensor);  // returns true if the mask forbids a token
+  if (const int used = impl_->vocab_size % 32; used != 0) mask.back() &= (1U << used) - 1U;
+  if (const std::vector<std::uint32_t>* permitted = impl_->grammar->impl().permitted; permitted != nullptr)
+    std::ranges::transform(mask, *permitted, mask.begin(), std::bit_and());
   std::int64_t count = 0;
   for (const std::uint32_t word : mask) count += std::popcount(word);
   return count;

@@ -177,6 +177,18 @@ std::int64_t written_out_elements(const Json& json, std::int64_t most, int depth
   return limited(count * times);
 }
 
+// Checks the schemas inside of a structural tag.
+void check_inner_schemas(const Json& json) {
+  if (!json.is_structured()) return;
+  for (const auto& [key, value] : json.items()) {
+    if (json.is_object() && key == "json_schema") {
+      check_schema(value);
+    } else {
+      check_inner_schemas(value);
+    }
+  }
+}
+
 }  // namespace
 
 std::int64_t written_out_length(std::string_view expression, bool has_rules, std::int64_t most) {
@@ -196,6 +208,7 @@ void check_grammar(const GrammarSpec& spec) {
   if (length > kMostRepetitions)
     throw Error(text_of("asks for more than ", kMostRepetitions, " repetitions, nested ones multiplied"));
   if (spec.kind == GrammarKind::kJsonSchema) check_schema(parse_json(spec.text, "schema"));
+  if (spec.kind == GrammarKind::kStructuralTag) check_inner_schemas(parse_json(spec.text, "structural tag"));
 }
 
 }  // namespace hone

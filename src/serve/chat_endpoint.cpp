@@ -6,6 +6,7 @@
 #include "serve/messages_form.h"
 #include "serve/messages_request.h"
 #include "serve/responses_form.h"
+#include "serve/request_error.h"
 #include "serve/responses_request.h"
 
 namespace hone {
@@ -24,13 +25,38 @@ struct ChatJob {
   AnswerDivision division;
 };
 
-ChatJob chat_job(const ServedModel& model, const ChatRequest& request, std::string_view id_prefix) {
+// Returns true if the prompt ends with reasoning that is over, as templates write it when thinking is off.
+bool closes_reasoning(std::string_view prompt) {
+  const std::size_t end = prompt.find_last_not_of(" \t\r\n");
+  return end != std::string_view::npos && prompt.substr(0, end + 1).ends_with("</think>");
+}
+
+// Returns the reasoning that may come before the text that a grammar describes.
+Reasoning reasoning_after(const ServedModel& model, std::string_view prompt) {
+  if (opens_reasoning(prompt)) return Reasoning::kOpened;
+  return model.split_reasoning && !closes_reasoning(prompt) ? Reasoning::kPossible : Reasoning::kNone;
+}
+
+// Adds the grammar of the call that a request asks for.
+ChatRequest with_demanded_call(const ServedModel& model, ChatRequest request) {
+  if (!request.demanded_call) return request;
+  if (request.grammar)
+    throw RequestError(request.demanded_call->param, text_of("is given in addition to ", request.grammar->param),
+                       "leave one of them out");
+  request.grammar = grammar_of_calls(request.variables->value("tools", Json::array()), *request.demanded_call,
+                                     model.chat_template.source());
+  return request;
+}
+
+ChatJob chat_job(const ServedModel& model, const ChatRequest& given, std::string_view id_prefix) {
+  const ChatRequest request = with_demanded_call(model, given);
   ChatJob chat;
   const std::string name = answering_name(model, request.model);
   const std::string prompt = rendered_prompt(model, *request.messages, *request.variables);
   const std::vector<TokenId> tokens = encoded(model, prompt, false, "messages");
   chat.job.adapter = adapter_named(model, request.model);
   chat.job.requests = engine_requests(model, request, tokens, "messages");
+  for (Request& one : chat.job.requests) one.constraint.reasoning = reasoning_after(model, prompt);
   chat.head = {.id = new_identifier(id_prefix),
                .created = std::time(nullptr),
                .model = name,

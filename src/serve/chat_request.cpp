@@ -10,6 +10,24 @@
 namespace hone {
 namespace {
 
+// "auto", "none", "required" or {"type": "function", "function": {"name": ...}}.
+void read_tool_choice(const Json& choice, ChatRequest& request) {
+  if (choice.is_null() || choice == "auto" || choice == "none") return;
+  if (choice == "required") {
+    request.demanded_call = DemandedCall{{}, "tool_choice"};
+    return;
+  }
+  std::string name;
+  if (choice.is_object() && choice.value("type", Json()) == "function" && choice.contains("function")) {
+    RequestParameters function(choice["function"], "tool_choice.function.");
+    if (choice["function"].is_object() && function.text("name", name) && !name.empty()) {
+      request.demanded_call = DemandedCall{name, "tool_choice"};
+      return;
+    }
+  }
+  throw RequestError("tool_choice", "is not supported", R"(use "auto", "none", "required" or the name of a function)");
+}
+
 void read_template(RequestParameters& parameters, ChatRequest& request) {
   request.messages = std::make_shared<Json>(template_messages(parameters.value("messages")));
   Json variables = parameters.value("chat_template_kwargs");
@@ -18,8 +36,7 @@ void read_template(RequestParameters& parameters, ChatRequest& request) {
   const Json& tools = parameters.value("tools");
   if (!tools.is_null() && !tools.is_array()) RequestParameters::refuse("tools", tools, "an array");
   const Json& choice = parameters.value("tool_choice");
-  if (!choice.is_null() && choice != "auto" && choice != "none")
-    throw RequestError("tool_choice", "is not supported", R"(use "auto" or "none")");
+  read_tool_choice(choice, request);
   if (choice == "auto" && tools.empty()) throw RequestError("tool_choice", "is \"auto\", but there are no tools");
   for (std::size_t i = 0; i < tools.size(); ++i)
     if (!tools[i].is_object()) RequestParameters::refuse(text_of("tools[", i, "]"), tools[i], "an object");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "core/json.h"
@@ -12,6 +13,7 @@ namespace hone {
 struct ChatRequest : GenerationRequest {
   std::shared_ptr<const Json> messages;   // an array, not empty, in the form that chat templates read
   std::shared_ptr<const Json> variables;  // an object: chat_template_kwargs, and tools if the model may call them
+  std::optional<DemandedCall> demanded_call = std::nullopt;
   [[nodiscard]] bool has_tools() const;
 };
 

@@ -59,7 +59,11 @@ class GenerateForm : public AnswerForm {
 
 // Turns the body of TRL's /generate into one of /v1/completions.
 Json completion_body(Json body) {
-  for (const char* key : {"images", "truncate_prompt_tokens", "guided_decoding_regex", "structured_outputs_regex"}) {
+  for (const char* key : {"guided_decoding_regex", "structured_outputs_regex"}) {
+    if (const Json regex = body.value(key, Json()); !regex.is_null()) body["guided_regex"] = regex;
+    body.erase(key);
+  }
+  for (const char* key : {"images", "truncate_prompt_tokens"}) {
     if (const Json& value = RequestParameters(body).value(key); !value.is_null())
       throw RequestError(key, "is not supported", "leave it out");
     body.erase(key);

@@ -112,6 +112,7 @@ void read_generation(RequestParameters& parameters, GenerationRequest& request) 
   read_stop(parameters, "stop", sampling);
   if (read_tokens(parameters, "stop_token_ids", sampling.stop_token_ids))
     check_count("stop_token_ids", sampling.stop_token_ids.size());
+  read_structured_output(parameters, request);
 }
 
 void read_neutral(RequestParameters& parameters) {
@@ -123,7 +124,6 @@ void read_neutral(RequestParameters& parameters) {
   for (const char* key : {"min_tokens", "priority"}) parameters.only(key, 0);
   parameters.only("best_of", 1);
   parameters.only("length_penalty", 1);
-  parameters.only("response_format", Json{{"type", "text"}});
   parameters.only("bad_words", Json::array());
   parameters.only("modalities", Json{"text"});
   for (const char* key :

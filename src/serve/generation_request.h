@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "engine/request.h"
 #include "serve/request_parameters.h"
+#include "serve/structured_output.h"
 
 namespace hone {
 
@@ -27,12 +29,13 @@ struct GenerationRequest {
   bool stream = false;
   bool include_usage = false;  // a last event with the counts of tokens
   bool logprobs = false;       // the log-probability of each sampled token
+  std::optional<RequestedGrammar> grammar = std::nullopt;
   bool ignore_eos = false;     // only stop_token_ids, stop and max_tokens end a completion
 };
 
 // The following read a group of parameters each. They throw RequestError that names the parameter.
 //
-// model, n, stream, stream_options and all that determines which tokens are drawn.
+// model, n, stream, stream_options and all that determines which tokens are drawn, structured output included.
 void read_generation(RequestParameters& parameters, GenerationRequest& request);
 // temperature, top_p, top_k and min_p.
 void read_distribution(RequestParameters& parameters, SamplingParams& sampling);

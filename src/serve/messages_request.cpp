@@ -74,13 +74,17 @@ void append_message(const Json& message, const std::string& where, Json& message
   messages.push_back(std::move(own));
 }
 
-Json tools_of(RequestParameters& parameters) {
+Json tools_of(RequestParameters& parameters, ChatRequest& request) {
   const Json& choice = parameters.value("tool_choice");
   if (!choice.is_null()) {
     if (!choice.is_object()) RequestParameters::refuse("tool_choice", choice, "an object");
     const std::string& type = block_text(choice, "type", "tool_choice");
-    if (type != "auto" && type != "none")
-      throw RequestError("tool_choice.type", text_of("\"", type, "\" is not supported"), "use auto or none");
+    if (type == "any" || type == "tool") {
+      const std::string tool = type == "tool" ? block_text(choice, "name", "tool_choice") : std::string();
+      request.demanded_call = DemandedCall{tool, type == "tool" ? "tool_choice.name" : "tool_choice.type"};
+    } else if (type != "auto" && type != "none") {
+      throw RequestError("tool_choice.type", text_of("\"", type, "\" is not supported"), "use auto, any, tool or none");
+    }
     if (type == "none") {
       parameters.ignore("tools");
       return Json::array();
@@ -127,7 +131,7 @@ ChatRequest parse_messages_request(std::string_view body, const SamplingParams& 
   request.messages = std::make_shared<Json>(template_messages(messages));
 
   Json variables = Json::object();
-  if (Json tools = tools_of(parameters); !tools.empty()) variables["tools"] = std::move(tools);
+  if (Json tools = tools_of(parameters, request); !tools.empty()) variables["tools"] = std::move(tools);
   if (const Json& thinking = parameters.value("thinking"); !thinking.is_null()) {
     if (thinking != Json{{"type", "disabled"}})
       throw RequestError("thinking", "is not supported", R"(leave it out, or give {"type": "disabled"})");

@@ -70,12 +70,22 @@ void read_input(RequestParameters& parameters, ResponsesRequest& request) {
   request.messages = std::make_shared<Json>(template_messages(messages));
 }
 
+// "auto", "none", "required" or {"type": "function", "name": ...}.
+void read_choice(const Json& choice, ResponsesRequest& request) {
+  if (choice.is_null() || choice == "auto" || choice == "none") return;
+  const bool names = choice.is_object() && choice.value("type", Json()) == "function" &&
+                     choice.value("name", Json()).is_string() && choice["name"] != "";
+  if (choice != "required" && !names)
+    throw RequestError("tool_choice", "is not supported",
+                       R"(use "auto", "none", "required" or the name of a function)");
+  request.demanded_call = DemandedCall{names ? choice["name"].get<std::string>() : std::string(), "tool_choice"};
+}
+
 // Tools have the function's fields next to their type; templates know the form of chat completions.
-Json plain_tools(RequestParameters& parameters) {
+Json plain_tools(RequestParameters& parameters, ResponsesRequest& request) {
   const Json& tools = parameters.value("tools");
   const Json& choice = parameters.value("tool_choice");
-  if (!choice.is_null() && choice != "auto" && choice != "none")
-    throw RequestError("tool_choice", "is not supported", R"(use "auto" or "none")");
+  read_choice(choice, request);
   if (tools.is_null() || choice == "none") return Json::array();
   if (!tools.is_array()) RequestParameters::refuse("tools", tools, "an array");
   Json list = Json::array();
@@ -102,12 +112,12 @@ void read_reasoning(RequestParameters& parameters, Json& variables) {
   inner.refuse_others();
 }
 
-void read_neutral_responses(RequestParameters& parameters) {
+void read_neutral_responses(RequestParameters& parameters, ResponsesRequest& request) {
   const Json& text = parameters.value("text");
   if (!text.is_null() && !text.is_object()) RequestParameters::refuse("text", text, "an object");
   if (text.is_object()) {
     RequestParameters inner(text, "text.");
-    inner.only("format", Json{{"type", "text"}});
+    read_response_format(inner.value("format"), "text.format", request);
     inner.only("verbosity", "medium");
     inner.refuse_others();
   }
@@ -136,10 +146,10 @@ ResponsesRequest parse_responses_request(std::string_view body, const SamplingPa
       parameters.integer("max_output_tokens", request.sampling.max_tokens, 1, std::numeric_limits<std::int32_t>::max());
   read_input(parameters, request);
   Json variables = Json::object();
-  if (Json tools = plain_tools(parameters); !tools.empty()) variables["tools"] = std::move(tools);
+  if (Json tools = plain_tools(parameters, request); !tools.empty()) variables["tools"] = std::move(tools);
   read_reasoning(parameters, variables);
   request.variables = std::make_shared<Json>(std::move(variables));
-  read_neutral_responses(parameters);
+  read_neutral_responses(parameters, request);
   parameters.refuse_others();
   Json echoed{{"instructions", json.value("instructions", Json())},
               {"max_output_tokens", json.value("max_output_tokens", Json())},

@@ -88,6 +88,15 @@ std::int64_t completion_limit(const ServedModel& model, const GenerationRequest&
   return request.sampling.max_tokens;
 }
 
+std::shared_ptr<const Grammar> compiled(const ServedModel& model, const RequestedGrammar& grammar) {
+  if (model.grammars == nullptr) throw RequestError(grammar.param, "is not supported by this server");
+  try {
+    return model.grammars->compile(grammar.spec);
+  } catch (const Error& error) {
+    throw RequestError(grammar.param, error.what());
+  }
+}
+
 std::uint64_t random_bits() {
   thread_local std::mt19937_64 generator = [] {
     std::random_device device;
@@ -119,9 +128,10 @@ std::vector<Request> engine_requests(const ServedModel& model, const GenerationR
     throw RequestError(text.substr(0, text.find(':')), text.substr(std::min(text.find(": ") + 2, text.size())));
   }
   if (!request.has_seed) sampling.seed = random_bits();
+  const Constraint constraint{.grammar = request.grammar ? compiled(model, *request.grammar) : nullptr};
   std::vector<Request> requests;
   for (std::int64_t i = 0; i < request.n; ++i) {
-    requests.push_back({.prompt = prompt, .sampling = sampling});
+    requests.push_back({.prompt = prompt, .sampling = sampling, .constraint = constraint});
     ++sampling.seed;
   }
   return requests;

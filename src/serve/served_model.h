@@ -11,6 +11,7 @@
 
 #include "core/json.h"
 #include "engine/request.h"
+#include "grammar/grammar.h"
 #include "serve/adapter_table.h"
 #include "serve/generation_request.h"
 #include "text/chat_template.h"
@@ -30,6 +31,7 @@ struct ServedModel {
   std::int64_t vocab_size = 0;
   std::int64_t created = 0;  // seconds since 1970
   bool split_reasoning = true;
+  std::shared_ptr<GrammarCompiler> grammars = nullptr;  // null: no structured output
   std::shared_ptr<AdapterTable> adapters = nullptr;  // null: the server has no slots for adapters
 };
 

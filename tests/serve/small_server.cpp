@@ -57,6 +57,7 @@ SmallServer::SmallServer(SmallServerOptions options)
               .vocab_size = 320,
               .created = 1},
       metrics_("small", options_.max_model_len) {
+  served_.grammars = std::make_shared<GrammarCompiler>(served_.tokenizer, served_.vocab_size);
   served_.stop_token_ids = {*served_.tokenizer.eos_token_id()};
   apply_generation_config(options_.generation_config, served_);
   resident_ = std::make_unique<ResidentModel>(
