@@ -147,51 +147,32 @@ Grammar::Grammar(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Grammar::~Grammar() = default;
 std::size_t Grammar::bytes() const { return impl_->compiled.MemorySizeBytes(); }
 
-GrammarCompiler::GrammarCompiler(const Tokenizer& tokenizer, std::int64_t vocab_size, std::size_t cache_bytes)
-    : cache_bytes_(cache_bytes) {
+GrammarCompiler::GrammarCompiler(const Tokenizer& tokenizer, std::int64_t vocab_size, const GrammarLimits& limits)
+    : limits_(limits) {
   // Stop tokens are given to each matcher.
   const std::vector<std::string> texts = texts_of_tokens(tokenizer, vocab_size);
   xgrammar::TokenizerInfo tokens(texts, xgrammar::VocabType::RAW, static_cast<int>(vocab_size),
                                  std::vector<std::int32_t>{});
   xgrammar::GrammarCompiler compiler(tokens, std::min(thread_count(), 8), false);
-  vocabulary_ = std::make_shared<Vocabulary>(Vocabulary{std::move(tokens), std::move(compiler), mask_without_controls(texts, vocab_size)});
+  vocabulary_ = std::make_shared<Vocabulary>(
+      Vocabulary{std::move(tokens), std::move(compiler), mask_without_controls(texts, vocab_size)});
 }
 
-GrammarCompiler::~GrammarCompiler() = default;
-
-std::shared_ptr<const Grammar> GrammarCompiler::compile(const GrammarSpec& spec) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (const auto found = places_.find(spec); found != places_.end()) {
-      entries_.splice(entries_.begin(), entries_, found->second);
-      return entries_.front().grammar;
-    }
-  }
-  std::shared_ptr<const Grammar> grammar;
+std::shared_ptr<const Grammar> GrammarCompiler::compile_now(const GrammarSpec& spec) const {
   try {
-    xgrammar::Grammar source = checked_grammar(spec, vocabulary_->tokens);
+    const xgrammar::Grammar source = checked_grammar(spec, vocabulary_->tokens);
     xgrammar::GrammarCompiler compiler = vocabulary_->compiler;  // a handle of the same compiler
     const bool is_json = spec.kind == GrammarKind::kJsonSchema;
-    grammar = std::make_shared<Grammar>(std::make_unique<Grammar::Impl>(Grammar::Impl{
+    auto grammar = std::make_shared<const Grammar>(std::make_unique<Grammar::Impl>(Grammar::Impl{
         vocabulary_, compiler.CompileGrammar(source), is_json ? &vocabulary_->without_controls : nullptr}));
     std::vector<std::uint32_t> mask(static_cast<std::size_t>(mask_words(vocabulary_->tokens.GetVocabSize())));
     TokenMatcher first(grammar, {});
     if (first.fill_mask(mask) == 0 && !first.may_end())
       throw Error("allows no text that the vocabulary of the model can write");
+    return grammar;
   } catch (const std::exception& error) {
     throw Error(short_message(error.what()));
   }
-  const std::lock_guard lock(mutex_);
-  if (places_.contains(spec)) return grammar;
-  entries_.push_front({spec, grammar});
-  places_.emplace(spec, entries_.begin());
-  bytes_ += grammar->bytes();
-  while (bytes_ > cache_bytes_ && entries_.size() > 1) {
-    bytes_ -= entries_.back().grammar->bytes();
-    places_.erase(entries_.back().spec);
-    entries_.pop_back();
-  }
-  return grammar;
 }
 
 TokenMatcher::TokenMatcher(std::shared_ptr<const Grammar> grammar, std::vector<TokenId> stop_tokens) {

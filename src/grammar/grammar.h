@@ -2,8 +2,12 @@
 // (https://github.com/mlc-ai/xgrammar); grammar.cpp is the only source that includes its headers.
 #pragma once
 
+#include <chrono>
 #include <compare>
+#include <condition_variable>
+#include <cstddef>
 #include <cstdint>
+#include <future>
 #include <list>
 #include <map>
 #include <memory>
@@ -11,6 +15,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "text/tokenizer.h"
@@ -56,18 +61,26 @@ class Grammar {
   std::unique_ptr<Impl> impl_;
 };
 
+// Limits of a GrammarCompiler.
+struct GrammarLimits {
+  std::size_t cache_bytes = std::size_t{256} << 20;  // compiled grammars that are kept
+  std::chrono::milliseconds wait = std::chrono::seconds(30);  // for a compilation
+};
+
 // Compiles descriptions for one tokenizer and keeps those that were used last. Thread-safe.
 class GrammarCompiler {
  public:
   // A mask has a bit for each of `vocab_size` logits. Those without a token in `tokenizer`, and special tokens, are
-  // never allowed. At most `cache_bytes` of compiled grammars are kept.
-  GrammarCompiler(const Tokenizer& tokenizer, std::int64_t vocab_size, std::size_t cache_bytes = std::size_t{256} << 20);
+  // never allowed.
+  GrammarCompiler(const Tokenizer& tokenizer, std::int64_t vocab_size, const GrammarLimits& limits = {});
+  // Waits for the compilations under way.
   ~GrammarCompiler();
   GrammarCompiler(const GrammarCompiler&) = delete;
   GrammarCompiler& operator=(const GrammarCompiler&) = delete;
 
   // Throws Error that says what is wrong if the description is not valid, has parts that would be ignored, exceeds one
-  // of the limits above, or allows no text that the vocabulary can write.
+  // of the limits above, or allows no text that the vocabulary can write. A compilation that takes longer than
+  // GrammarLimits::wait is refused but continues, so that a later call may find its result. Two may run concurrently.
   [[nodiscard]] std::shared_ptr<const Grammar> compile(const GrammarSpec& spec);
 
  private:
@@ -76,12 +89,24 @@ class GrammarCompiler {
     GrammarSpec spec;
     std::shared_ptr<const Grammar> grammar;
   };
+  using Result = std::shared_future<std::shared_ptr<const Grammar>>;
+
+  [[nodiscard]] std::shared_ptr<const Grammar> compile_now(const GrammarSpec& spec) const;
+  // Returns the compilation of a description under way, or starts one. Requires mutex_.
+  [[nodiscard]] Result result_of(const GrammarSpec& spec, std::unique_lock<std::mutex>& lock);
+  void run(const GrammarSpec& spec, std::promise<std::shared_ptr<const Grammar>> promise);
+  void keep(const GrammarSpec& spec, const std::shared_ptr<const Grammar>& grammar);
+
   std::shared_ptr<const Vocabulary> vocabulary_;
-  const std::size_t cache_bytes_;
-  std::mutex mutex_;
-  std::list<Entry> entries_;  // guarded by mutex_, like the next two; the one used last is the first
+  const GrammarLimits limits_;
+  std::mutex mutex_;  // guards the following
+  std::condition_variable ended_;
+  std::list<Entry> entries_;  // the one used last is the first
   std::map<GrammarSpec, std::list<Entry>::iterator> places_;
   std::size_t bytes_ = 0;
+  std::map<GrammarSpec, Result> under_way_;
+  std::map<std::thread::id, std::thread> threads_;  // of compilations under way, and `idle_` ones
+  std::vector<std::thread::id> idle_;               // whose compilation is over
 };
 
 // The number of 32-bit words of a mask.

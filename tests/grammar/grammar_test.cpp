@@ -213,13 +213,29 @@ TEST(Grammar, RefusesWhatWouldTakeTooLong) {
 }
 
 TEST(Grammar, KeepsTheGrammarsThatWereUsedLast) {
-  GrammarCompiler small(grammar_tokenizer(), kVocab, 1);
+  GrammarCompiler small(grammar_tokenizer(), kVocab, {.cache_bytes = 1});
   const GrammarSpec first{GrammarKind::kRegex, "a+"};
   const auto grammar = small.compile(first);
   EXPECT_EQ(small.compile(first), grammar);
   (void)small.compile({GrammarKind::kRegex, "b+"});
   EXPECT_NE(small.compile(first), grammar);
   EXPECT_NE(compiler().compile(first), compiler().compile({GrammarKind::kRegex, "a*"}));
+}
+
+// A compilation that takes too long is refused, but its result is there later.
+TEST(Grammar, RefusesToWaitForLong) {
+  GrammarCompiler hasty(grammar_tokenizer(), kVocab, {.wait = std::chrono::milliseconds(0)});
+  const GrammarSpec spec{GrammarKind::kJsonSchema, random_schema(3).dump()};
+  EXPECT_THAT([&] { (void)hasty.compile(spec); }, testing::ThrowsMessage<Error>(testing::HasSubstr("longer than 0 s")));
+  std::shared_ptr<const Grammar> grammar;
+  while (grammar == nullptr) {
+    try {
+      grammar = hasty.compile(spec);
+    } catch (const Error&) {
+      std::this_thread::yield();
+    }
+  }
+  EXPECT_GT(grammar->bytes(), 0U);
 }
 
 TEST(Grammar, ThreadsMayCompileTogether) {

@@ -67,7 +67,7 @@ TEST(MessagesRequest, RefusesAndNamesTheParameter) {
   EXPECT_EQ(refused_messages({{"messages", {{{"role", "system"}, {"content", "a"}}}}}), "messages[0].role");
   EXPECT_EQ(refused_messages({{"messages", {{{"role", "user"}, {"content", {{{"type", "image"}}}}}}}}),
             "messages[0].content[0].type");
-  EXPECT_EQ(refused_messages({{"tool_choice", {{"type", "any"}}}}), "tool_choice.type");
+  EXPECT_EQ(refused_messages({{"tool_choice", {{"type", "some"}}}}), "tool_choice.type");
   EXPECT_EQ(refused_messages({{"thinking", {{"type", "enabled"}}}}), "thinking");
   EXPECT_EQ(refused_messages({{"system", 1}}), "system");
   EXPECT_EQ(refused_messages({{"seed", 1}}), "seed");
@@ -97,7 +97,9 @@ TEST(ResponsesRequest, RefusesAndNamesTheParameter) {
   EXPECT_EQ(refused_responses({{"input", 1}}), "input");
   EXPECT_EQ(refused_responses({{"input", {{{"type", "image"}}}}}), "input[0].type");
   EXPECT_EQ(refused_responses({{"previous_response_id", "r"}}), "previous_response_id");
-  EXPECT_EQ(refused_responses({{"text", {{"format", {{"type", "json_object"}}}}}}), "text.format");
+  EXPECT_EQ(refused_responses({{"text", {{"format", {{"type", "json_object"}}}}}}), "accepted");
+  EXPECT_EQ(refused_responses({{"text", {{"format", {{"type", "xml"}}}}}}), "text.format.type");
+  EXPECT_EQ(refused_responses({{"text", {{"format", {{"type", "json_schema"}}}}}}), "text.format.schema");
   EXPECT_EQ(refused_responses({{"tools", {{{"type", "web_search"}}}}}), "tools[0].type");
   EXPECT_EQ(refused_responses({{"background", true}}), "background");
   EXPECT_EQ(refused_responses({{"max_output_tokens", 0}}), "max_output_tokens");

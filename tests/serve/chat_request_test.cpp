@@ -93,7 +93,9 @@ TEST(ChatRequest, ToolsReachTheTemplateUnlessTheyMayNotBeCalled) {
   EXPECT_EQ((*parsed(tools).variables)["enable_thinking"], false);
   EXPECT_TRUE(parsed(tools + R"(, "tool_choice": "auto")").variables->contains("tools"));
   EXPECT_FALSE(parsed(tools + R"(, "tool_choice": "none")").variables->contains("tools"));
-  EXPECT_EQ(refused_among(tools + R"(, "tool_choice": "required")"), "tool_choice");
+  EXPECT_EQ(refused_among(tools + R"(, "tool_choice": "required")"), "accepted");
+  EXPECT_EQ(refused_among(tools + R"(, "tool_choice": "any")"), "tool_choice");
+  EXPECT_EQ(refused_among(tools + R"(, "tool_choice": {"type": "function", "function": {}})"), "tool_choice");
   EXPECT_EQ(refused_among(R"("tool_choice": "auto")"), "tool_choice");
   EXPECT_EQ(refused_among(R"("tools": [1])"), "tools[0]");
 }
@@ -141,7 +143,12 @@ TEST(ChatRequest, StopStringsAreShort) {
 TEST(ChatRequest, RefusesWhatWouldChangeTheResult) {
   for (const std::string key : {"top_logprobs", "best_of", "min_tokens", "use_beam_search", "guided_json"})
     EXPECT_EQ(refused_among("\"" + key + "\": 2"), key);
-  EXPECT_EQ(refused_among(R"("response_format": {"type": "json_object"})"), "response_format");
+  EXPECT_EQ(refused_among(R"("response_format": {"type": "json_object"})"), "accepted");
+  EXPECT_EQ(refused_among(R"("response_format": {"type": "xml"})"), "response_format.type");
+  EXPECT_EQ(refused_among(R"("response_format": {"type": "json_schema"})"), "response_format.schema");
+  EXPECT_EQ(refused_among(R"("guided_regex": "a", "guided_choice": ["a"])"), "guided_choice");
+  EXPECT_EQ(refused_among(R"("structured_outputs": {"json": 5})"), "structured_outputs.json");
+  EXPECT_EQ(refused_among(R"("structured_outputs": {"xml": ""})"), "structured_outputs.xml");
   EXPECT_EQ(refused_among(R"("response_format": {"type": "text"})"), "accepted");
   EXPECT_EQ(refused_among(R"("allowed_token_ids": [])"), "allowed_token_ids");
   EXPECT_EQ(refused_among(R"("logprobs": true, "top_logprobs": 21)"), "top_logprobs");

@@ -79,6 +79,7 @@ ServedModel served_model(const ServeOptions& options, const LoadedModel& loaded,
                     .vocab_size = loaded.model->shape().vocab_size,
                     .created = std::time(nullptr),
                     .split_reasoning = options.split_reasoning};
+  model.grammars = std::make_shared<GrammarCompiler>(model.tokenizer, model.vocab_size);
   if (model.names.empty()) model.names.push_back(options.model_name_or_path);
   if (options.generation_config == SamplingDefaults::kModel) apply_generation_config(loaded.generation_config, model);
   return model;
