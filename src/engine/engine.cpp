@@ -52,7 +52,8 @@ RequestId Engine::add(Request request) {  // NOLINT(performance-unnecessary-valu
               impl.options.adapter_slots);
   const RequestId id = impl.next_id++;
   impl.statistics.prompt_tokens += length;
-  const auto added = impl.streams.try_emplace(id, impl.tokenizer, id, std::move(request), impl.model.shape().vocab_size);
+  const auto added =
+      impl.streams.try_emplace(id, impl.tokenizer, id, std::move(request), impl.model.shape().vocab_size);
   impl.scheduler.add(added.first->second.sequence);
   return id;
 }

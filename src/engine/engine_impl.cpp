@@ -112,8 +112,8 @@ void Engine::Impl::follow_grammars(const LaunchedStep& step) {
     constrained.emplace_back(&found->second, step.tokens[i]);
   }
   parallel_for(std::ssize(constrained), 1, [&](std::int64_t begin, std::int64_t end) {
-    for (const auto& [stream, token] : std::span(constrained).subspan(static_cast<std::size_t>(begin),
-                                                                       static_cast<std::size_t>(end - begin)))
+    for (const auto& [stream, token] :
+         std::span(constrained).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)))
       stream->follow_grammar(token);
   });
 }

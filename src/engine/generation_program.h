@@ -22,8 +22,9 @@ struct GenerationProgramOptions {
 // [samples] (rows of the batch); "parameters" f32 [samples, 4] and "keys" i64 [samples, 2] (ops/sample). With
 // adjust_logits also "adjustments" f32 [samples, 4], "unread" i32 [samples], "entry_offsets" i32 [samples + 1], and
 // "entry_ids" i32, "entry_occurrences" i32 and "entry_biases" f32 [entries], "mask_rows" i32 [samples] and "masks" i32
-// [requests, words] (ops/adjust_logits). With max_logprobs also "top_counts" i32 [samples]. Outputs: "token" i32 [samples] and "logp" f32 [samples], the log-probability of the
-// token; with max_logprobs "top_ids" i32 and "top_logps" f32 [samples, max_logprobs] (ops/top_logprobs).
+// [requests, words] (ops/adjust_logits). With max_logprobs also "top_counts" i32 [samples]. Outputs: "token" i32
+// [samples] and "logp" f32 [samples], the log-probability of the token; with max_logprobs "top_ids" i32 and "top_logps"
+// f32 [samples, max_logprobs] (ops/top_logprobs).
 [[nodiscard]] Program trace_generation(const Model& model, const GenerationProgramOptions& options);
 
 }  // namespace hone

@@ -63,7 +63,7 @@ class Grammar {
 
 // Limits of a GrammarCompiler.
 struct GrammarLimits {
-  std::size_t cache_bytes = std::size_t{256} << 20;  // compiled grammars that are kept
+  std::size_t cache_bytes = std::size_t{256} << 20;           // compiled grammars that are kept
   std::chrono::milliseconds wait = std::chrono::seconds(30);  // for a compilation
 };
 

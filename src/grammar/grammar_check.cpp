@@ -50,7 +50,7 @@ class RepetitionCheck {
   }
 
  private:
-  // What is known of a group, or of the part that a quantifier follows.
+  // The length of a group, or of the part that a quantifier follows, and how its repetitions are nested.
   struct Part {
     std::int64_t total = 0;     // written-out positions
     bool may_be_empty = true;   // the alternative under way
@@ -202,9 +202,9 @@ void check_grammar(const GrammarSpec& spec) {
   if (!is_valid_utf8(spec.text) || spec.text.find('\0') != std::string::npos)
     throw Error("is not valid UTF-8, or has a NUL character");
   const bool is_json = spec.kind != GrammarKind::kRegex && spec.kind != GrammarKind::kGrammar;
-  const std::int64_t length =
-      is_json ? written_out_elements(parse_json(spec.text, "grammar"), kMostRepetitions, 0)
-              : written_out_length(spec.text, spec.kind == GrammarKind::kGrammar, kMostRepetitions);
+  const std::int64_t length = is_json
+                                  ? written_out_elements(parse_json(spec.text, "grammar"), kMostRepetitions, 0)
+                                  : written_out_length(spec.text, spec.kind == GrammarKind::kGrammar, kMostRepetitions);
   if (length > kMostRepetitions)
     throw Error(text_of("asks for more than ", kMostRepetitions, " repetitions, nested ones multiplied"));
   if (spec.kind == GrammarKind::kJsonSchema) check_schema(parse_json(spec.text, "schema"));

@@ -8,8 +8,8 @@
 
 namespace hone {
 
-// Throws Error if a description is not valid UTF-8, has a NUL character, exceeds kMostGrammarBytes, kMostGrammarDepth or
-// kMostRepetitions, or must be JSON and is not.
+// Throws Error if a description is not valid UTF-8, has a NUL character, exceeds kMostGrammarBytes, kMostGrammarDepth
+// or kMostRepetitions, or must be JSON and is not.
 void check_grammar(const GrammarSpec& spec);
 
 // Returns the characters of a regular expression, or of rules if `has_rules`, when its bounded repetitions are written

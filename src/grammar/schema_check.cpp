@@ -13,14 +13,20 @@ namespace {
 
 // Each of these decides alone: xgrammar reads the first that a schema has, in this order.
 constexpr std::array<std::string_view, 6> kDeciding{"$ref", "const", "enum", "anyOf", "oneOf", "allOf"};
-constexpr std::array<std::string_view, 10> kIgnored{"not",         "if",          "then",     "else",
-                                                    "uniqueItems", "minContains", "contains", "maxContains",
-                                                    "dependentRequired", "dependentSchemas"};
+constexpr std::array<std::string_view, 10> kIgnored{"not",
+                                                    "if",
+                                                    "then",
+                                                    "else",
+                                                    "uniqueItems",
+                                                    "minContains",
+                                                    "contains",
+                                                    "maxContains",
+                                                    "dependentRequired",
+                                                    "dependentSchemas"};
 // These say nothing about a value, or name schemas for others.
-constexpr std::array<std::string_view, 16> kSilent{"title",    "description", "default",    "examples", "$schema",
-                                                   "$id",      "$comment",    "deprecated", "readOnly", "writeOnly",
-                                                   "$defs",    "definitions", "$anchor",    "example",  "nullable",
-                                                   "discriminator"};
+constexpr std::array<std::string_view, 16> kSilent{
+    "title",    "description", "default", "examples",    "$schema", "$id",     "$comment", "deprecated",
+    "readOnly", "writeOnly",   "$defs",   "definitions", "$anchor", "example", "nullable", "discriminator"};
 
 bool has_element(const auto& list, std::string_view key) { return std::ranges::find(list, key) != list.end(); }
 
@@ -43,8 +49,8 @@ void check_siblings(const Json& schema, std::string_view where) {
     if (key == *deciding || has_element(kSilent, key)) continue;
     const Json& options = schema[std::string(*deciding)];
     const bool is_list = options.is_array() && *deciding != "enum";
-    const bool repeats_type = key == "type" && *deciding != "$ref" &&
-                              (!is_list || std::ranges::all_of(options, states_type));
+    const bool repeats_type =
+        key == "type" && *deciding != "$ref" && (!is_list || std::ranges::all_of(options, states_type));
     if (!repeats_type) refuse_keyword(where, key, text_of("is not supported next to \"", *deciding, "\""));
   }
 }

@@ -5,8 +5,8 @@
 #include "serve/endpoints.h"
 #include "serve/messages_form.h"
 #include "serve/messages_request.h"
-#include "serve/responses_form.h"
 #include "serve/request_error.h"
+#include "serve/responses_form.h"
 #include "serve/responses_request.h"
 
 namespace hone {

@@ -30,7 +30,7 @@ struct GenerationRequest {
   bool include_usage = false;  // a last event with the counts of tokens
   bool logprobs = false;       // the log-probability of each sampled token
   std::optional<RequestedGrammar> grammar = std::nullopt;
-  bool ignore_eos = false;     // only stop_token_ids, stop and max_tokens end a completion
+  bool ignore_eos = false;  // only stop_token_ids, stop and max_tokens end a completion
 };
 
 // The following read a group of parameters each. They throw RequestError that names the parameter.

@@ -32,7 +32,7 @@ struct ServedModel {
   std::int64_t created = 0;  // seconds since 1970
   bool split_reasoning = true;
   std::shared_ptr<GrammarCompiler> grammars = nullptr;  // null: no structured output
-  std::shared_ptr<AdapterTable> adapters = nullptr;  // null: the server has no slots for adapters
+  std::shared_ptr<AdapterTable> adapters = nullptr;     // null: the server has no slots for adapters
 };
 
 // Applies the sampling parameters of generation_config.json (JSON text) to the defaults. Throws Error if one of them is

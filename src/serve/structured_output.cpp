@@ -118,12 +118,13 @@ RequestedGrammar grammar_of_calls(const Json& tools, const DemandedCall& call, s
     if (!call.tool.empty() && name != call.tool) continue;
     const Json arguments = tools[i]["function"].value("parameters", Json());
     const std::string start = tagged ? "<tool_call>\n{\"name\": " : "{\"name\": ";
-    tags.push_back({{"type", "tag"},
-                    {"begin", start + Json(name).dump() + (tagged ? ", \"arguments\": " : ", \"parameters\": ")},
-                    {"content",
-                     {{"type", "json_schema"},
-                      {"json_schema", arguments.is_null() || arguments.empty() ? Json{{"type", "object"}} : arguments}}},
-                    {"end", tagged ? "}\n</tool_call>" : "}"}});
+    tags.push_back(
+        {{"type", "tag"},
+         {"begin", start + Json(name).dump() + (tagged ? ", \"arguments\": " : ", \"parameters\": ")},
+         {"content",
+          {{"type", "json_schema"},
+           {"json_schema", arguments.is_null() || arguments.empty() ? Json{{"type", "object"}} : arguments}}},
+         {"end", tagged ? "}\n</tool_call>" : "}"}});
   }
   if (tags.empty())
     throw RequestError(call.param, call.tool.empty() ? "needs tools" : text_of("no tool is named \"", call.tool, "\""));

@@ -21,9 +21,8 @@ constexpr std::int64_t kVocab = 340;  // logits without a token are at the end
 
 const Tokenizer& grammar_tokenizer() {
   static const Tokenizer tokenizer = [] {
-    BpeTrainer trainer({.vocab_size = 320,
-                        .special_tokens = {"<|endoftext|>", "<|im_end|>"},
-                        .eos_token = "<|endoftext|>"});
+    BpeTrainer trainer(
+        {.vocab_size = 320, .special_tokens = {"<|endoftext|>", "<|im_end|>"}, .eos_token = "<|endoftext|>"});
     trainer.add(R"({"name": "naïve", "age": 12} true false null 日本 🙂 <tool_call> "," ": " yes no)");
     return trainer.train();
   }();
@@ -56,8 +55,7 @@ std::string drawn_text(const GrammarSpec& spec, std::uint64_t seed, int most = 4
     if (allowed.empty()) break;
     const bool may_end = allowed.front() == stop || std::ranges::find(allowed, stop) != allowed.end();
     EXPECT_EQ(may_end, matcher.may_end());
-    const TokenId token =
-        may_end ? stop : allowed[random.below(static_cast<std::uint64_t>(step), allowed.size())];
+    const TokenId token = may_end ? stop : allowed[random.below(static_cast<std::uint64_t>(step), allowed.size())];
     EXPECT_TRUE(matcher.accept(token)) << token;
     if (token == stop) return grammar_tokenizer().decode(tokens);
     tokens.push_back(token);
@@ -242,7 +240,8 @@ TEST(Grammar, ThreadsMayCompileTogether) {
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i)
     threads.emplace_back([i] {
-      for (int n = 0; n < 20; ++n) (void)compiler().compile({GrammarKind::kRegex, text_of("x", (n + i) % 12, "[0-9]*")});
+      for (int n = 0; n < 20; ++n)
+        (void)compiler().compile({GrammarKind::kRegex, text_of("x", (n + i) % 12, "[0-9]*")});
     });
   for (std::thread& thread : threads) thread.join();
 }

@@ -94,9 +94,7 @@ OpCase adjustment_case(std::int64_t vocab) {
                   .differentiable = false,
                   .keeps_dtype = true},
                  {.name = "mask_rows", .type = {DType::kI32, {samples}}, .values = {0, 1, -1, -1, 0}},
-                 {.name = "masks",
-                  .type = {DType::kI32, {2, (vocab + 31) / 32}},
-                  .values = mask_words_of(vocab)}},
+                 {.name = "masks", .type = {DType::kI32, {2, (vocab + 31) / 32}}, .values = mask_words_of(vocab)}},
       .below = {{Count::samples, 3}},
       .build = [](Program&, std::span<const Tensor> in) -> std::vector<Tensor> {
         return {adjust_logits(in[0], in[1], in[2], in[3], in[4], in[5], in[6], in[7], in[8], in[9])};
@@ -126,7 +124,8 @@ TEST(AdjustLogits, LeavesInfinitiesAndWhatIsNotInUse) {
                     program.input("sampled", {DType::kI32, {2}}), program.input("unread", {DType::kI32, {samples}}),
                     program.input("offsets", {DType::kI32, {4}}), program.input("ids", {DType::kI32, {14}}),
                     program.input("occurrences", {DType::kI32, {14}}), program.input("biases", {DType::kF32, {14}}),
-                    program.input("mask_rows", {DType::kI32, {samples}}), program.input("masks", {DType::kI32, {1, 1}})));
+                    program.input("mask_rows", {DType::kI32, {samples}}),
+                    program.input("masks", {DType::kI32, {1, 1}})));
   Executable executable(std::move(program), std::make_shared<Arena>(test_device()), {});
   std::vector<float> logits{kInfinity, -kInfinity, std::nanf(""), 0.0f, 1.0f, -1.0f};
   logits.insert(logits.end(), {0.1f, -0.3f, 1e-30f, -1e30f, 7.7f, -5.5f});

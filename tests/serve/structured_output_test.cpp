@@ -45,10 +45,12 @@ std::string refused_param(const SmallServer& server, const Json& more) {
 TEST(StructuredOutput, ChatFollowsSchemasExpressionsChoicesAndRules) {
   const SmallServer server;
   for (std::uint64_t seed = 0; seed < 5; ++seed) {
-    for (const Json& more : {Json{{"response_format", {{"type", "json_schema"}, {"json_schema", {{"name", "p"}, {"strict", true}, {"schema", kPoint}}}}}},
-                             Json{{"guided_json", kPoint}}, Json{{"guided_json", kPoint.dump()}},
-                             Json{{"structured_outputs", {{"json", kPoint}}}}}) {
-      // White space is free, so that an even choice may go on with it.
+    for (const Json& more :
+         {Json{{"response_format",
+                {{"type", "json_schema"}, {"json_schema", {{"name", "p"}, {"strict", true}, {"schema", kPoint}}}}}},
+          Json{{"guided_json", kPoint}}, Json{{"guided_json", kPoint.dump()}},
+          Json{{"structured_outputs", {{"json", kPoint}}}}}) {
+      // The grammar allows any white space; biases end it.
       Json body = chat_body(more, seed);
       body["logit_bias"] = Json::object();
       for (const char* text : {"{", "}", ":", ",", "\""})
@@ -56,8 +58,9 @@ TEST(StructuredOutput, ChatFollowsSchemasExpressionsChoicesAndRules) {
       const std::string text = message_of(server, body)["content"];
       EXPECT_TRUE(satisfies(Json::parse(text), kPoint, true)) << text;
     }
-    for (const Json& more : {Json{{"guided_regex", "[a-c]{2,4}"}}, Json{{"structured_outputs", {{"regex", "[a-c]{2,4}"}}}},
-                             Json{{"guided_grammar", "root ::= [a-c] [a-c] [a-c]?"}}}) {
+    for (const Json& more :
+         {Json{{"guided_regex", "[a-c]{2,4}"}}, Json{{"structured_outputs", {{"regex", "[a-c]{2,4}"}}}},
+          Json{{"guided_grammar", "root ::= [a-c] [a-c] [a-c]?"}}}) {
       const std::string text = message_of(server, chat_body(more, seed))["content"];
       EXPECT_TRUE(std::regex_match(text, std::regex("[a-c]{2,4}"))) << text;
     }
@@ -69,16 +72,18 @@ TEST(StructuredOutput, ChatFollowsSchemasExpressionsChoicesAndRules) {
 TEST(StructuredOutput, OtherApisFollowGrammars) {
   const SmallServer server;
   const Json completion = Json::parse(
-      server.post("/v1/completions", {{"prompt", "What"}, {"max_tokens", 50}, {"n", 3}, {"guided_regex", "ab+c"}}).body);
+      server.post("/v1/completions", {{"prompt", "What"}, {"max_tokens", 50}, {"n", 3}, {"guided_regex", "ab+c"}})
+          .body);
   for (const Json& choice : completion["choices"]) {
     if (choice["finish_reason"] != "stop") continue;
     EXPECT_TRUE(std::regex_match(choice["text"].get<std::string>(), std::regex("ab+c"))) << choice;
   }
   const Json answer = Json::parse(
       server
-          .post("/v1/responses", {{"input", "What"},
-                                  {"max_output_tokens", 80},
-                                  {"text", {{"format", {{"type", "json_schema"}, {"name", "n"}, {"schema", {{"enum", {17}}}}}}}}})
+          .post("/v1/responses",
+                {{"input", "What"},
+                 {"max_output_tokens", 80},
+                 {"text", {{"format", {{"type", "json_schema"}, {"name", "n"}, {"schema", {{"enum", {17}}}}}}}}})
           .body);
   EXPECT_EQ(answer["output"][0]["content"][0]["text"], "17") << answer;
   const Json generated = Json::parse(
@@ -91,15 +96,16 @@ TEST(StructuredOutput, ToolsAreCalledWhereARequestDemandsIt) {
     const SmallServer server(
         {.chat_template = std::string(tagged ? "{# <tool_call> #}" : "") +
                           "{% for message in messages %}{{ message['content'] }}{% endfor %}Answer:"});
-    Json body = chat_body({{"tools", kAdder}, {"tool_choice", {{"type", "function"}, {"function", {{"name", "add"}}}}}});
+    Json body =
+        chat_body({{"tools", kAdder}, {"tool_choice", {{"type", "function"}, {"function", {{"name", "add"}}}}}});
     for (const char* text : {"{", "}", ":", ",", "\""})
       body["logit_bias"][std::to_string(server.model().tokenizer.encode(text).at(0))] = 10;
     const Json message = message_of(server, body);
     ASSERT_EQ(message["tool_calls"].size(), 1U) << message;
     const Json& function = message["tool_calls"][0]["function"];
     EXPECT_EQ(function["name"], "add");
-    EXPECT_TRUE(satisfies(Json::parse(function["arguments"].get<std::string>()),
-                          kAdder[0]["function"]["parameters"], true))
+    EXPECT_TRUE(
+        satisfies(Json::parse(function["arguments"].get<std::string>()), kAdder[0]["function"]["parameters"], true))
         << function;
     body["tool_choice"] = "required";
     body["tools"] = {kAdder[0]};
@@ -128,12 +134,15 @@ TEST(StructuredOutput, RefusesWhatIsWrongAndNamesIt) {
   EXPECT_EQ(refused_param(server, {{"guided_grammar", "root ::= x"}}), "guided_grammar");
   EXPECT_EQ(refused_param(server, {{"structured_outputs", {{"structural_tag", {{"type", "x"}}}}}}),
             "structured_outputs.structural_tag");
-  EXPECT_EQ(refused_param(server, {{"response_format", {{"type", "json_schema"}, {"json_schema", {{"schema", {{"not", 1}}}}}}}}),
+  EXPECT_EQ(refused_param(
+                server, {{"response_format", {{"type", "json_schema"}, {"json_schema", {{"schema", {{"not", 1}}}}}}}}),
             "response_format.json_schema.schema");
-  EXPECT_EQ(refused_param(server, {{"tools", kAdder}, {"tool_choice", {{"type", "function"}, {"function", {{"name", "sub"}}}}}}),
+  EXPECT_EQ(refused_param(
+                server, {{"tools", kAdder}, {"tool_choice", {{"type", "function"}, {"function", {{"name", "sub"}}}}}}),
             "tool_choice");
   EXPECT_EQ(refused_param(server, {{"tool_choice", "required"}}), "tool_choice");
-  EXPECT_EQ(refused_param(server, {{"tools", kAdder}, {"tool_choice", "required"}, {"guided_regex", "a"}}), "tool_choice");
+  EXPECT_EQ(refused_param(server, {{"tools", kAdder}, {"tool_choice", "required"}, {"guided_regex", "a"}}),
+            "tool_choice");
 }
 
 }  // namespace

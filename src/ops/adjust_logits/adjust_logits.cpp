@@ -54,8 +54,7 @@ const AdjustLogits kAdjustLogits;
 Tensor adjust_logits(Tensor logits, Tensor parameters, Tensor sampled, Tensor unread, Tensor offsets, Tensor ids,
                      Tensor occurrences, Tensor biases, Tensor mask_rows, Tensor masks) {
   return logits.program().append1(
-      kAdjustLogits, {},
-      {logits, parameters, sampled, unread, offsets, ids, occurrences, biases, mask_rows, masks});
+      kAdjustLogits, {}, {logits, parameters, sampled, unread, offsets, ids, occurrences, biases, mask_rows, masks});
 }
 
 void register_adjust_logits(OpRegistry& registry) { registry.add(kAdjustLogits); }

@@ -1,5 +1,6 @@
 // Adjusts the logits of each sample before a token is drawn: logit bias, allowed and banned tokens, and the penalties
-// of tokens that have occurred (repetition: Keskar et al., "CTRL", 2019), in the order of vLLM, then the mask of a grammar.
+// of tokens that have occurred (repetition: Keskar et al., "CTRL", 2019), in the order of vLLM, then the mask of a
+// grammar.
 #pragma once
 
 #include <cstddef>
