@@ -102,7 +102,7 @@ TEST(StructuredOutput, ToolsAreCalledWhereARequestDemandsIt) {
     for (const char* text : {"{", "}", ":", ",", "\""})
       body["logit_bias"][std::to_string(server.model().tokenizer.encode(text).at(0))] = 10;
     const Json message = message_of(server, body);
-    ASSERT_EQ(message["tool_calls"].size(), 1U) << message;
+    ASSERT_EQ(message.value("tool_calls", Json::array()).size(), 1U) << message;
     const Json& function = message["tool_calls"][0]["function"];
     EXPECT_EQ(function["name"], "add");
     EXPECT_TRUE(
