@@ -16,7 +16,8 @@ if(NOT EXISTS ${xgrammar}/LICENSE)
   message(FATAL_ERROR "${xgrammar} is missing: run scripts/setup.sh, or set HONE_THIRD_PARTY to the folder that has it")
 endif()
 
-# Without the bindings for Python. Warnings are xgrammar's own matter; all other options are hone's.
+# Without the bindings for Python. Warnings are xgrammar's own matter, and so is the language: with C++20 clang refuses
+# its incomplete types. All other options are hone's.
 file(GLOB_RECURSE xgrammar_sources CONFIGURE_DEPENDS RELATIVE ${xgrammar}/cpp ${xgrammar}/cpp/*.cc)
 list(FILTER xgrammar_sources EXCLUDE REGEX "^tvm_ffi/")
 list(TRANSFORM xgrammar_sources PREPEND ${xgrammar}/cpp/)
@@ -25,5 +26,6 @@ target_include_directories(xgrammar SYSTEM PUBLIC ${xgrammar}/include ${xgrammar
                            PRIVATE ${xgrammar}/3rdparty/picojson)
 target_compile_definitions(xgrammar PRIVATE XGRAMMAR_ENABLE_CPPTRACE=0 XGRAMMAR_ENABLE_INTERNAL_CHECK=0
                            XGRAMMAR_LOG_CUSTOMIZE=1)
-target_compile_options(xgrammar PRIVATE -w)
+target_compile_options(xgrammar PRIVATE -w -fwrapv)  # its sum of the digits of a long \x escape overflows
+set_target_properties(xgrammar PROPERTIES CXX_STANDARD 17)
 target_link_libraries(xgrammar PUBLIC Threads::Threads)
