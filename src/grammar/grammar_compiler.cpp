@@ -19,7 +19,7 @@ GrammarCompiler::~GrammarCompiler() {
 std::shared_ptr<const Grammar> GrammarCompiler::compile(const GrammarSpec& spec) {
   const auto deadline = std::chrono::steady_clock::now() + limits_.wait;
   const auto refuse = [&](std::string_view what) {
-    throw Error(text_of(what, " longer than ", std::chrono::duration<double>(limits_.wait).count(), " s"), "",
+    throw Error("", text_of(what, " longer than ", std::chrono::duration<double>(limits_.wait).count(), " s"),
                 "make it simpler, or try again later");
   };
   std::unique_lock lock(mutex_);
