@@ -39,6 +39,7 @@ class AdapterSlots final : public Model {
   Tensor forward(WeightBinder& weights, Batch& batch) const override { return layout_.base().forward(weights, batch); }
   std::string_view head() const override { return layout_.head(); }
   std::string_view base_prefix() const override { return layout_.base_prefix(); }
+  std::string_view left_out(std::string_view tensor) const override { return layout_.left_out(tensor); }
   // Adds the adapters and the input kAdapterSlots.
   Program adapted(Program program, const TraceUse& use) const override;
 

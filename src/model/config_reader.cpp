@@ -31,6 +31,11 @@ std::int64_t ConfigReader::positive(std::string_view key, std::int64_t otherwise
   return has(key) ? positive(key) : otherwise;
 }
 
+std::int64_t ConfigReader::not_negative(std::string_view key) const {
+  const Json& value = at(key);
+  return value.is_number_integer() && value.get<double>() == 0 ? 0 : positive(key);
+}
+
 double ConfigReader::number(std::string_view key) const {
   const Json& value = at(key);
   if (!value.is_number()) fail(key, "a number");
@@ -51,6 +56,11 @@ std::string ConfigReader::text(std::string_view key, std::string_view otherwise)
   const Json& value = at(key);
   if (!value.is_string()) fail(key, "a string");
   return value.get<std::string>();
+}
+
+void ConfigReader::require(std::string_view key, bool wanted) const {
+  if (boolean(key, wanted) == wanted) return;
+  throw Error(file_, text_of("'", key, "': ", wanted ? "false" : "true", " is not supported by hone"));
 }
 
 ConfigReader ConfigReader::object(std::string_view key) const {

@@ -21,10 +21,13 @@ class ConfigReader {
   [[nodiscard]] bool has(std::string_view key) const;  // the key exists and is not null
   [[nodiscard]] std::int64_t positive(std::string_view key) const;
   [[nodiscard]] std::int64_t positive(std::string_view key, std::int64_t otherwise) const;
+  [[nodiscard]] std::int64_t not_negative(std::string_view key) const;
   [[nodiscard]] double number(std::string_view key) const;
   [[nodiscard]] double number(std::string_view key, double otherwise) const;
   [[nodiscard]] bool boolean(std::string_view key, bool otherwise) const;
   [[nodiscard]] std::string text(std::string_view key, std::string_view otherwise) const;
+  // Throws Error if a boolean key has a value other than `wanted`.
+  void require(std::string_view key, bool wanted) const;
   [[nodiscard]] ConfigReader object(std::string_view key) const;
 
  private:

@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/json_value.h"
 #include "model/config_reader.h"
+#include "model/decoder_config.h"
 #include "ops/add/add.h"
 #include "ops/embedding/embedding.h"
 #include "ops/linear/linear.h"
@@ -15,8 +16,6 @@
 
 namespace hone {
 namespace {
-
-constexpr std::int64_t kMostLayers = 10'000;
 
 std::string layer_name(std::int64_t layer, std::string_view rest) { return text_of("layers.", layer, ".", rest); }
 
@@ -99,21 +98,7 @@ class Decoder final : public Model {
     if (!config_.tie_word_embeddings) {
       matrix("head", s.vocab_size, s.hidden_size, "lm_head.weight", by_token, WeightKind::head);
     }
-    check_size();
-  }
-
-  // Bounds the number of parameters so that sums of sizes in bytes cannot overflow.
-  void check_size() const {
-    constexpr double kMostParameters = 1e15;
-    double parameters = 0;
-    for (const WeightSpec& spec : specs_) {
-      double elements = 1;
-      for (const std::int64_t size : spec.shape) elements *= static_cast<double>(size);
-      parameters += elements;
-    }
-    if (parameters > kMostParameters) {
-      throw Error("config.json", text_of("the model has ", parameters, " parameters; at most ", kMostParameters));
-    }
+    check_parameter_count(specs_);
   }
 
   template <class Matrix, class Norm>
@@ -147,14 +132,7 @@ class Decoder final : public Model {
            {ShardAxis::kHeads, 1, s.head_dim});
     norm(layer_name(layer, "mlp_norm"), s.hidden_size, part + "post_attention_layernorm.weight");
     if (has_mixture(layer)) return describe_mixture(*options_.mixture, layer, s.hidden_size, specs_);
-    const std::int64_t inner = config_.intermediate_size;
-    const std::vector<PartAxis> rows{{ShardAxis::kInner, 0}};
-    specs_.push_back({layer_name(layer, "mlp.gate_up"),
-                      {2 * inner, s.hidden_size},
-                      {{.name = part + "mlp.gate_proj.weight", .row = 0, .rows = inner, .axes = rows},
-                       {.name = part + "mlp.up_proj.weight", .row = inner, .rows = inner, .axes = rows}},
-                      WeightKind::linear});
-    matrix(layer_name(layer, "mlp.down"), s.hidden_size, inner, part + "mlp.down_proj.weight", {ShardAxis::kInner, 1});
+    describe_gated_mlp(layer_name(layer, "mlp."), part + "mlp.", s.hidden_size, config_.intermediate_size, specs_);
   }
 
   Json json_;
@@ -162,36 +140,6 @@ class Decoder final : public Model {
   DecoderOptions options_;
   std::vector<WeightSpec> specs_;
 };
-
-// Reads both spellings: rope_theta with rope_scaling, and rope_parameters of transformers 5, which contains both.
-RopeTableAttributes parse_rope(const ConfigReader& config, std::int64_t head_dim, double default_theta) {
-  RopeTableAttributes rope;
-  rope.head_dim = head_dim;
-  rope.theta = config.number("rope_theta", default_theta);
-  const bool together = config.has("rope_parameters");
-  if (!together && !config.has("rope_scaling")) return rope;
-  const ConfigReader scaling = config.object(together ? "rope_parameters" : "rope_scaling");
-  rope.theta = scaling.number("rope_theta", rope.theta);
-  const std::string type = scaling.text("rope_type", scaling.text("type", "default"));
-  if (type == "default") return rope;
-  if (type != "llama3") {
-    throw Error("config.json", text_of("rope scaling '", type, "' is not supported"),
-                "hone supports default and llama3");
-  }
-  rope.scaling = type;
-  rope.factor = scaling.number("factor");
-  rope.low_freq_factor = scaling.number("low_freq_factor");
-  rope.high_freq_factor = scaling.number("high_freq_factor");
-  rope.original_max_position_embeddings = scaling.positive("original_max_position_embeddings");
-  return rope;
-}
-
-// Throws Error if a boolean key has a value other than `wanted`.
-void refuse(const ConfigReader& config, std::string_view key, bool wanted) {
-  if (config.boolean(key, wanted) != wanted) {
-    throw Error("config.json", text_of("'", key, "': ", wanted ? "false" : "true", " is not supported by hone"));
-  }
-}
 
 }  // namespace
 
@@ -201,10 +149,7 @@ DecoderConfig parse_decoder_config(const Json& json, const DecoderOptions& optio
   ModelShape& s = parsed.shape;
   s.vocab_size = config.positive("vocab_size");
   s.hidden_size = config.positive("hidden_size");
-  s.num_hidden_layers = config.positive("num_hidden_layers");
-  if (s.num_hidden_layers > kMostLayers) {
-    throw Error("config.json", text_of("num_hidden_layers ", s.num_hidden_layers, " is more than ", kMostLayers));
-  }
+  s.num_hidden_layers = parse_layers(config);
   s.num_attention_heads = config.positive("num_attention_heads");
   s.num_key_value_heads = config.positive("num_key_value_heads", s.num_attention_heads);
   s.max_position_embeddings = config.positive("max_position_embeddings", 2048);
@@ -227,9 +172,9 @@ DecoderConfig parse_decoder_config(const Json& json, const DecoderOptions& optio
   if (const std::string activation = config.text("hidden_act", "silu"); activation != "silu") {
     throw Error("config.json", text_of("hidden_act '", activation, "' is not supported"), "silu");
   }
-  if (!options.qkv_bias) refuse(config, "attention_bias", false);
-  refuse(config, "mlp_bias", false);
-  refuse(config, "use_sliding_window", false);
+  if (!options.qkv_bias) config.require("attention_bias", false);
+  config.require("mlp_bias", false);
+  config.require("use_sliding_window", false);
   return parsed;
 }
 

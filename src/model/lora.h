@@ -62,6 +62,7 @@ class LoraModel final : public Model {
   Tensor forward(WeightBinder& weights, Batch& batch) const override { return base_->forward(weights, batch); }
   std::string_view head() const override { return base_->head(); }
   std::string_view base_prefix() const override { return base_->base_prefix(); }
+  std::string_view left_out(std::string_view tensor) const override { return base_->left_out(tensor); }
   Program adapted(Program program, const TraceUse& use) const override;
   const LoraModel* adapter() const override { return this; }
 

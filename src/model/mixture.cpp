@@ -58,13 +58,13 @@ ExpertMixture parse_mixture(const Json& json, std::string_view inner_key, Mixtur
   const ConfigReader config(json);
   ExpertMixture mixture{.names = std::move(names)};
   mixture.experts = parse_experts(config);
-  mixture.top_k = config.positive("num_experts_per_tok");
-  if (mixture.top_k > mixture.experts) {
-    throw Error("config.json", text_of("'num_experts_per_tok' is ", mixture.top_k, ", expected up to the ",
+  mixture.routing.top_k = config.positive("num_experts_per_tok");
+  if (mixture.routing.top_k > mixture.experts) {
+    throw Error("config.json", text_of("'num_experts_per_tok' is ", mixture.routing.top_k, ", expected up to the ",
                                        mixture.experts, " experts of a layer"));
   }
   mixture.intermediate_size = config.positive(inner_key);
-  mixture.normalize = config.boolean("norm_topk_prob", false);
+  mixture.routing.normalize = config.boolean("norm_topk_prob", false);
   mixture.step = config.positive("decoder_sparse_step", 1);
   mixture.dense_layers = parse_dense_layers(json);
   if (config.boolean("output_router_logits", false)) {
@@ -75,6 +75,29 @@ ExpertMixture parse_mixture(const Json& json, std::string_view inner_key, Mixtur
     throw Error("config.json", text_of("'router_jitter_noise' is ", noise, ", expected 0"));
   }
   return mixture;
+}
+
+void check_groups(const ExpertMixture& mixture) {
+  const RouterAttributes& a = mixture.routing;
+  const auto refuse = [](const auto&... parts) { throw Error("config.json", text_of(parts...)); };
+  if (mixture.experts > kMostExperts) {
+    refuse("'n_routed_experts' is ", mixture.experts, ", expected up to ", kMostExperts);
+  }
+  if (mixture.experts % a.groups != 0) {
+    refuse("'n_group' is ", a.groups, ", which does not divide the ", mixture.experts, " experts ('n_routed_experts')");
+  }
+  if (a.top_groups > a.groups) {
+    refuse("'topk_group' is ", a.top_groups, ", expected up to the ", a.groups, " groups ('n_group')");
+  }
+  const std::int64_t size = mixture.experts / a.groups;
+  if (a.group_depth > size) {
+    refuse("'n_group' is ", a.groups, ", so that a group has ", size, " of the ", mixture.experts,
+           " experts; its score is the sum of ", a.group_depth);
+  }
+  if (a.top_k > a.top_groups * size) {
+    refuse("'num_experts_per_tok' is ", a.top_k, ", expected up to the ", a.top_groups * size, " experts of ",
+           a.top_groups, " groups ('topk_group')");
+  }
 }
 
 void describe_mixture(const ExpertMixture& mixture, std::int64_t layer, std::int64_t hidden_size,
@@ -88,6 +111,17 @@ void describe_mixture(const ExpertMixture& mixture, std::int64_t layer, std::int
                      .rows = mixture.experts,
                      .alternative = {.tensor = prefix + "mlp.gate.weight"}}},
                    WeightKind::router});
+  if (mixture.correction_bias) {
+    specs.push_back({.name = block_name(layer, "router_bias"),
+                     .shape = {mixture.experts},
+                     .parts = {{.name = prefix + mixture.names.router + ".e_score_correction_bias",
+                                .row = 0,
+                                .rows = mixture.experts}},
+                     .kind = WeightKind::bias,
+                     .initializer = Initializer::kZeros,
+                     .dtype = DType::kF32,
+                     .trainable = false});
+  }
   WeightSpec gate_up{
       block_name(layer, "experts.gate_up"), {mixture.experts * 2 * inner, hidden_size}, {}, WeightKind::expert};
   WeightSpec down{block_name(layer, "experts.down"), {mixture.experts * hidden_size, inner}, {}, WeightKind::expert};
@@ -108,17 +142,39 @@ void describe_mixture(const ExpertMixture& mixture, std::int64_t layer, std::int
   }
   specs.push_back(std::move(gate_up));
   specs.push_back(std::move(down));
+  if (mixture.shared_size > 0) {
+    describe_gated_mlp(block_name(layer, "shared."), prefix + mixture.names.shared + ".", hidden_size,
+                       mixture.shared_size, specs);
+  }
+}
+
+void describe_gated_mlp(const std::string& block, const std::string& part, std::int64_t hidden_size, std::int64_t inner,
+                        std::vector<WeightSpec>& specs) {
+  const std::vector<PartAxis> rows{{ShardAxis::kInner, 0}};
+  specs.push_back({block + "gate_up",
+                   {2 * inner, hidden_size},
+                   {{.name = part + "gate_proj.weight", .row = 0, .rows = inner, .axes = rows},
+                    {.name = part + "up_proj.weight", .row = inner, .rows = inner, .axes = rows}},
+                   WeightKind::linear});
+  specs.push_back({block + "down",
+                   {hidden_size, inner},
+                   {{.name = part + "down_proj.weight", .rows = hidden_size, .axes = {{ShardAxis::kInner, 1}}}},
+                   WeightKind::linear});
 }
 
 Tensor mixture_forward(const ExpertMixture& mixture, std::int64_t layer, WeightBinder& w, Tensor x) {
   const GroupedLinearAttributes by_expert{.experts = mixture.experts};
   const Tensor logits = linear(x, w(block_name(layer, "router")), {}, {.f32_output = true});
-  const Routing routing = router(logits, {}, {.top_k = mixture.top_k, .normalize = mixture.normalize});
+  const Tensor bias = mixture.correction_bias ? w(block_name(layer, "router_bias")) : Tensor();
+  const Routing routing = router(logits, bias, mixture.routing);
   const ExpertOrder order = expert_order(routing.expert, {.experts = mixture.experts});
   const Tensor rows = expert_dispatch(x, order.position);
   const Tensor gate_up = grouped_linear(rows, w(block_name(layer, "experts.gate_up")), order.start, by_expert);
   const Tensor y = grouped_linear(swiglu(gate_up), w(block_name(layer, "experts.down")), order.start, by_expert);
-  return expert_combine(y, routing.weight, order.position);
+  const Tensor routed = expert_combine(y, routing.weight, order.position);
+  if (mixture.shared_size == 0) return routed;
+  const Tensor shared = swiglu(linear(x, w(block_name(layer, "shared.gate_up"))));
+  return routed + linear(shared, w(block_name(layer, "shared.down")));
 }
 
 }  // namespace hone

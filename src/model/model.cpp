@@ -35,6 +35,11 @@ bool has_tied_head(const Model& model) {
   return head != model.weights().end() && head->kind == WeightKind::embedding;
 }
 
+std::string_view Model::left_out(std::string_view tensor) const {
+  (void)tensor;
+  return {};
+}
+
 Program Model::adapted(Program program, const TraceUse& use) const {
   (void)use;
   return program;

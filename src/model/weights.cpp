@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/json_value.h"
+#include "core/log.h"
 #include "core/random.h"
 #include "model/adapter_merge.h"
 #include "model/config_reader.h"
@@ -68,6 +69,10 @@ void reject_unexpected_tensors(const Model& model, const std::vector<WeightSpec>
   }
   for (const std::string& name : files.names()) {
     if (known.contains(name) || is_derived(model, name)) continue;
+    if (const std::string_view left = model.left_out(name); !left.empty()) {
+      log_once(text_of(directory.path().string(), ": ", left, " are left out"));
+      continue;
+    }
     throw Error(files.at(name).file,
                 text_of("tensor ", name, " is not part of this ",
                         ConfigReader(model.config()).text("model_type", "model"), " model"),

@@ -21,7 +21,7 @@ class MixtralFamily final : public Family {
                                            .gate = "w1",
                                            .up = "w3",
                                            .down = "w2"});
-    mixture.normalize = true;
+    mixture.routing.normalize = true;
     return make_decoder(config, {.mixture = std::move(mixture), .default_epsilon = 1e-5, .default_theta = 1e6});
   }
 };

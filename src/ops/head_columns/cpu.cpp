@@ -7,10 +7,10 @@
 namespace hone {
 namespace {
 
-// Copies the first columns of each head of x and fills the rest of y's heads, if they are longer, with zeros. The heads
-// of all rows are consecutive, so that rows and heads are one loop.
+// Copies `columns` columns of each head, from column `from` of x to column `to` of y, and fills the rest of y's heads,
+// if they are longer, with zeros. The heads of all rows are consecutive, so that rows and heads are one loop.
 template <class T>
-void copy_columns(const KernelCall& call) {
+void copy_columns(const KernelCall& call, std::int64_t from, std::int64_t to) {
   const auto& a = call.attributes_as<HeadColumnsAttributes>();
   const TensorView& x = call.in(0);
   const TensorView& y = call.out(0);
@@ -19,7 +19,8 @@ void copy_columns(const KernelCall& call) {
   const T* xs = x.as<T>();
   T* ys = y.as<T>();
   for_rows(y.rows() * a.heads, a.head_dim, [&](std::int64_t head) {
-    T* end = std::copy_n(xs + head * from_width, a.columns, ys + head * to_width);
+    T* begin = std::fill_n(ys + head * to_width, to, T(0));
+    T* end = std::copy_n(xs + head * from_width + from, a.columns, begin);
     std::fill(end, ys + (head + 1) * to_width, T(0));
   });
   zero_tail(y);
@@ -28,10 +29,18 @@ void copy_columns(const KernelCall& call) {
 }  // namespace
 
 void register_head_columns_cpu(KernelRegistry& registry) {
-  const Kernel kernel{
-      [](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { copy_columns<T>(call); }); }, {}};
-  registry.add("head_columns", DeviceKind::kCpu, kernel);
-  registry.add("head_columns_backward", DeviceKind::kCpu, kernel);
+  registry.add("head_columns", DeviceKind::kCpu,
+               {[](const KernelCall& call) {
+                  const auto& a = call.attributes_as<HeadColumnsAttributes>();
+                  for_floating(call.in(0).dtype(), [&]<class T>() { copy_columns<T>(call, a.first, 0); });
+                },
+                {}});
+  registry.add("head_columns_backward", DeviceKind::kCpu,
+               {[](const KernelCall& call) {
+                  const auto& a = call.attributes_as<HeadColumnsAttributes>();
+                  for_floating(call.in(0).dtype(), [&]<class T>() { copy_columns<T>(call, 0, a.first); });
+                },
+                {}});
 }
 
 }  // namespace hone

@@ -8,9 +8,9 @@ namespace hone {
 namespace {
 
 void expect_columns(std::string_view op, const Type& x, const HeadColumnsAttributes& a, std::int64_t width) {
-  expect_sizes(op, {a.heads, a.head_dim, a.columns});
-  expect(a.heads > 0 && a.columns > 0 && a.columns <= a.head_dim, op,
-         text_of(a.columns, " columns of ", a.heads, " heads of head_dim ", a.head_dim,
+  expect_sizes(op, {a.heads, a.head_dim, a.columns, a.first});
+  expect(a.heads > 0 && a.columns > 0 && a.first >= 0 && a.first + a.columns <= a.head_dim, op,
+         text_of(a.columns, " columns from column ", a.first, " of ", a.heads, " heads of head_dim ", a.head_dim,
                  "; expected 1 to head_dim columns of 1 head or more"));
   expect(is_floating(x.dtype) && x.shape.size() == 2 && x.shape[1].size == a.heads * width, op,
          text_of("x is ", to_text(x), "; expected [rows, ", a.heads * width, "] of a floating type"));

@@ -1,4 +1,4 @@
-// Keeps the first columns of each head.
+// Keeps consecutive columns of each head.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,15 @@ namespace hone {
 struct HeadColumnsAttributes {
   std::int64_t heads = 0;
   std::int64_t head_dim = 0;
-  std::int64_t columns = 0;  // kept in each head, at most head_dim
+  std::int64_t columns = 0;  // kept in each head
+  std::int64_t first = 0;    // the first of them; first + columns is at most head_dim
 
   template <class Visitor>
   void fields(Visitor& v) {
     v("heads", heads);
     v("head_dim", head_dim);
     v("columns", columns);
+    v("first", first);
   }
 };
 

@@ -43,6 +43,7 @@ class RopeAppend final : public FusedOp {
     const auto& rotation = rope.attributes.as<RopeAttributes>();
     const RopeAttributes all = rope_of(append.attributes.as<KvAppendAttributes>());
     if (rotation.inverse || rotation.heads != all.heads || rotation.head_dim != all.head_dim) return std::nullopt;
+    if (rotation.offset != 0 || rotation.interleaved) return std::nullopt;
     return Fusion{.nodes = {first, first + 1},
                   .inputs = {rope.inputs[RopeIn::x], rope.inputs[RopeIn::table], append.inputs[KvAppendIn::k_cache],
                              append.inputs[KvAppendIn::v_cache], append.inputs[KvAppendIn::slots]},

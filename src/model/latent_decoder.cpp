@@ -1,0 +1,286 @@
+#include "model/latent_decoder.h"
+
+#include <algorithm>
+#include <charconv>
+#include <numeric>
+#include <utility>
+
+#include "core/error.h"
+#include "core/json_value.h"
+#include "model/config_reader.h"
+#include "model/decoder_config.h"
+#include "ops/add/add.h"
+#include "ops/embedding/embedding.h"
+#include "ops/head_columns/head_columns.h"
+#include "ops/linear/linear.h"
+#include "ops/rms_norm/rms_norm.h"
+#include "ops/rope/rope.h"
+#include "ops/swiglu/swiglu.h"
+
+namespace hone {
+namespace {
+
+// Of the norms of the latent rows: transformers does not take rms_norm_eps for them.
+constexpr double kLatentEpsilon = 1e-6;
+
+std::string latent_layer_name(std::int64_t layer, std::string_view rest) {
+  return text_of("layers.", layer, ".", rest);
+}
+
+struct LatentDecoderConfig {
+  ModelShape shape;
+  std::int64_t intermediate_size = 0;
+  double rms_norm_eps = 1e-6;
+  bool tie_word_embeddings = false;
+  RopeTableAttributes rope;
+  std::int64_t q_lora_rank = 0;  // 0: queries are computed in one step
+  std::int64_t kv_lora_rank = 0;
+  std::int64_t nope_dim = 0;
+  std::int64_t rope_dim = 0;
+  std::int64_t value_dim = 0;
+  double score_scale = 1;
+  std::int64_t prediction_layers = 0;  // layers after the last one that a checkpoint may have
+};
+
+// 0 if q_lora_rank is null. A missing key is refused, because transformers then assumes a rank.
+std::int64_t parse_query_rank(const Json& json, const ConfigReader& config) {
+  return json.contains("q_lora_rank") && !config.has("q_lora_rank") ? 0 : config.positive("q_lora_rank");
+}
+
+void check_latent_heads(const LatentDecoderConfig& c) {
+  const ModelShape& s = c.shape;
+  if (s.num_key_value_heads != s.num_attention_heads) {
+    throw Error("config.json", text_of("'num_key_value_heads' is ", s.num_key_value_heads, ", expected the ",
+                                       s.num_attention_heads, " of 'num_attention_heads'"));
+  }
+  if (s.head_dim % 8 != 0 || s.head_dim > 256) {
+    throw Error("config.json", text_of("'qk_nope_head_dim' + 'qk_rope_head_dim' is ", s.head_dim,
+                                       ", expected a multiple of 8 up to 256"));
+  }
+  if (c.rope_dim % 2 != 0) {
+    throw Error("config.json", text_of("'qk_rope_head_dim' is ", c.rope_dim, ", expected an even number"));
+  }
+  if (c.value_dim > s.head_dim) {
+    throw Error("config.json", text_of("'v_head_dim' is ", c.value_dim, ", expected up to the ", s.head_dim,
+                                       " of 'qk_nope_head_dim' + 'qk_rope_head_dim'"));
+  }
+}
+
+void refuse_unsupported(const ConfigReader& config) {
+  if (const std::string activation = config.text("hidden_act", "silu"); activation != "silu") {
+    throw Error("config.json", text_of("hidden_act '", activation, "' is not supported"), "silu");
+  }
+  if (const std::int64_t every = config.positive("moe_layer_freq", 1); every != 1) {
+    throw Error("config.json", text_of("'moe_layer_freq' is ", every, ", expected 1"));
+  }
+  if (const double dropout = config.number("attention_dropout", 0.0); dropout != 0) {
+    throw Error("config.json", text_of("'attention_dropout' is ", dropout, ", expected 0"));
+  }
+  config.require("attention_bias", false);
+  config.require("mlp_bias", false);
+  config.require("output_router_logits", false);
+}
+
+LatentDecoderConfig parse_latent_decoder(const Json& json, bool predicts_tokens) {
+  const ConfigReader config(json);
+  LatentDecoderConfig parsed;
+  ModelShape& s = parsed.shape;
+  s.vocab_size = config.positive("vocab_size");
+  s.hidden_size = config.positive("hidden_size");
+  s.num_hidden_layers = parse_layers(config);
+  s.num_attention_heads = config.positive("num_attention_heads");
+  s.num_key_value_heads = config.positive("num_key_value_heads", s.num_attention_heads);
+  s.max_position_embeddings = config.positive("max_position_embeddings", 2048);
+  parsed.nope_dim = config.positive("qk_nope_head_dim");
+  parsed.rope_dim = config.positive("qk_rope_head_dim");
+  parsed.value_dim = config.positive("v_head_dim");
+  s.head_dim = parsed.nope_dim + parsed.rope_dim;
+  check_latent_heads(parsed);
+  parsed.q_lora_rank = parse_query_rank(json, config);
+  parsed.kv_lora_rank = config.positive("kv_lora_rank");
+  parsed.intermediate_size = config.positive("intermediate_size");
+  parsed.rms_norm_eps = config.number("rms_norm_eps", 1e-6);
+  parsed.tie_word_embeddings = config.boolean("tie_word_embeddings", false);
+  parsed.rope = parse_rope(config, parsed.rope_dim, 10000.0);
+  parsed.score_scale = parse_score_scale(config, s.head_dim);
+  if (predicts_tokens) {
+    parsed.prediction_layers =
+        config.has("num_nextn_predict_layers") ? config.not_negative("num_nextn_predict_layers") : 1;
+  }
+  refuse_unsupported(config);
+  return parsed;
+}
+
+class LatentDecoder final : public Model {
+ public:
+  LatentDecoder(const Json& config, LatentDecoderOptions options)
+      : json_(config), config_(parse_latent_decoder(config, options.predicts_tokens)), options_(std::move(options)) {
+    describe_weights();
+  }
+
+  const ModelShape& shape() const override { return config_.shape; }
+  const Json& config() const override { return json_; }
+  const std::vector<WeightSpec>& weights() const override { return specs_; }
+  std::string_view head() const override { return config_.tie_word_embeddings ? "embedding" : "head"; }
+
+  std::string_view left_out(std::string_view tensor) const override {
+    constexpr std::string_view kPrefix = "model.layers.";
+    if (!tensor.starts_with(kPrefix)) return {};
+    tensor.remove_prefix(kPrefix.size());
+    std::int64_t layer = 0;
+    const auto [end, error] = std::from_chars(tensor.data(), tensor.data() + tensor.size(), layer);
+    const bool is_layer = error == std::errc{} && end != tensor.data() + tensor.size() && *end == '.';
+    const std::int64_t layers = config_.shape.num_hidden_layers;
+    const bool predicts = is_layer && layer >= layers && layer < layers + config_.prediction_layers;
+    return predicts ? "layers for multi-token prediction" : std::string_view{};
+  }
+
+  Tensor forward(WeightBinder& w, Batch& batch) const override {
+    Program& program = batch.tokens.program();
+    const Tensor table = rope_table(batch.positions, config_.rope);
+    Tensor x = [&] {
+      const Scope scope(program, "embedding");
+      return embedding(batch.tokens, w("embedding"));
+    }();
+    for (std::int64_t layer = 0; layer < config_.shape.num_hidden_layers; ++layer) {
+      const Scope scope(program, text_of("layers.", layer));
+      x = attention_block(w, batch, layer, x, table);
+      x = mlp_block(w, layer, x);
+    }
+    const Scope scope(program, "norm");
+    return rms_norm(x, w("norm"), {.epsilon = config_.rms_norm_eps});
+  }
+
+ private:
+  // x + out(attention(query(h), latent(h), rope_key(h))), h = norm(x)
+  Tensor attention_block(WeightBinder& w, Batch& batch, std::int64_t layer, Tensor x, Tensor table) const {
+    const Scope scope(x.program(), "attention");
+    const LatentDecoderConfig& c = config_;
+    const auto weight = [&](std::string_view name) { return w(latent_layer_name(layer, name)); };
+    const Tensor h = rms_norm(x, weight("input_norm"), {.epsilon = c.rms_norm_eps});
+    const std::int64_t compressed = c.kv_lora_rank + c.rope_dim;  // a row has the latent row, then the key's rope part
+    const Tensor kv = linear(h, weight("attention.kv_down"));
+    const Tensor latent = head_columns(kv, {.heads = 1, .head_dim = compressed, .columns = c.kv_lora_rank});
+    const Tensor key =
+        head_columns(kv, {.heads = 1, .head_dim = compressed, .columns = c.rope_dim, .first = c.kv_lora_rank});
+    const Tensor o = batch.attend(
+        layer, {.query = rope(query(w, layer, h), table,
+                              {.heads = c.shape.num_attention_heads,
+                               .head_dim = c.shape.head_dim,
+                               .offset = c.nope_dim,
+                               .interleaved = options_.interleaved}),
+                .latent = rms_norm(latent, weight("attention.kv_norm"), {.epsilon = kLatentEpsilon}),
+                .rope_key = rope(key, table, {.heads = 1, .head_dim = c.rope_dim, .interleaved = options_.interleaved}),
+                .up = weight("attention.kv_up"),
+                .heads = c.shape.num_attention_heads,
+                .nope_dim = c.nope_dim,
+                .rope_dim = c.rope_dim,
+                .value_dim = c.value_dim,
+                .scale = c.score_scale});
+    return x + linear(o, weight("attention.out"));
+  }
+
+  // [tokens, heads x head_dim]
+  Tensor query(WeightBinder& w, std::int64_t layer, Tensor h) const {
+    if (config_.q_lora_rank == 0) return linear(h, w(latent_layer_name(layer, "attention.query")));
+    const Tensor low = linear(h, w(latent_layer_name(layer, "attention.query_down")));
+    const Tensor latent =
+        rms_norm(low, w(latent_layer_name(layer, "attention.query_norm")), {.epsilon = kLatentEpsilon});
+    return linear(latent, w(latent_layer_name(layer, "attention.query_up")));
+  }
+
+  // x + down(swiglu(gate_up(norm(x)))), or x + mixture(norm(x))
+  Tensor mlp_block(WeightBinder& w, std::int64_t layer, Tensor x) const {
+    const Scope scope(x.program(), "mlp");
+    const Tensor h = rms_norm(x, w(latent_layer_name(layer, "mlp_norm")), {.epsilon = config_.rms_norm_eps});
+    if (options_.mixture.is_in(layer)) return x + mixture_forward(options_.mixture, layer, w, h);
+    const Tensor inner = swiglu(linear(h, w(latent_layer_name(layer, "mlp.gate_up"))));
+    return x + linear(inner, w(latent_layer_name(layer, "mlp.down")));
+  }
+
+  void add_matrix(std::string name, std::int64_t rows, std::int64_t columns, std::string part, PartAxis axis,
+                  WeightKind kind = WeightKind::linear) {
+    specs_.push_back(
+        {std::move(name), {rows, columns}, {{.name = std::move(part), .rows = rows, .axes = {axis}}}, kind});
+  }
+
+  void add_norm(std::string name, std::int64_t size, std::string part) {
+    specs_.push_back({std::move(name), {size}, {{std::move(part), 0, size}}, WeightKind::norm, Initializer::kOnes});
+  }
+
+  void describe_weights() {
+    const ModelShape& s = config_.shape;
+    const PartAxis by_token{ShardAxis::kVocabulary};
+    add_matrix("embedding", s.vocab_size, s.hidden_size, "model.embed_tokens.weight", by_token, WeightKind::embedding);
+    for (std::int64_t layer = 0; layer < s.num_hidden_layers; ++layer) {
+      const std::string part = text_of("model.layers.", layer, ".");
+      add_norm(latent_layer_name(layer, "input_norm"), s.hidden_size, part + "input_layernorm.weight");
+      describe_attention(latent_layer_name(layer, "attention."), part + "self_attn.");
+      add_norm(latent_layer_name(layer, "mlp_norm"), s.hidden_size, part + "post_attention_layernorm.weight");
+      if (options_.mixture.is_in(layer)) {
+        describe_mixture(options_.mixture, layer, s.hidden_size, specs_);
+      } else {
+        describe_gated_mlp(latent_layer_name(layer, "mlp."), part + "mlp.", s.hidden_size, config_.intermediate_size,
+                           specs_);
+      }
+    }
+    add_norm("norm", s.hidden_size, "model.norm.weight");
+    if (!config_.tie_word_embeddings) {
+      add_matrix("head", s.vocab_size, s.hidden_size, "lm_head.weight", by_token, WeightKind::head);
+    }
+    check_parameter_count(specs_);
+  }
+
+  void describe_attention(const std::string& block, const std::string& part) {
+    const LatentDecoderConfig& c = config_;
+    const std::int64_t hidden = c.shape.hidden_size;
+    const std::int64_t heads = c.shape.num_attention_heads;
+    const PartAxis by_query{ShardAxis::kHeads, 0, c.shape.head_dim};
+    if (c.q_lora_rank == 0) {
+      add_matrix(block + "query", heads * c.shape.head_dim, hidden, part + "q_proj.weight", by_query);
+    } else {
+      add_matrix(block + "query_down", c.q_lora_rank, hidden, part + "q_a_proj.weight", {});
+      add_norm(block + "query_norm", c.q_lora_rank, part + "q_a_layernorm.weight");
+      add_matrix(block + "query_up", heads * c.shape.head_dim, c.q_lora_rank, part + "q_b_proj.weight", by_query);
+    }
+    add_matrix(block + "kv_down", c.kv_lora_rank + c.rope_dim, hidden, part + "kv_a_proj_with_mqa.weight", {});
+    add_norm(block + "kv_norm", c.kv_lora_rank, part + "kv_a_layernorm.weight");
+    const std::int64_t expanded = c.nope_dim + c.value_dim;
+    add_matrix(block + "kv_up", heads * expanded, c.kv_lora_rank, part + "kv_b_proj.weight",
+               {ShardAxis::kHeads, 0, expanded});
+    add_matrix(block + "out", hidden, heads * c.value_dim, part + "o_proj.weight", {ShardAxis::kHeads, 1, c.value_dim});
+  }
+
+  Json json_;
+  LatentDecoderConfig config_;
+  LatentDecoderOptions options_;
+  std::vector<WeightSpec> specs_;
+};
+
+}  // namespace
+
+ExpertMixture parse_latent_mixture(const Json& json) {
+  const ConfigReader config(json);
+  ExpertMixture mixture{.names = {.router = "mlp.gate",
+                                  .experts = "mlp.experts",
+                                  .gate = "gate_proj",
+                                  .up = "up_proj",
+                                  .down = "down_proj",
+                                  .shared = "mlp.shared_experts"}};
+  mixture.experts = config.positive("n_routed_experts");
+  mixture.routing.top_k = config.positive("num_experts_per_tok");
+  mixture.routing.factor = config.number("routed_scaling_factor", 1.0);
+  mixture.intermediate_size = config.positive("moe_intermediate_size");
+  mixture.shared_size = config.positive("n_shared_experts") * mixture.intermediate_size;
+  const std::int64_t dense = std::min(config.not_negative("first_k_dense_replace"), parse_layers(config));
+  mixture.dense_layers.resize(static_cast<std::size_t>(dense));
+  std::iota(mixture.dense_layers.begin(), mixture.dense_layers.end(), 0);
+  return mixture;
+}
+
+std::unique_ptr<Model> make_latent_decoder(const Json& config, LatentDecoderOptions options) {
+  check_groups(options.mixture);
+  return std::make_unique<LatentDecoder>(config, std::move(options));
+}
+
+}  // namespace hone
