@@ -91,6 +91,8 @@ TEST(Engine, TokensDependOnTheRequestAlone) { expect_tokens_of_the_request_alone
 
 TEST(Engine, TokensOfAMixtureDependOnTheRequestAlone) { expect_tokens_of_the_request_alone("qwen3_moe"); }
 
+TEST(Engine, TokensOfDeepseekDependOnTheRequestAlone) { expect_tokens_of_the_request_alone("deepseek_v3"); }
+
 // Requests end by stop tokens and by length while the next step is under way, prompts arrive in chunks, and blocks run
 // out.
 TEST(Engine, LaunchingAheadChangesNoToken) {

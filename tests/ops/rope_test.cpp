@@ -17,10 +17,11 @@ namespace {
 // Positions are far apart, so that a wrong row or a wrong frequency changes the result.
 OpCase rope_case(std::int64_t rows, std::int64_t all_heads, const RopeAttributes& a) {
   const std::int64_t n = all_heads * a.head_dim;
-  const std::int64_t half = a.head_dim / 2;
-  const RopeTableAttributes table{.head_dim = a.head_dim, .theta = 100.0};
+  const std::int64_t half = a.rotated_dim() / 2;
+  const RopeTableAttributes table{.head_dim = a.rotated_dim(), .theta = 100.0};
   OpCase op_case{
-      .name = text_of("rope_", rows, "x", all_heads, "x", a.head_dim, a.inverse ? "_inverse" : ""),
+      .name = text_of("rope_", rows, "x", all_heads, "x", a.head_dim, a.inverse ? "_inverse" : "",
+                      a.offset > 0 ? "_offset" : "", a.interleaved ? "_interleaved" : ""),
       .inputs = {{"x", {DType::kF32, {{rows, Count::tokens}, n}}},
                  {"positions", {DType::kI32, {{rows, Count::tokens}}}}},
       .below = {{Count::tokens, rows / 2 + 1}},
@@ -38,9 +39,10 @@ OpCase rope_case(std::int64_t rows, std::int64_t all_heads, const RopeAttributes
                   const double cosine = static_cast<float>(std::cos(static_cast<double>(angle)));
                   const double sine =
                       (a.inverse ? -1.0 : 1.0) * static_cast<float>(std::sin(static_cast<double>(angle)));
-                  const std::int64_t at = row * n + head * a.head_dim + i;
-                  y[at] = in[0][at] * cosine - in[0][at + half] * sine;
-                  y[at + half] = in[0][at + half] * cosine + in[0][at] * sine;
+                  const std::int64_t at = row * n + head * a.head_dim + a.offset + (a.interleaved ? 2 * i : i);
+                  const std::int64_t partner = at + (a.interleaved ? 1 : half);
+                  y[at] = in[0][at] * cosine - in[0][partner] * sine;
+                  y[partner] = in[0][partner] * cosine + in[0][at] * sine;
                 }
               }
             }
@@ -57,6 +59,11 @@ TEST(Rope, Cases) {
   check(rope_case(9, 5, {.heads = 3, .head_dim = 8, .inverse = true}));
   check(rope_case(70, 4, {.heads = 4, .head_dim = 32}));
   check(rope_case(3, 2, {.heads = 0, .head_dim = 4}));
+  check(rope_case(9, 5, {.heads = 3, .head_dim = 8, .interleaved = true}));
+  check(rope_case(9, 4, {.heads = 3, .head_dim = 24, .offset = 16}));
+  check(rope_case(9, 4, {.heads = 3, .head_dim = 24, .offset = 16, .interleaved = true}));
+  check(rope_case(70, 4, {.heads = 4, .head_dim = 192, .inverse = true, .offset = 128, .interleaved = true}));
+  check(rope_case(5, 3, {.heads = 2, .head_dim = 9, .offset = 3}));
 }
 
 RopeTableAttributes table_attributes(const Json& entry) {
@@ -65,9 +72,16 @@ RopeTableAttributes table_attributes(const Json& entry) {
   a.scaling = scaling["rope_type"];
   if (a.scaling == "default") return a;
   a.factor = scaling["factor"];
+  a.original_max_position_embeddings = scaling["original_max_position_embeddings"];
+  if (a.scaling == "yarn") {
+    a.beta_fast = scaling.value("beta_fast", 32.0);
+    a.beta_slow = scaling.value("beta_slow", 1.0);
+    a.truncate = scaling.value("truncate", true);
+    a.attention_factor = entry["attention_factor"];
+    return a;
+  }
   a.low_freq_factor = scaling["low_freq_factor"];
   a.high_freq_factor = scaling["high_freq_factor"];
-  a.original_max_position_embeddings = scaling["original_max_position_embeddings"];
   return a;
 }
 
@@ -103,12 +117,17 @@ TEST(Rope, RefusesWhatDoesNotFit) {
   Program program;
   const Tensor positions = program.input("positions", {DType::kI32, {4}});
   EXPECT_THROW((void)rope_table(positions, {.head_dim = 7}), Error);
-  EXPECT_THROW((void)rope_table(positions, {.head_dim = 8, .scaling = "yarn"}), Error);
+  EXPECT_THROW((void)rope_table(positions, {.head_dim = 8, .scaling = "longrope"}), Error);
+  EXPECT_THROW((void)rope_table(positions, {.head_dim = 8, .scaling = "yarn", .beta_slow = 0.0}), Error);
   EXPECT_THROW((void)rope_table(positions, {.head_dim = 8, .low_freq_factor = 4.0}), Error);
   const Tensor table = rope_table(positions, {.head_dim = 8});
   const Tensor x = program.input("x", {DType::kF32, {4, 16}});
   EXPECT_THROW((void)rope(x, table, {.heads = 3, .head_dim = 8}), Error);
   EXPECT_THROW((void)rope(x, table, {.heads = 2, .head_dim = 4}), Error);
+  EXPECT_NO_THROW((void)rope(x, table, {.heads = 1, .head_dim = 16, .offset = 8}));
+  EXPECT_THROW((void)rope(x, table, {.heads = 1, .head_dim = 16, .offset = 9}), Error);
+  EXPECT_THROW((void)rope(x, table, {.heads = 1, .head_dim = 16, .offset = 16}), Error);
+  EXPECT_THROW((void)rope(x, table, {.heads = 1, .head_dim = 16, .offset = 6}), Error);
 }
 
 }  // namespace

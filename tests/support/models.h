@@ -18,9 +18,21 @@
 
 namespace hone::test {
 
-inline constexpr std::string_view kFixtureModels[] = {"llama",      "llama_tied",     "llama3_rope", "qwen2",
-                                                      "qwen2_tied", "qwen3",          "gpt2",        "gpt2_exact_gelu",
-                                                      "qwen3_moe",  "qwen3_moe_tied", "mixtral"};
+inline constexpr std::string_view kFixtureModels[] = {"llama",
+                                                      "llama_tied",
+                                                      "llama3_rope",
+                                                      "qwen2",
+                                                      "qwen2_tied",
+                                                      "qwen3",
+                                                      "gpt2",
+                                                      "gpt2_exact_gelu",
+                                                      "qwen3_moe",
+                                                      "qwen3_moe_tied",
+                                                      "mixtral",
+                                                      "deepseek_v2",
+                                                      "deepseek_v2_grouped_tied",
+                                                      "deepseek_v3",
+                                                      "deepseek_v3_ungrouped_tied"};
 
 struct FixtureModel {
   explicit FixtureModel(std::string_view name, DType dtype = DType::kF32, Device& device = test_device());

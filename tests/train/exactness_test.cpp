@@ -77,7 +77,7 @@ TEST(Exactness, RecomputationChangesMemoryAndNoBit) {
 }
 
 TEST(Exactness, MixturesRepeatTheirBits) {
-  for (const std::string_view model : {"qwen3_moe", "mixtral"}) {
+  for (const std::string_view model : {"qwen3_moe", "mixtral", "deepseek_v2_grouped_tied", "deepseek_v3"}) {
     for (const DType dtype : {DType::kF32, DType::kBf16}) {
       const Trace none = train_steps(Recompute::kNone, 0, false, model, dtype);
       for (const Trace& other : {train_steps(Recompute::kNone, 0, false, model, dtype),
@@ -146,6 +146,11 @@ void expect_packed_as_alone(std::string_view model) {
 TEST(Exactness, PackedDocumentsCountAsAlone) { expect_packed_as_alone("qwen2"); }
 
 TEST(Exactness, PackedDocumentsOfAMixtureCountAsAlone) { expect_packed_as_alone("qwen3_moe"); }
+
+TEST(Exactness, PackedDocumentsOfDeepseekCountAsAlone) {
+  expect_packed_as_alone("deepseek_v2");
+  expect_packed_as_alone("deepseek_v3");
+}
 
 // Returns new documents of a small grammar for each step, on which the loss falls but stays well above 0.
 HostBatch grammar_batch(std::uint64_t step) {

@@ -264,6 +264,43 @@ TEST(Lora, ExpertsHaveNoAdapters) {
   EXPECT_THROW(adapt("down_proj"), Error);
 }
 
+// All matrices of latent attention may have adapters; the experts of a mixture are refused by name.
+TEST(Lora, LatentAttentionHasAdapters) {
+  for (const char* name : {"deepseek_v2", "deepseek_v3"}) {
+    const FixtureModel base(name);
+    const auto adapt = [&](const std::vector<std::string>& targets) {
+      LoraConfig config;
+      config.r = 2;
+      config.target_modules = targets;
+      return LoraModel(family_registry().create(base.directory.config()), config);
+    };
+    const std::vector<std::string> query = base.directory.config()["q_lora_rank"].is_null()
+                                               ? std::vector<std::string>{"q_proj"}
+                                               : std::vector<std::string>{"q_a_proj", "q_b_proj"};
+    std::vector<std::string> targets{"kv_a_proj_with_mqa", "kv_b_proj", "o_proj"};
+    targets.insert(targets.end(), query.begin(), query.end());
+    const LoraModel model = adapt(targets);
+    TensorStore weights = load_weights(model, base.directory, DType::kF32, test_device());
+    initialize_adapter(model, weights, 7);
+    const HostBatch batch = base.batch();
+    EXPECT_LE(relative_difference(logits_of(model, weights, batch), read_values<float>(base.reference.at("logits"))),
+              1e-4);
+    const auto arena = std::make_shared<Arena>(test_device());
+    Optimizer optimizer(model, weights, arena, {});
+    EXPECT_EQ(optimizer.gradients().tensors().size(), 2 * 3 * targets.size());  // A and B of each matrix of 3 layers
+    Executable executable(trace_training(model, {.capacity = capacity_of(batch)}), arena,
+                          {.weights = &weights, .gradients = &optimizer.gradients()});
+    std::vector<double> losses;
+    for (int step = 0; step < 6; ++step) {
+      losses.push_back(run_loss(executable, batch, 1.0 / static_cast<double>(batch.target_tokens)).loss);
+      optimizer.update(2e-2, 1.0);
+    }
+    EXPECT_LT(losses.back(), losses.front()) << name;
+    EXPECT_THROW((void)adapt({"all-linear"}), Error);
+    EXPECT_THROW((void)adapt({"down_proj"}), Error);
+  }
+}
+
 // Frozen weights have neither gradients nor optimizer states; the plan counts only those of the adapter.
 TEST(Lora, OnlyAdaptersHaveGradientsAndStates) {
   const AdaptedModel adapted("qwen2_default");

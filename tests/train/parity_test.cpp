@@ -1,6 +1,10 @@
 // Small models, compared with transformers: logits, loss, the gradient of every weight, greedy generation.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+
 #include "engine/engine.h"
 #include "ops/linear/linear.h"
 #include "support/device.h"
@@ -52,6 +56,7 @@ TEST_P(Parity, LossAndGradients) {
   EXPECT_LE(std::abs(sums.loss - expected_loss) / expected_loss, 1e-4);
 
   for (const WeightSpec& spec : fixture.model->weights()) {
+    if (!spec.trainable) continue;
     const std::vector<std::byte> bytes = optimizer.gradients().download(spec.name);
     const auto* values = reinterpret_cast<const float*>(bytes.data());
     const std::int64_t row = optimizer.gradients().type(spec.name).row_size();
@@ -73,6 +78,26 @@ TEST_P(Parity, GreedyGeneration) {
   Request request{fixture.ids("prompt"), {.temperature = 0, .max_tokens = static_cast<std::int64_t>(expected.size())}};
   const std::vector<Completion> completions = engine.generate({&request, 1});
   EXPECT_EQ(completions[0].tokens, expected);
+}
+
+// The folder that save_model() writes has the tensors that transformers wrote, so that transformers computes the same.
+// scripts/check_parity.sh sets HONE_SAVE_LOADED_MODELS_TO to a folder and loads the saved models with transformers.
+TEST_P(Parity, SavesWhatItHasLoaded) {
+  FixtureModel fixture(GetParam());
+  const TemporaryDirectory temporary;
+  const char* wanted = std::getenv("HONE_SAVE_LOADED_MODELS_TO");
+  const std::filesystem::path path =
+      (wanted != nullptr ? std::filesystem::path(wanted) : temporary.path()) / std::string(GetParam());
+  save_model(path, *fixture.model, fixture.weights, fixture.directory.generation_config());
+  const ModelDirectory saved(path);
+  EXPECT_EQ(saved.config(), fixture.directory.config());
+  EXPECT_EQ(saved.weights().names().size(), fixture.directory.weights().names().size());
+  for (const std::string& name : fixture.directory.weights().names()) {
+    const StoredTensor& ours = saved.weights().at(name);
+    const StoredTensor& theirs = fixture.directory.weights().at(name);
+    EXPECT_EQ(ours.shape, theirs.shape) << name;
+    EXPECT_TRUE(std::ranges::equal(ours.bytes, theirs.bytes)) << name;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, Parity, testing::ValuesIn(kFixtureModels),

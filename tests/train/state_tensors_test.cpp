@@ -72,6 +72,26 @@ Json mixture_config() {
   return config;
 }
 
+// Four groups of two experts; the biases of the experts are not trained.
+Json deepseek_config() {
+  Json config = small_config("deepseek_v3");
+  config.erase("head_dim");
+  config.update({{"num_key_value_heads", 4},
+                 {"q_lora_rank", 24},
+                 {"kv_lora_rank", 20},
+                 {"qk_nope_head_dim", 16},
+                 {"qk_rope_head_dim", 8},
+                 {"v_head_dim", 12},
+                 {"n_routed_experts", 8},
+                 {"n_shared_experts", 1},
+                 {"num_experts_per_tok", 2},
+                 {"moe_intermediate_size", 24},
+                 {"n_group", 4},
+                 {"topk_group", 2},
+                 {"first_k_dense_replace", 1}});
+  return config;
+}
+
 struct StateCase {
   const char* name;
   Json config;
@@ -91,7 +111,9 @@ std::vector<StateCase> cases() {
           {"adapter", small_config("qwen2"), {"q_proj", "v_proj", "embed_tokens"}, DType::kBf16, {}},
           {"adapter 8 bit", small_config("qwen2"), {"q_proj", "v_proj"}, DType::kF32, codes},
           {"mixture", mixture_config(), {}, DType::kBf16, {}},
-          {"mixture 8 bit", mixture_config(), {}, DType::kBf16, codes}};
+          {"mixture 8 bit", mixture_config(), {}, DType::kBf16, codes},
+          {"deepseek", deepseek_config(), {}, DType::kBf16, {}},
+          {"deepseek 8 bit", deepseek_config(), {}, DType::kBf16, codes}};
 }
 
 std::map<std::string, std::vector<std::int64_t>> shapes_in(const SafetensorsFile& file) {
