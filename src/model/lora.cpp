@@ -126,8 +126,11 @@ ModuleSet LoraModel::choose() const {
   for (const std::string& module : modules.linear) names.insert(last_name(module));
   const std::vector<std::string>& wanted = config_.target_modules;
   if (wanted.empty()) {
-    return ModuleSet(names.contains("q_proj") ? std::vector<std::string>{"q_proj", "v_proj"}
-                                              : std::vector<std::string>{"c_attn"});
+    if (names.contains("q_proj") && names.contains("v_proj")) {
+      return ModuleSet(std::vector<std::string>{"q_proj", "v_proj"});
+    }
+    if (names.contains("c_attn")) return ModuleSet(std::vector<std::string>{"c_attn"});
+    throw Error(kTargets, "must be set for this model, as in PEFT", text_of("some of ", joined(names)));
   }
   if (wanted.size() == 1 && is_all_linear(wanted[0]) && !modules.refused.empty()) {
     throw Error(kTargets,

@@ -297,7 +297,9 @@ TEST(Lora, LatentAttentionHasAdapters) {
     }
     EXPECT_LT(losses.back(), losses.front()) << name;
     EXPECT_THROW((void)adapt({"all-linear"}), Error);
-    EXPECT_THROW((void)adapt({"down_proj"}), Error);
+    EXPECT_THROW((void)adapt({R"(model\.layers\.\d+\.mlp\.experts\.\d+\.down_proj)"}), Error);
+    EXPECT_NO_THROW((void)adapt({R"(model\.layers\.\d+\.mlp\.shared_experts\.down_proj)"}));
+    EXPECT_THROW((void)adapt({}), Error) << "PEFT has no default for the family";
   }
 }
 

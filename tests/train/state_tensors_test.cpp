@@ -155,6 +155,10 @@ TEST(StateTensors, AreNamedAndShapedByTheCheckpointsParts) {
   const auto mixture = shapes_of(all[7]);
   EXPECT_EQ(mixture.at("optimizer.model.layers.1.mlp.experts.4.down_proj.weight.exp_avg"), (Shape{64, 24}));
   EXPECT_EQ(mixture.at("optimizer.model.layers.1.mlp.gate.weight.master"), (Shape{5, 64}));
+  const auto deepseek = shapes_of(all[9]);
+  EXPECT_EQ(deepseek.at("optimizer.model.layers.1.mlp.gate.weight.master"), (Shape{8, 64}));
+  EXPECT_EQ(deepseek.at("optimizer.model.layers.0.self_attn.kv_b_proj.weight.exp_avg"), (Shape{4 * 28, 20}));
+  for (const auto& [name, shape] : deepseek) EXPECT_EQ(name.find("correction_bias"), std::string::npos) << name;
   const auto adapter = shapes_of(all[5]);
   const std::string q = "optimizer.base_model.model.model.layers.0.self_attn.q_proj";
   EXPECT_EQ(adapter.at(q + ".lora_B.weight.master"), (Shape{64, 4}));
