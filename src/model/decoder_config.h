@@ -1,4 +1,4 @@
-// What the configurations of decoders have in common: rotary positions and the bounds of sizes.
+// Functions that read the keys which the configurations of decoders share: layers, rotary positions, score scale.
 #pragma once
 
 #include <cstdint>

@@ -20,7 +20,7 @@
 namespace hone {
 namespace {
 
-// Of the norms of the latent rows: transformers does not take rms_norm_eps for them.
+// The epsilon of the latent rows' norms, for which transformers does not take rms_norm_eps.
 constexpr double kLatentEpsilon = 1e-6;
 
 std::string latent_layer_name(std::int64_t layer, std::string_view rest) {

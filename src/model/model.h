@@ -69,8 +69,9 @@ class Model {
   // Prefix of the tensor names that folders omit if they hold the base model without its language-model head class, for
   // example "transformer." of GPT-2.
   [[nodiscard]] virtual std::string_view base_prefix() const { return {}; }
-  // What a checkpoint's tensor belongs to that this model leaves out, for example "layers for multi-token prediction";
-  // empty if the tensor is one of the model's, or is unknown. Loading says once what it has left out.
+  // Names the part of a checkpoint that the tensor belongs to and this model leaves out, for example "layers for
+  // multi-token prediction"; empty if the tensor is one of the model's, or is unknown. Loading says once what it has
+  // left out.
   [[nodiscard]] virtual std::string_view left_out(std::string_view tensor) const;
   // Transforms a program traced from this model before any pass runs. LoraModel inserts its adapters here.
   [[nodiscard]] virtual Program adapted(Program program, const TraceUse& use) const;

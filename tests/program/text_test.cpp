@@ -34,8 +34,9 @@ constexpr std::string_view kText =
     "%5: f32[32, 16] = weight \"qkv\"\n"
     "%6: f32[tokens:8, 32] = linear(%3, %5, _) {f32_output=false} @layers.0.attention forward\n"
     "%7: f32[tokens:8, 8] = rope_table(%1) {head_dim=8, theta=1e+06, scaling=\"llama3\", factor=8, "
-    "low_freq_factor=1, high_freq_factor=4, original_max_position_embeddings=8192} forward\n"
-    "%8: f32[tokens:8, 32] = rope(%6, %7) {heads=3, head_dim=8, inverse=false} forward\n"
+    "low_freq_factor=1, high_freq_factor=4, original_max_position_embeddings=8192, beta_fast=32, beta_slow=1, "
+    "truncate=true, attention_factor=1} forward\n"
+    "%8: f32[tokens:8, 32] = rope(%6, %7) {heads=3, head_dim=8, inverse=false, offset=0, interleaved=false} forward\n"
     "%9: f32[tokens:8, 32] = scale(%8) {factor=-0.1} update\n"
     "output \"y\" = %9\n"
     "output \"norm\" = %3\n";
