@@ -119,6 +119,29 @@ TEST(RopeAppend, BitsOfRopeThenAppend) {
   expect_bits_of_rope_append_parts<double>();
 }
 
+// A rotation of interleaved pairs, or of a part of each head, is left to rope.
+TEST(RopeAppend, FusesWholeHeadsOnly) {
+  register_operations();
+  const RopeAttributes whole = rope_of(kRopeAttributes);
+  RopeAttributes interleaved = whole;
+  interleaved.interleaved = true;
+  RopeAttributes partial = whole;
+  partial.offset = 4;
+  for (const RopeAttributes& a : {whole, interleaved, partial}) {
+    Program program;
+    const Type cache{DType::kF32, {kRopeBlocks, kRopeBlockSize, kRopeWidth}};
+    const Tensor table = program.input("table", {DType::kF32, {{kRopeRows, Count::tokens}, a.rotated_dim()}});
+    const Tensor slots = program.input("slots", {DType::kI32, {{kRopeRows, Count::tokens}}});
+    const Tensor x = program.input("qkv", {DType::kF32, {{kRopeRows, Count::tokens}, kRopeQkv}});
+    const auto [keys, values] =
+        kv_append(rope(x, table, a), program.weight("k", cache), program.weight("v", cache), slots, kRopeAttributes);
+    program.output("keys", keys);
+    program.output("values", values);
+    const bool is_whole = a.offset == 0 && !a.interleaved;
+    EXPECT_EQ(fuse(program, FusionScope::kLayer).nodes().size(), is_whole ? 1u : 2u);
+  }
+}
+
 TEST(RopeAppend, RefusesShapesThatDoNotFit) {
   register_operations();
   Program program;

@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <string>
+
+#include "core/json_value.h"
 #include "core/log.h"
 #include "model/registry.h"
 #include "support/device.h"
@@ -133,6 +137,55 @@ TEST_F(Plan, ASketchTakesWhatTheRunTakes) {
   ASSERT_EQ(sketch.devices.size(), 4u);
   for (const DeviceFit& device : sketch.devices) EXPECT_TRUE(device.fits && device.changes.empty()) << device.memory;
   EXPECT_TRUE(exact.devices.empty()) << "no devices were requested";
+}
+
+// The biases of the experts have neither gradients nor states.
+TEST_F(Plan, EqualsARunOfDeepseek) {
+  Json config = read_json(fixture("models") / "deepseek_v3/config.json");
+  write_json(path("deepseek.json"), config);
+  for (const TorchDtype dtype : {TorchDtype::kFloat32, TorchDtype::kBfloat16}) {
+    PretrainOptions options = pretrain();
+    options.model_config_path = path("deepseek.json");
+    options.torch_dtype = dtype;
+    check(prepare_pretrain(options));
+  }
+}
+
+// The sizes of deepseek-ai/DeepSeek-V3, without its layer for multi-token prediction.
+TEST_F(Plan, CountsDeepseekV3) {
+  Json config = read_json(fixture("models") / "deepseek_v3/config.json");
+  config.update({{"vocab_size", 129280},
+                 {"hidden_size", 7168},
+                 {"num_hidden_layers", 61},
+                 {"intermediate_size", 18432},
+                 {"moe_intermediate_size", 2048},
+                 {"num_attention_heads", 128},
+                 {"q_lora_rank", 1536},
+                 {"kv_lora_rank", 512},
+                 {"qk_nope_head_dim", 128},
+                 {"qk_rope_head_dim", 64},
+                 {"v_head_dim", 128},
+                 {"n_routed_experts", 256},
+                 {"n_shared_experts", 1},
+                 {"num_experts_per_tok", 8},
+                 {"n_group", 8},
+                 {"topk_group", 4},
+                 {"first_k_dense_replace", 3},
+                 {"num_key_value_heads", 128},
+                 {"max_position_embeddings", 4096}});
+  PretrainOptions options = pretrain();
+  options.torch_dtype = TorchDtype::kBfloat16;
+  const RunPlan plan = plan_sketch(options, {.model = family_registry().create(config), .dtype = DType::kBf16});
+  const std::map<std::string, std::int64_t> parameters(plan.parameters.begin(), plan.parameters.end());
+  std::int64_t total = 0;
+  for (const auto& [part, count] : parameters) total += count;
+  constexpr std::int64_t kTrained = 671'026'404'352;
+  constexpr std::int64_t kBiases = 58 * 256;  // f32 in each layer with a mixture
+  EXPECT_EQ(total, kTrained + kBiases);
+  EXPECT_EQ(parameters.at("embedding"), 129280LL * 7168);
+  EXPECT_EQ(parameters.at("head"), 129280LL * 7168);
+  EXPECT_EQ(plan.memory.weights, 2u * kTrained + 4u * kBiases);
+  EXPECT_EQ(plan.memory.gradients, 4u * kTrained);
 }
 
 }  // namespace
