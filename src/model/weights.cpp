@@ -73,6 +73,10 @@ void reject_unexpected_tensors(const Model& model, const std::vector<WeightSpec>
       log_once(text_of(directory.path().string(), ": ", left, " are left out"));
       continue;
     }
+    if (name.ends_with(".weight_scale_inv")) {
+      throw Error(files.at(name).file, text_of("tensor ", name, " scales FP8 weights, which hone does not read"),
+                  "a folder with weights of bfloat16");
+    }
     throw Error(files.at(name).file,
                 text_of("tensor ", name, " is not part of this ",
                         ConfigReader(model.config()).text("model_type", "model"), " model"),

@@ -47,7 +47,7 @@ std::string loading(const std::filesystem::path& path) {
   return testing::internal::GetCapturedStderr();
 }
 
-TEST(Deepseek, LayersForMultiTokenPredictionAreLeftOut) {
+TEST(Deepseek, LoadingLeavesOutLayersForMultiTokenPredictionOnly) {
   using testing::HasSubstr;
   const TemporaryDirectory folder;
   const auto path = [&](const char* name) { return folder.path() / name; };
@@ -62,6 +62,8 @@ TEST(Deepseek, LayersForMultiTokenPredictionAreLeftOut) {
   EXPECT_THAT(loading(path("two")), HasSubstr("model.layers.4.enorm.weight is not part of this deepseek_v3 model"));
   write_with_tensors(path("inside"), "deepseek_v3", config, {"model.layers.2.enorm.weight"});
   EXPECT_THAT(loading(path("inside")), HasSubstr("model.layers.2.enorm.weight is not part of this"));
+  write_with_tensors(path("fp8"), "deepseek_v3", config, {"model.layers.1.self_attn.o_proj.weight_scale_inv"});
+  EXPECT_THAT(loading(path("fp8")), HasSubstr("o_proj.weight_scale_inv scales FP8 weights, which hone does not read"));
   Json none = config;
   none["num_nextn_predict_layers"] = 0;
   write_with_tensors(path("none"), "deepseek_v3", none, {"model.layers.3.enorm.weight"});
