@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/json_value.h"
 #include "model/config_reader.h"
+#include "ops/add/add.h"
 #include "ops/expert_combine/expert_combine.h"
 #include "ops/expert_dispatch/expert_dispatch.h"
 #include "ops/expert_order/expert_order.h"

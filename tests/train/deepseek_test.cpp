@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/json_value.h"
 #include "support/models.h"
 #include "support/paths.h"
 #include "train/loss_program.h"

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "core/json_value.h"
 #include "engine/engine.h"
 #include "ops/linear/linear.h"
 #include "support/device.h"
