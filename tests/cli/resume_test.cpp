@@ -64,14 +64,16 @@ void check_kills(const TemporaryDirectory& folder, const std::vector<std::string
   EXPECT_EQ(read_file(killed / "model.safetensors"), read_file(whole / "model.safetensors"));
 }
 
-TEST(Resume, PretrainingAndGrpoGoOnBitForBit) {
+// Kills pre-training of the model in `config` and GRPO on its result.
+void check_pretraining_and_grpo(const fs::path& config, int kills) {
   const TemporaryDirectory folder;
   write_miniature(folder.path());
+  if (!config.empty()) fs::copy_file(config, folder.path() / "model.json", fs::copy_options::overwrite_existing);
   const auto path = [&](const char* relative) { return (folder.path() / relative).string(); };
   const std::vector<std::string> pretrain = pretrain_arguments(
       folder.path(), {"--per_device_train_batch_size", "4", "--gradient_accumulation_steps", "2", "--max_steps", "30",
                       "--save_steps", "3", "--save_total_limit", "2", "--learning_rate", "2e-3"});
-  check_kills(folder, pretrain, 12, 1);
+  check_kills(folder, pretrain, kills, 1);
   const std::vector<std::string> grpo{"grpo",
                                       "--model_name_or_path",
                                       path("whole-pretrain"),
@@ -99,8 +101,12 @@ TEST(Resume, PretrainingAndGrpoGoOnBitForBit) {
                                       "0.02",
                                       "--reward_funcs",
                                       "tag_count,length"};
-  check_kills(folder, grpo, 8, 2);
+  check_kills(folder, grpo, kills * 2 / 3, 2);
 }
+
+TEST(Resume, PretrainingAndGrpoGoOnBitForBit) { check_pretraining_and_grpo({}, 12); }
+
+TEST(Resume, DeepseekGoesOnBitForBit) { check_pretraining_and_grpo(fixture("models") / "deepseek_v3/config.json", 6); }
 
 std::size_t lines_of(const fs::path& path) {
   if (!is_file(path)) return 0;
