@@ -130,7 +130,7 @@ ModuleSet LoraModel::choose() const {
       return ModuleSet(std::vector<std::string>{"q_proj", "v_proj"});
     }
     if (names.contains("c_attn")) return ModuleSet(std::vector<std::string>{"c_attn"});
-    throw Error(kTargets, "must be set for this model, as in PEFT", text_of("some of ", joined(names)));
+    throw Error(kTargets, "must be set for this model", text_of("some of ", joined(names)));
   }
   if (wanted.size() == 1 && is_all_linear(wanted[0]) && !modules.refused.empty()) {
     throw Error(kTargets,
