@@ -158,7 +158,7 @@ fs::path GemmTable::default_path() const {
   }
   const std::string name = text_of("gemm-", device, "-", version_, ".csv");
   const fs::path folder = cache_folder();
-  const fs::path path = (folder.empty() ? fs::path(".") : folder) / name;
+  fs::path path = (folder.empty() ? fs::path(".") : folder) / name;
   if (is_file(path) || !environment_variable("HONE_CACHE").empty() || environment_variable("HOME").empty()) return path;
   // Earlier versions ignored XDG_CACHE_HOME and wrote the file here.
   const fs::path former = expand_home("~/.cache/hone") / name;

@@ -44,6 +44,7 @@ class BenchmarkObserver final : public RunObserver {
       return score(run, folder);
     } catch (const Error& error) {
       std::vector<std::string> names;
+      names.reserve(tasks_.size());
       for (const BenchmarkTask& benchmark : tasks_) names.push_back(benchmark.task.name);
       log_warning(text_of("step ", run.step, " was not scored: ", error.what(),
                           " (training continues; score it later: hone eval ", checkpoint.string(), " --task ",

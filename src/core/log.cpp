@@ -4,6 +4,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <string_view>
 
 #include "core/strings.h"
 
@@ -42,7 +43,7 @@ class Console {
     const std::scoped_lock lock(mutex_);
     if (status_.empty() && line.empty()) return;
     status_ = line;
-    put(kClear + status_);
+    put(std::string(kClear) + status_);
   }
 
   void set_quiet(bool quiet) {
@@ -51,10 +52,10 @@ class Console {
   }
 
  private:
-  inline static const std::string kClear = "\r\033[K";  // return to the start of the line and erase it
+  static constexpr std::string_view kClear = "\r\033[K";  // return to the start of the line and erase it
 
   void write(std::string_view prefix, std::string_view message) {
-    std::string text = status_.empty() ? "" : kClear;
+    std::string text(status_.empty() ? std::string_view() : kClear);
     text.append(prefix).append(message).push_back('\n');
     put(text + status_);
   }

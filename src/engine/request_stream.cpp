@@ -22,7 +22,7 @@ RequestStream::RequestStream(const Tokenizer& tokenizer, RequestId id, Request r
 
 void RequestStream::follow_grammar(TokenId token) noexcept {
   try {
-    constraint_->accept(token);
+    if (constraint_) constraint_->accept(token);
   } catch (const std::exception&) {
     grammar_failed_ = true;
   }

@@ -146,6 +146,7 @@ bool is_within(std::int64_t index, const GenerateOptions& options) {
 std::vector<GeneratePrompt> read_prompts(const GenerateOptions& options, const PromptForm* form,
                                          GenerateCounts& counts) {
   std::vector<Benchmark> benchmarks;
+  benchmarks.reserve(options.decontaminate.size());
   for (const std::string& entry : options.decontaminate) {
     benchmarks.push_back(read_benchmark(entry, options.ngram_size));
   }

@@ -26,11 +26,13 @@ thread_local std::optional<std::string> first_warning;  // NOLINT(cppcoreguideli
 
 }  // namespace
 
+// Their names are xgrammar's. NOLINTBEGIN(readability-identifier-naming)
 [[noreturn]] void LogFatalImpl(const std::string&, int, const std::string& message) { throw hone::Error(message); }
 
 void LogMessageImpl(const std::string&, int, int, const std::string& message) {
   if (!first_warning) first_warning = message;
 }
+// NOLINTEND(readability-identifier-naming)
 
 }  // namespace xgrammar
 
@@ -74,6 +76,7 @@ std::string short_message(std::string_view message) {
 std::vector<std::string> texts_of_tokens(const Tokenizer& tokenizer, std::int64_t vocab_size) {
   std::vector<std::string> texts;  // empty: never allowed
   const auto count = static_cast<TokenId>(std::min(tokenizer.vocab_size(), vocab_size));
+  texts.reserve(static_cast<std::size_t>(count));
   for (TokenId token = 0; token < count; ++token)
     texts.emplace_back(tokenizer.is_special(token) ? std::string_view() : tokenizer.token_bytes(token));
   return texts;

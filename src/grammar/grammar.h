@@ -40,7 +40,7 @@ struct GrammarSpec {
 };
 
 // Most bytes of a description, and most levels of brackets in it.
-inline constexpr std::size_t kMostGrammarBytes = 128 * 1024;
+inline constexpr std::size_t kMostGrammarBytes = std::size_t{128} * 1024;
 inline constexpr int kMostGrammarDepth = 64;
 // Most repetitions that a description may ask for in total, nested ones multiplied: {2,5} and maxItems are counted,
 // +, * and unbounded lists are not.

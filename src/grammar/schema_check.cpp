@@ -70,9 +70,9 @@ void check_schema_at(const Json& schema, const std::string& where) {
                        key == "unevaluatedProperties" || key == "unevaluatedItems";
     if (!inner || !value.is_structured()) continue;
     if (!named && value.is_object()) {
-      check_schema_at(value, where + "." + key);
+      check_schema_at(value, text_of(where, ".", key));
     } else {
-      for (const auto& [name, part] : value.items()) check_schema_at(part, where + "." + key + "." + name);
+      for (const auto& [name, part] : value.items()) check_schema_at(part, text_of(where, ".", key, ".", name));
     }
   }
 }

@@ -66,6 +66,7 @@ class LfsUpload {
     std::map<std::string, const UploadFile*> by_oid;
     for (const UploadFile& file : files) by_oid.emplace(file.sha256(), &file);
     std::vector<const UploadFile*> waiting;
+    waiting.reserve(by_oid.size());
     for (const auto& [oid, file] : by_oid) waiting.push_back(file);
     for (std::size_t at = 0; at < waiting.size(); at += kMostObjects) {
       const auto chunk = std::span(waiting).subspan(at, std::min(kMostObjects, waiting.size() - at));

@@ -28,7 +28,8 @@ class WorkLimit {
   [[nodiscard]] static std::int64_t left() { return left_; }
 
  private:
-  static inline thread_local std::int64_t left_ = std::numeric_limits<std::int64_t>::max();
+  static inline thread_local std::int64_t left_ =  // NOLINT(readability-identifier-naming): taken for a local variable
+      std::numeric_limits<std::int64_t>::max();
   std::int64_t outer_;
 };
 

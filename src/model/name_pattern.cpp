@@ -152,6 +152,7 @@ NamePattern::NamePattern(std::string_view source, std::string_view where) : sour
 }
 
 bool NamePattern::fits(std::string_view name) const {
+  HONE_ASSERT(regex_.has_value(), "the pattern of ", where_, " has no expression");
   try {
     return regex_->fits(name);
   } catch (const RegexError& error) {

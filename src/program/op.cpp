@@ -52,6 +52,7 @@ std::vector<const FusedOp*> OpRegistry::fused() const {
     HONE_ASSERT(added, at->second->name(), " and ", name, " have the same place in fusion, ", at->first);
   }
   std::vector<const FusedOp*> fused;
+  fused.reserve(by_place.size());
   for (const auto& [place, op] : by_place) fused.push_back(op);
   return fused;
 }

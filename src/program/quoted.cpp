@@ -18,9 +18,9 @@ char unescaped(std::string_view& escape) {
   if (c == '"' || c == '\\') return c;
   if (c == 'n') return '\n';
   std::uint8_t byte = 0;
-  const auto [end, error] =
-      std::from_chars(escape.data(), escape.data() + std::min<std::size_t>(escape.size(), 2), byte, 16);
-  if (c != 'x' || error != std::errc() || end != escape.data() + 2) {
+  const char* const digits = escape.data();
+  const auto [end, error] = std::from_chars(digits, digits + std::min<std::size_t>(escape.size(), 2), byte, 16);
+  if (c != 'x' || error != std::errc() || end != digits + 2) {
     throw Error(text_of("'\\", c, escape.substr(0, 2), "' is not a valid escape"));
   }
   escape.remove_prefix(2);

@@ -43,6 +43,7 @@ bool put_text(const std::string& path, std::string_view text) {
 std::string text_in_file(const std::string& path) {
   const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   std::array<char, 4096> bytes{};
+  // A file of the kernel, whose reading does not block. NOLINTNEXTLINE(clang-analyzer-unix.BlockInCriticalSection)
   const ssize_t count = file.open() ? read(file.number(), bytes.data(), bytes.size()) : 0;
   return {bytes.data(), static_cast<std::size_t>(std::max<ssize_t>(count, 0))};
 }

@@ -33,7 +33,7 @@ struct TileCursor {
   HONE_TILE_INLINE TileCursor(const Real* a, std::int64_t stride) : lda(stride) {
 #pragma GCC unroll 4
     for (int p = 0; p < kPointers; ++p) {
-      pointer[p] = a + 3 * p * lda;
+      pointer[p] = a + std::int64_t{3} * p * lda;
       hide(pointer[p]);
     }
     hide(lda);

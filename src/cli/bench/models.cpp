@@ -64,6 +64,7 @@ std::span<const GptTableRow> gpt_table() { return kGptTable; }
 
 std::vector<std::string> bench_model_names() {
   std::vector<std::string> names;
+  names.reserve(std::size(kModels));
   for (const auto& [name, config] : kModels) names.emplace_back(name);
   return names;
 }

@@ -215,7 +215,7 @@ std::string first_model(const std::string& url, const std::string& key_variable)
 // The value below which a share of the sorted values lies.
 double quantile(const std::vector<double>& sorted, double share) {
   if (sorted.empty()) return 0;
-  const auto index = static_cast<std::size_t>(share * static_cast<double>(sorted.size() - 1) + 0.5);
+  const auto index = static_cast<std::size_t>(std::lround(share * static_cast<double>(sorted.size() - 1)));
   return sorted[index];
 }
 

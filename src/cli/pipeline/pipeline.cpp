@@ -52,6 +52,7 @@ void forget_from(std::size_t first, std::span<const Stage> stages, PipelineState
 void check_stages(std::span<const Stage> stages, const PipelineState& state, std::size_t first_restarted,
                   const std::string& file) {
   std::vector<bool> is_done;
+  is_done.reserve(stages.size());
   for (std::size_t i = 0; i < stages.size(); ++i) is_done.push_back(i < first_restarted && state.is_done(i));
   const std::vector<std::string> problems = problems_in(stages, is_done, file);
   if (problems.empty()) return;
