@@ -1,6 +1,8 @@
 // Implements gpu.h in a build without the CUDA backend.
 #include "backend/gpu.h"
 
+#include "backend/gpu_collective.h"
+
 namespace hone {
 namespace {
 
@@ -18,5 +20,7 @@ DeviceUsage gpu_usage() { fail(); }
 std::unique_ptr<Stopwatch> make_gpu_stopwatch(Device&) { fail(); }
 Device& gpu_host_memory() { fail(); }
 void set_gpu_gemm_tuning(Device&, const GemmTuning&) { fail(); }
+void choose_gpu(int) {}
+std::unique_ptr<Collective> make_gpu_collective(Device&, Peers&) { fail(); }
 
 }  // namespace hone

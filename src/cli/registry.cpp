@@ -4,10 +4,15 @@
 #include <cstdio>
 #include <new>
 
+#include "cli/training_kind.h"
 #include "core/error.h"
 #include "core/interrupt.h"
+#include "core/job_log.h"
 #include "core/log.h"
 #include "core/strings.h"
+#include "system/job_place.h"
+#include "system/launcher.h"
+#include "system/peers.h"
 
 namespace hone {
 namespace {
@@ -21,7 +26,7 @@ void print_error(std::string_view kind, std::string_view message) {
   std::string line(message);
   std::ranges::replace(line, '\n', ' ');
   set_status_line("");
-  log_line(text_of("hone: ", kind, line));
+  log_error(text_of("hone: ", kind, line));
 }
 
 // A name that users of other tools try, with the hone command to suggest.
@@ -94,6 +99,11 @@ int dispatch(const CommandRegistry& registry, std::span<const std::string> argum
     print(command.help());
     return kDone;
   }
+  if (std::ranges::count(kTrainingKinds, command.name) > 0) {
+    const JobPlace place = job_place();
+    if (place.rank > 0) set_silent(true);      // rank 0 of a job logs for all
+    if (place.listener >= 0) set_quiet(true);  // the process that started it has logged the notices on the keys
+  }
   return command.run(rest);
 }
 
@@ -127,11 +137,15 @@ std::string program_help(const CommandRegistry& registry) {
 int run_command_line(const CommandRegistry& registry, std::span<const std::string> arguments) {
   try {
     return dispatch(registry, arguments);
+  } catch (const JobFailure& failure) {
+    if (failure.is_reported_elsewhere()) return kUserError;
+    print_error("error: ", failure.what());
+    return kExitLostRank;
   } catch (const Error& error) {
     print_error("error: ", error.what());
     return kUserError;
   } catch (const Interrupted&) {
-    print_error("", "interrupted");
+    log_line("hone: interrupted");
     return kInterrupted;
   } catch (const std::bad_alloc&) {
     print_error("error: ", "out of host memory");

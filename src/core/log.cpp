@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/job_log.h"
 #include "core/strings.h"
 
 namespace hone {
@@ -30,18 +31,23 @@ class Console {
 
   void print(std::string_view prefix, std::string_view message) {
     const std::scoped_lock lock(mutex_);
-    write(prefix, message);
+    if (!silent_) write(prefix, message);
+  }
+
+  void print_error(std::string_view line) {
+    const std::scoped_lock lock(mutex_);
+    write("", line);
   }
 
   void print_unless_quiet(std::string_view message, bool once) {
     const std::scoped_lock lock(mutex_);
-    if (quiet_ || (once && !said_.emplace(message).second)) return;
+    if (quiet_ || silent_ || (once && !said_.emplace(message).second)) return;
     write("hone: ", as_one_message(message));
   }
 
   void set_status(std::string_view line) {
     const std::scoped_lock lock(mutex_);
-    if (status_.empty() && line.empty()) return;
+    if (silent_ || (status_.empty() && line.empty())) return;
     status_ = line;
     put(std::string(kClear) + status_);
   }
@@ -49,6 +55,11 @@ class Console {
   void set_quiet(bool quiet) {
     const std::scoped_lock lock(mutex_);
     quiet_ = quiet;
+  }
+
+  void set_silent(bool silent) {
+    const std::scoped_lock lock(mutex_);
+    silent_ = silent;
   }
 
  private:
@@ -69,6 +80,7 @@ class Console {
   std::set<std::string, std::less<>> said_;
   std::string status_;
   bool quiet_ = false;
+  bool silent_ = false;
 };
 
 }  // namespace
@@ -77,7 +89,9 @@ void log_info(std::string_view message) { Console::instance().print_unless_quiet
 void log_once(std::string_view message) { Console::instance().print_unless_quiet(message, true); }
 void log_warning(std::string_view message) { Console::instance().print("hone: warning: ", as_one_message(message)); }
 void log_line(std::string_view line) { Console::instance().print("", line); }
+void log_error(std::string_view line) { Console::instance().print_error(line); }
 void set_quiet(bool quiet) { Console::instance().set_quiet(quiet); }
+void set_silent(bool silent) { Console::instance().set_silent(silent); }
 void set_status_line(std::string_view line) { Console::instance().set_status(line); }
 
 }  // namespace hone

@@ -266,6 +266,11 @@ std::vector<HostBatch> BatchLoader::next_sequences() {
   return sequences;
 }
 
+void BatchLoader::skip(std::int64_t count) {
+  position_.index += std::min(count, batches_per_epoch() - position_.index);
+  if (position_.index == batches_per_epoch()) position_ = {position_.epoch + 1, 0};
+}
+
 HostBatch BatchLoader::next() { return joined(next_sequences()); }
 
 void BatchLoader::seek(LoaderPosition position) {

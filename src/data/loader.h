@@ -62,6 +62,8 @@ class BatchLoader {
   // Returns the next batch and advances the position.
   [[nodiscard]] std::vector<HostBatch> next_sequences();
   [[nodiscard]] HostBatch next();
+  // Moves `count` batches forward, at most to the start of the next epoch.
+  void skip(std::int64_t count);
   [[nodiscard]] LoaderPosition position() const { return position_; }
   void seek(LoaderPosition position);  // throws Error if an epoch has no such index
 

@@ -45,43 +45,71 @@ std::vector<Cut> cuts_of(const WeightSpec& spec) {
 
 }  // namespace
 
-StateLayout::StateLayout(const std::vector<WeightSpec>& specs, StateNames names) : names_(names) {
+StateLayout::StateLayout(const std::vector<WeightSpec>& specs, StateNames names, std::map<std::string, HeldRows> held)
+    : names_(names), held_(std::move(held)) {
   for (const WeightSpec& spec : specs) specs_.emplace(spec.name, &spec);
+}
+
+StateLayout::Specs::const_iterator StateLayout::block_of(const std::string& tensor, std::string& state) const {
+  const std::size_t dot = tensor.rfind('.');
+  const auto found = specs_.find(tensor);
+  if (found != specs_.end() || dot == std::string::npos) return found;
+  state = tensor.substr(dot);
+  return specs_.find(std::string_view(tensor).substr(0, dot));
 }
 
 std::vector<StateTensor> StateLayout::of(const NamedType& tensor) const {
   const std::vector<std::int64_t> sizes = sizes_of(tensor.type);
   std::vector<StateTensor> whole{{.name = tensor.name, .shape = sizes, .place = {}}};
-  if (names_ == StateNames::kBlocks) return whole;
-  // Find the weight: the tensor is either "BLOCK" or "BLOCK.STATE".
-  auto found = specs_.find(tensor.name);
   std::string state;
-  if (const std::size_t dot = tensor.name.rfind('.'); found == specs_.end() && dot != std::string::npos) {
-    found = specs_.find(std::string_view(tensor.name).substr(0, dot));
-    state = tensor.name.substr(dot);
-  }
+  const auto found = block_of(tensor.name, state);
   if (found == specs_.end()) return whole;
   const WeightSpec& spec = *found->second;
+  const std::int64_t row = row_elements(spec);
   const std::int64_t elements = product(spec.shape);
-  const bool is_scales = sizes != spec.shape;
-  const bool known = !is_scales || sizes == std::vector{scales_of(elements)};
-  HONE_ASSERT(known, tensor.name, " ", shape_text(sizes), " is shaped neither as ", shape_text(spec.shape),
+  const auto held = state.empty() ? held_.end() : held_.find(spec.name);
+  const HeldRows rows = held != held_.end() ? held->second : HeldRows{0, spec.shape[0]};
+  const bool is_piece = rows.count != spec.shape[0];
+  std::vector<std::int64_t> held_shape = spec.shape;
+  held_shape[0] = rows.count;
+  const bool is_scales = sizes != held_shape;
+  // Index in the whole tensor, along its first dimension, of what the store's tensor begins with.
+  const std::int64_t start = is_scales ? rows.first * row / kStateBlock : rows.first;
+  const bool known = !is_scales || sizes == std::vector{scales_of((rows.first + rows.count) * row) - start};
+  HONE_ASSERT(known, tensor.name, " ", shape_text(sizes), " is shaped neither as ", shape_text(held_shape),
               " nor as its scales");
+  std::vector<std::int64_t> whole_sizes = sizes;
+  whole_sizes[0] = is_scales ? scales_of(elements) : spec.shape[0];
+  const auto place_at = [](std::int64_t index, std::vector<std::int64_t> of) {
+    TensorPlace place{.offset = std::vector<std::int64_t>(of.size(), 0), .whole = std::move(of)};
+    place.offset[0] = index;
+    return place;
+  };
+  if (is_piece) whole[0].place = place_at(start, whole_sizes);
+  if (names_ == StateNames::kBlocks) return whole;
   std::vector<StateTensor> stretches;
-  for (const auto& [part, row, rows] : cuts_of(spec)) {
+  for (const auto& [part, first_row, row_count] : cuts_of(spec)) {
     StateTensor stretch{.name = part != nullptr ? part->name + state : tensor.name, .shape = sizes, .place = {}};
-    std::int64_t end = (row + rows) * row_elements(spec);
-    stretch.first = row * row_elements(spec);
+    // Indices along the first dimension of the whole tensor: of the part, then of what the store holds of it.
+    std::int64_t begin = first_row;
+    std::int64_t end = first_row + row_count;
     if (is_scales) {
       // A scale that covers elements of two parts cannot be split between them.
-      if (end % kStateBlock != 0 && end != elements) return whole;
-      stretch.first /= kStateBlock;
-      end = scales_of(end);
+      if (end * row % kStateBlock != 0 && end * row != elements) return whole;
+      begin = begin * row / kStateBlock;
+      end = scales_of(end * row);
     }
-    stretch.shape[0] = is_scales ? end - stretch.first : rows;
+    const std::int64_t held_begin = std::max(begin, start);
+    const std::int64_t held_end = std::min(end, start + sizes[0]);
+    if (held_begin >= held_end) continue;
+    stretch.first = (held_begin - start) * (is_scales ? 1 : row);
+    stretch.shape[0] = held_end - held_begin;
     if (part == nullptr) {
-      stretch.place = {.offset = std::vector<std::int64_t>(sizes.size(), 0), .whole = sizes};
-      stretch.place.offset[0] = is_scales ? stretch.first : row;
+      stretch.place = place_at(held_begin, whole_sizes);
+    } else if (held_end - held_begin != end - begin) {
+      std::vector<std::int64_t> part_sizes = sizes;
+      part_sizes[0] = end - begin;
+      stretch.place = place_at(held_begin - begin, std::move(part_sizes));
     }
     stretches.push_back(std::move(stretch));
   }

@@ -23,6 +23,12 @@ struct StateTensor {
   std::int64_t first = 0;           // index of its first element in the store's tensor
 };
 
+// Rows of a block whose states a store holds, if it does not hold those of the whole block: one rank's share.
+struct HeldRows {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+};
+
 // The naming of tensors in a training state.
 enum class StateNames : std::uint8_t {
   kBlocks,  // format 1: each tensor of a store is one tensor under its own name
@@ -41,16 +47,25 @@ enum class StateNames : std::uint8_t {
 // states that belong to no weight ("nonfinite").
 class StateLayout {
  public:
-  // `specs` must outlive the layout.
-  explicit StateLayout(const std::vector<WeightSpec>& specs, StateNames names = StateNames::kParts);
+  // `specs` must outlive the layout. held: by name of the block; its states ("BLOCK.STATE") then have these rows only,
+  // which begin at a multiple of 256 elements, and become pieces of the tensors above. Blocks without rows, and those
+  // that are not listed, are held whole or not at all.
+  explicit StateLayout(const std::vector<WeightSpec>& specs, StateNames names = StateNames::kParts,
+                       std::map<std::string, HeldRows> held = {});
 
   // Ranges of the tensor, ordered by `first`. Throws Defect if a state's shape is neither that of its weight nor that
   // of its scales.
   [[nodiscard]] std::vector<StateTensor> of(const NamedType& tensor) const;
 
  private:
+  using Specs = std::map<std::string_view, const WeightSpec*>;  // by name
+
+  // Returns the block of a tensor "BLOCK" or "BLOCK.STATE", and sets `state` to ".STATE" in the second case.
+  [[nodiscard]] Specs::const_iterator block_of(const std::string& tensor, std::string& state) const;
+
   StateNames names_;
-  std::map<std::string_view, const WeightSpec*> specs_;  // by name
+  Specs specs_;
+  std::map<std::string, HeldRows> held_;  // by name of the block
 };
 
 // Sources for writing all tensors of a store under names that begin with `prefix`. The store must outlive them.

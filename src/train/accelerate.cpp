@@ -28,41 +28,40 @@ constexpr std::array kAccelerateKeys = std::to_array<ForeignKey>({
     {"gpu_ids", kUnused, "device says where to run", "all"},
     {"use_cpu", kUnused, "device: cpu runs on the host"},
     {"ipex_config", kUnused, "hone uses its own kernels"},
-    {"mpirun_config", kUnused, kOneProcess},
-    {"megatron_lm_config", kUnused, kOneProcess},
-    {"parallelism_config", kUnused, kOneProcess},
+    {"mpirun_config", kUnused, kWholeModel},
+    {"megatron_lm_config", kUnused, kWholeModel},
+    {"parallelism_config", kUnused, kWholeModel},
     {"downcast_bf16", kUnused, kTpu},
     {"tpu_env", kUnused, kTpu},
     {"tpu_name", kUnused, kTpu},
     {"tpu_zone", kUnused, kTpu},
     {"tpu_use_cluster", kUnused, kTpu},
     {"tpu_use_sudo", kUnused, kTpu},
-    {"deepspeed_config.deepspeed_config_file", kUnused, kOneProcess},
+    {"deepspeed_config.deepspeed_config_file", kUnused, kWholeModel},
     {"deepspeed_config.deepspeed_hostfile", kUnused, kLauncher},
     {"deepspeed_config.deepspeed_multinode_launcher", kUnused, kLauncher, "standard"},
     {"deepspeed_config.deepspeed_exclusion_filter", kUnused, kLauncher},
     {"deepspeed_config.deepspeed_inclusion_filter", kUnused, kLauncher},
-    {"deepspeed_config.deepspeed_moe_layer_cls_names", kUnused, kOneProcess},
-    {"deepspeed_config.zero_stage", kUnused, kOneProcess, "0"},
-    {"deepspeed_config.zero3_init_flag", kUnused, kOneProcess},
+    {"deepspeed_config.deepspeed_moe_layer_cls_names", kUnused, kWholeModel},
+    {"deepspeed_config.zero3_init_flag", kUnused, kWholeModel},
     {"deepspeed_config.zero3_save_16bit_model", kUnused, "checkpoints are whole models, in torch_dtype", "true"},
     {"deepspeed_config.offload_optimizer_device", kUnused,
      "optim: paged_adamw_32bit keeps optimizer states on the host"},
     {"deepspeed_config.offload_optimizer_nvme_path", kUnused, "nothing is offloaded to disks"},
     {"deepspeed_config.offload_param_device", kUnused, "weights stay on the device"},
     {"deepspeed_config.offload_param_nvme_path", kUnused, "nothing is offloaded to disks"},
-    {"fsdp_config.fsdp_version", kUnused, kOneProcess},
-    {"fsdp_config.fsdp_reshard_after_forward", kUnused, kOneProcess},
-    {"fsdp_config.fsdp_sharding_strategy", kUnused, kOneProcess},
-    {"fsdp_config.fsdp_auto_wrap_policy", kUnused, kOneProcess},
-    {"fsdp_config.fsdp_transformer_layer_cls_to_wrap", kUnused, kOneProcess},
-    {"fsdp_config.fsdp_min_num_params", kUnused, kOneProcess},
-    {"fsdp_config.fsdp_backward_prefetch", kUnused, kOneProcess},
-    {"fsdp_config.fsdp_backward_prefetch_policy", kUnused, kOneProcess},
-    {"fsdp_config.fsdp_forward_prefetch", kUnused, kOneProcess},
-    {"fsdp_config.fsdp_sync_module_states", kUnused, kOneProcess},
-    {"fsdp_config.fsdp_use_orig_params", kUnused, kOneProcess},
-    {"fsdp_config.fsdp_cpu_ram_efficient_loading", kUnused, kOneProcess},
+    {"fsdp_config.fsdp_version", kUnused, kWholeModel},
+    {"fsdp_config.fsdp_reshard_after_forward", kUnused, kWholeModel},
+    {"fsdp_config.fsdp_sharding_strategy", kUnused, kWholeModel},
+    {"fsdp_config.fsdp_auto_wrap_policy", kUnused, kWholeModel},
+    {"fsdp_config.fsdp_transformer_layer_cls_to_wrap", kUnused, kWholeModel},
+    {"fsdp_config.fsdp_min_num_params", kUnused, kWholeModel},
+    {"fsdp_config.fsdp_backward_prefetch", kUnused, kWholeModel},
+    {"fsdp_config.fsdp_backward_prefetch_policy", kUnused, kWholeModel},
+    {"fsdp_config.fsdp_forward_prefetch", kUnused, kWholeModel},
+    {"fsdp_config.fsdp_sync_module_states", kUnused, kWholeModel},
+    {"fsdp_config.fsdp_use_orig_params", kUnused, kWholeModel},
+    {"fsdp_config.fsdp_cpu_ram_efficient_loading", kUnused, kWholeModel},
     {"fsdp_config.fsdp_state_dict_type", kUnused, "checkpoints are whole models, in torch_dtype"},
     {"fsdp_config.fsdp_offload_params", kUnused, "weights stay on the device"},
     {"fsdp_config.fsdp_activation_checkpointing", kUnused, "gradient_checkpointing says what is recomputed"},
@@ -76,14 +75,13 @@ bool differs(const std::string& text, double value) {
   return *end != '\0' || number != value;
 }
 
-std::string batch_notice(const AccelerateOptions& accelerate, std::string_view file, const TrainingOptions& training) {
-  const std::int64_t micro = training.per_device_train_batch_size;
-  const std::int64_t accumulation = training.gradient_accumulation_steps;
-  const std::int64_t processes = accelerate.num_processes;
-  return text_of(file, ": num_processes is ", processes, ", but one process trains, on one device: a step takes ",
-                 micro, " x ", accumulation, " = ", format_count(micro * accumulation), " sequences, not ",
-                 format_count(micro * accumulation * processes),
-                 " (gradient_accumulation_steps: ", accumulation * processes, " keeps that)");
+// Throws Error if the model is to be divided over processes.
+void check_division(const AccelerateOptions& accelerate, std::string_view file, std::int64_t processes) {
+  if (processes == 1) return;
+  if (accelerate.distributed_type == "FSDP" || accelerate.distributed_type == "MEGATRON_LM") {
+    throw Error(file, text_of("distributed_type ", accelerate.distributed_type, " is not implemented yet"),
+                "set it to MULTI_GPU: each process then holds the whole model");
+  }
 }
 
 }  // namespace
@@ -101,7 +99,7 @@ std::vector<std::string> accelerate_notices(const AccelerateOptions& accelerate,
     throw Error(file, text_of("mixed_precision ", accelerate.mixed_precision, " is not offered"), "use bf16");
   }
   std::vector<std::string> notices;
-  if (accelerate.num_processes > 1) notices.push_back(batch_notice(accelerate, file, training));
+  check_division(accelerate, file, training.num_processes.value_or(accelerate.num_processes));
   if (accelerate.mixed_precision == "bf16" && weight_dtype(model) != DType::kBf16) {
     notices.push_back(text_of(file, ": mixed_precision bf16 has no effect: torch_dtype sets the dtype of computation"));
   }

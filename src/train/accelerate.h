@@ -22,6 +22,7 @@ struct AccelerateOptions {
   // Values of deepspeed_config: a number, or "auto".
   std::string gradient_accumulation_steps;
   std::string gradient_clipping;
+  std::string zero_stage;
 
   template <class Visitor>
   void fields(Visitor& v) {
@@ -34,6 +35,7 @@ struct AccelerateOptions {
     v("main_process_port", main_process_port, "Port of machine 0", at_least(0));
     v("deepspeed_config.gradient_accumulation_steps", gradient_accumulation_steps, "Micro-steps an optimizer step");
     v("deepspeed_config.gradient_clipping", gradient_clipping, "The largest norm of gradients");
+    v("deepspeed_config.zero_stage", zero_stage, "What is divided over the processes");
   }
 };
 
@@ -41,8 +43,8 @@ struct AccelerateOptions {
 // key that accelerate does not know.
 [[nodiscard]] AccelerateOptions read_accelerate(const std::filesystem::path& path, OptionInput& input);
 
-// Returns notices about a file: how the batch differs from that of several processes and which key restores it, and
-// which values of the file the recipe overrides. Throws Error if the file asks for a precision that is not supported.
+// Returns notices about a file: which of its values the recipe overrides. Throws Error if the file asks for a precision
+// or a division of the model that is not supported.
 [[nodiscard]] std::vector<std::string> accelerate_notices(const AccelerateOptions& accelerate, std::string_view file,
                                                           const ModelOptions& model, const TrainingOptions& training);
 

@@ -15,6 +15,7 @@ constexpr std::string_view kOwnCompletions = "completions are kept in output_dir
 constexpr std::string_view kOwnEngine = "completions come from hone's engine in this process";
 constexpr std::string_view kRolloutSays = "the key rollout says what generates, unset hone's engine in this process";
 constexpr std::string_view kOwnSandbox = "programs run in hone's own sandbox";
+constexpr std::string_view kFirstRank = "rank 0 logs and saves";
 constexpr std::string_view kNoPadding = "hone lays sequences end to end and pads nothing";
 
 constexpr std::array kTrainingKeys = std::to_array<ForeignKey>({
@@ -84,10 +85,10 @@ constexpr std::array kTrainingKeys = std::to_array<ForeignKey>({
     {"eval_accumulation_steps", kNoEffect, "evaluation keeps no logits"},
     {"prediction_loss_only", kNoEffect, "evaluation computes the loss"},
     {"save_safetensors", kNoEffect, "weights are always saved as safetensors", "true"},
-    {"save_on_each_node", kNoEffect, kOneProcess},
+    {"save_on_each_node", kNoEffect, kFirstRank},
     {"log_level", kNoEffect, "hone has one", "info|passive"},
-    {"log_level_replica", kNoEffect, kOneProcess, "warning"},
-    {"log_on_each_node", kNoEffect, kOneProcess, "true"},
+    {"log_level_replica", kNoEffect, kFirstRank, "warning"},
+    {"log_on_each_node", kNoEffect, kFirstRank, "true"},
     {"logging_nan_inf_filter", kNoEffect, "on_nonfinite says what happens", "true"},
     {"include_num_input_tokens_seen", kNoEffect, "num_tokens is always logged"},
     {"include_tokens_per_second", kNoEffect, "tokens_per_second is always logged"},
@@ -95,17 +96,16 @@ constexpr std::array kTrainingKeys = std::to_array<ForeignKey>({
     {"disable_tqdm", kNoEffect, "the bar is drawn on a terminal only"},
     {"wandb_log_unique_prompts", kNoEffect, kOwnCompletions},
     // Several devices.
-    {"deepspeed", kNoEffect, kOneProcess},
-    {"fsdp", kNoEffect, kOneProcess},
-    {"fsdp_config", kNoEffect, kOneProcess},
-    {"accelerator_config", kNoEffect, kOneProcess},
-    {"ddp_backend", kNoEffect, kOneProcess},
-    {"ddp_timeout", kNoEffect, kOneProcess},
-    {"ddp_bucket_cap_mb", kNoEffect, kOneProcess},
-    {"ddp_find_unused_parameters", kNoEffect, kOneProcess},
-    {"ddp_broadcast_buffers", kNoEffect, kOneProcess},
-    {"ds3_gather_for_generation", kNoEffect, kOneProcess, "true"},
-    {"local_rank", kNoEffect, kOneProcess, "-1|0"},
+    {"deepspeed", kNoEffect, kWholeModel},
+    {"fsdp", kNoEffect, kWholeModel},
+    {"fsdp_config", kNoEffect, kWholeModel},
+    {"accelerator_config", kNoEffect, kWholeModel},
+    {"ddp_backend", kNoEffect, "gradients are summed by NCCL between GPUs and over TCP between CPUs"},
+    {"ddp_bucket_cap_mb", kNoEffect, "gradients are summed together, after the backward pass"},
+    {"ddp_find_unused_parameters", kNoEffect, "gradients are summed together, after the backward pass"},
+    {"ddp_broadcast_buffers", kNoEffect, "models have no buffers that training changes"},
+    {"ds3_gather_for_generation", kNoEffect, kWholeModel, "true"},
+    {"local_rank", kNoEffect, "the launcher sets LOCAL_RANK", "-1|0"},
     {"use_cpu", kNoEffect, "device: cpu runs on the host"},
     // GRPO: generation.
     {"use_vllm", kNoEffect, kRolloutSays},

@@ -8,7 +8,7 @@
 
 namespace hone {
 
-inline constexpr std::string_view kOneProcess = "one process trains, on one device, and holds all state";
+inline constexpr std::string_view kWholeModel = "each process holds the whole model";
 
 [[nodiscard]] std::span<const ForeignKey> training_foreign_keys();
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "backend/collective.h"
 #include "core/error.h"
 #include "core/json_value.h"
 #include "core/log.h"
@@ -15,6 +16,7 @@
 #include "model/registry.h"
 #include "train/config_overrides.h"
 #include "train/language_task.h"
+#include "train/launch.h"
 #include "train/memory_fit.h"
 #include "train/setup.h"
 
@@ -29,8 +31,8 @@ std::string as_json(Options options) {
 // Returns the optimizer steps of the run. As in transformers, the incomplete last accumulation of an epoch is a step.
 std::int64_t steps_of(const TrainingOptions& options, std::int64_t batches_per_epoch) {
   if (options.max_steps > 0) return options.max_steps;
-  const std::int64_t accumulation = options.gradient_accumulation_steps;
-  const std::int64_t per_epoch = (batches_per_epoch + accumulation - 1) / accumulation;
+  const std::int64_t per_step = options.batches_per_step();
+  const std::int64_t per_epoch = (batches_per_epoch + per_step - 1) / per_step;
   return static_cast<std::int64_t>(std::ceil(options.num_train_epochs * static_cast<double>(per_epoch)));
 }
 
@@ -296,43 +298,56 @@ RunBytes bytes_of(const LanguageRun& run) {
           .micro_batch = range};
 }
 
+namespace {
+
+// Loads or initialises the weights and those of the adapter.
+void provide_weights(const LanguageRun& run, Workspace& workspace, Device& device) {
+  const auto seed = static_cast<std::uint64_t>(run.options.seed);
+  workspace.provide(kWeightStore, run.initial != nullptr
+                                      ? load_weights(*run.model, *run.initial, run.dtype, device, Vocabulary::kMayGrow)
+                                      : random_weights(*run.model, seed, run.dtype, device));
+  if (const LoraModel* lora = run.model->adapter()) initialize_adapter(*lora, workspace.store(kWeightStore), seed);
+}
+
+}  // namespace
+
 MetricValues train(LanguageRun& run) {
+  Device& device = open_device(run.options.device);
+  const std::unique_ptr<Collective> collective =
+      run.job.peers() != nullptr ? make_collective(device, *run.job.peers()) : nullptr;
+  agree(run.job, run.options, run.options_json, device);
   // Trace all programs, so that the memory of the run is known, logged and checked before anything is allocated.
   const LanguageSizes sizes = sizes_of(run);
   Workspace workspace = trace_run(sizes, run.options);
   const std::size_t bytes = workspace.memory().total();
   const BatchLimits limits = training_shape(sizes, run.options).limits;
   const BatchWork work = work_of(workspace.program(kTrainingProgram), limits.tokens);
-  Device& device = open_device(run.options.device);
   const std::string title = run_title(run.command, run.options);
-  const std::int64_t step_tokens = run.batches->limits().tokens * run.options.gradient_accumulation_steps;
+  const std::int64_t step_tokens = run.batches->limits().tokens * run.options.batches_per_step();
+  const std::string processes = run.job.size() > 1 ? text_of(" in ", run.job.size(), " processes") : std::string();
   log_info(start_line({.title = title,
                        .model = run.model_name,
                        .data = run.data_text,
                        .work = text_of(format_count(run.total_steps), run.total_steps == 1 ? " step" : " steps",
-                                       " of at most ", format_count(step_tokens), " tokens"),
+                                       " of at most ", format_count(step_tokens), " tokens", processes),
                        .bytes = bytes,
                        .output_dir = run.options.output_dir},
                       *run.model, run.dtype, device));
   set_gemm_tuning(device, run.options.gemm.tuning());
   check_fits(run.options, run.dtype, device, bytes + run.benchmark_bytes_held, bytes_of(run));
   // Load or initialise the weights, then allocate gradients, states and activations.
-  workspace.provide(kWeightStore,
-                    run.initial != nullptr
-                        ? load_weights(*run.model, *run.initial, run.dtype, device, Vocabulary::kMayGrow)
-                        : random_weights(*run.model, static_cast<std::uint64_t>(run.options.seed), run.dtype, device));
+  provide_weights(run, workspace, device);
   TensorStore& weights = workspace.store(kWeightStore);
-  if (const LoraModel* lora = run.model->adapter()) {
-    initialize_adapter(*lora, weights, static_cast<std::uint64_t>(run.options.seed));
-  }
   workspace.allocate(device);
   Optimizer optimizer(workspace, *run.model, optimizer_options(run.options));
+  if (collective != nullptr) optimizer.join(*collective);
   LanguageTask::Setup setup{.training = {workspace, kTrainingProgram},
                             .work = work,
                             .limits = limits,
                             .batches = *run.batches,
                             .gradient_accumulation_steps = run.options.gradient_accumulation_steps,
-                            .seed = static_cast<std::uint64_t>(run.options.seed)};
+                            .seed = static_cast<std::uint64_t>(run.options.seed),
+                            .job = run.job};
   if (run.eval_batches != nullptr) {
     setup.evaluation.emplace(workspace, kEvaluationProgram);
     setup.eval_limits = evaluation_shape(sizes, run.options).limits;
@@ -344,7 +359,8 @@ MetricValues train(LanguageRun& run) {
                    .title = title,
                    .total_steps = run.total_steps,
                    .options = run.options_json,
-                   .observers = run.observers},
+                   .observers = run.observers,
+                   .job = run.job},
                   {.model = *run.model,
                    .weights = weights,
                    .optimizer = optimizer,

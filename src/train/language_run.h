@@ -31,6 +31,7 @@ struct LanguageRun {
   std::unique_ptr<BatchLoader> eval_batches = nullptr;  // null: no evaluation
   std::int64_t total_steps = 0;
   std::vector<RunObserver*> observers = {};  // must outlive the run
+  Job job = {};                              // the processes that train together
   std::size_t benchmark_bytes_held = 0;  // device bytes that benchmarks of checkpoints allocate between steps (setup.h)
 };
 

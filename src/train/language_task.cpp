@@ -1,6 +1,7 @@
 #include "train/language_task.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <iterator>
 
@@ -22,29 +23,58 @@ MetricValues means(const LossSums& sums, double divisor, const std::string& pref
 
 }  // namespace
 
-std::vector<HostBatch> next_micro_batches(BatchLoader& loader, std::int64_t batches_per_step, BatchLimits limits) {
-  const std::int64_t left = loader.batches_per_epoch() - loader.position().index;
+std::vector<HostBatch> next_micro_batches(BatchLoader& loader, std::int64_t batches_per_step, BatchLimits limits,
+                                          const Job& job) {
+  const LoaderPosition start = loader.position();
+  const std::int64_t left = loader.batches_per_epoch() - start.index;
+  const std::int64_t first = std::min(left, job.rank() * batches_per_step);
+  const std::int64_t end = std::min(left, first + batches_per_step);
   std::vector<HostBatch> sequences;
-  for (std::int64_t i = 0; i < std::min(left, batches_per_step); ++i) {
-    std::ranges::move(loader.next_sequences(), std::back_inserter(sequences));
+  for (std::int64_t i = first; i < end; ++i) {
+    std::ranges::move(loader.sequences_at({start.epoch, start.index + i}), std::back_inserter(sequences));
   }
+  loader.skip(job.size() * batches_per_step);
   return lay_micro_batches(sequences, limits);
 }
+
+namespace {
+
+// Adds the sums of all ranks.
+void add_ranks(LossSums& sums, const Job& job) {
+  if (job.size() == 1) return;
+  std::vector<double> values{sums.loss,          sums.entropy,      sums.hits,
+                             sums.target_tokens, sums.padding.rows, sums.padding.tokens};
+  job.sum(values);
+  sums.loss = values[0];
+  sums.entropy = values[1];
+  sums.hits = values[2];
+  sums.target_tokens = values[3];
+  sums.padding = {.rows = values[4], .tokens = values[5]};
+  sums.figures.add_ranks(job);
+}
+
+}  // namespace
 
 MetricValues LanguageTask::accumulate(std::int64_t step) {
   // All micro-batches are read before the first one runs, because the loss weight depends on the number of target
   // tokens in the step.
-  micro_batches_ = next_micro_batches(setup_.batches, setup_.gradient_accumulation_steps, setup_.limits);
-  std::int64_t targets = 0;
+  micro_batches_ = next_micro_batches(setup_.batches, setup_.gradient_accumulation_steps, setup_.limits, setup_.job);
+  std::array<double, 3> totals{};  // target tokens, tokens and FLOPs of the step
+  auto& [targets, tokens, flops] = totals;
   for (const HostBatch& batch : micro_batches_) {
-    targets += batch.target_tokens;
-    tokens_seen_ += batch.token_count();
-    flops_ += setup_.work.flops(batch);
+    targets += static_cast<double>(batch.target_tokens);
+    tokens += static_cast<double>(batch.token_count());
+    flops += setup_.work.flops(batch);
   }
-  const double weight = targets > 0 ? 1.0 / static_cast<double>(targets) : 0.0;
-  LossLaunches launches(setup_.training, micro_batches_.size(), setup_.seed, step);
+  setup_.job.sum(totals);
+  tokens_seen_ += static_cast<std::int64_t>(tokens);
+  flops_ += flops;
+  const double weight = targets > 0 ? 1.0 / targets : 0.0;
+  LossLaunches launches(setup_.training, micro_batches_.size(), setup_.seed, step,
+                        setup_.job.rank() * kMostLaunchesOfRank);
   for (const HostBatch& batch : micro_batches_) launches.launch(batch, weight);
-  const LossSums sums = launches.sums();
+  LossSums sums = launches.sums();
+  add_ranks(sums, setup_.job);
   MetricValues values = means(sums, 1.0, "");
   values.emplace_back(kPaddingMetric, sums.padding.share());
   return values;
@@ -64,11 +94,13 @@ MetricValues LanguageTask::evaluate(std::int64_t) {
   LossSums sums;
   sums.figures = ModelFigures(setup_.evaluation->largest().program());
   while (loader.position().epoch == 0) {
-    const std::vector<HostBatch> batches = next_micro_batches(loader, kEvaluationBatches, setup_.eval_limits);
+    const std::vector<HostBatch> batches =
+        next_micro_batches(loader, kEvaluationBatches, setup_.eval_limits, setup_.job);
     LossLaunches launches(*setup_.evaluation, batches.size());
     for (const HostBatch& batch : batches) launches.launch(batch, 1.0);
     launches.add_to(sums);
   }
+  add_ranks(sums, setup_.job);
   return means(sums, std::max(sums.target_tokens, 1.0), "eval_");
 }
 

@@ -8,15 +8,17 @@
 #include <vector>
 
 #include "data/loader.h"
+#include "train/job.h"
 #include "train/loss_program.h"
 #include "train/trainer.h"
 
 namespace hone {
 
 // Returns the micro-batches of the next optimizer step, whose sequences are those of the next `batches_per_step`
-// batches or of what is left of the epoch.
+// batches or of what is left of the epoch. In a job each rank gets as many batches, those that follow the ones of the
+// rank before it, so that a step reads the batches of job.size() steps of one process.
 [[nodiscard]] std::vector<HostBatch> next_micro_batches(BatchLoader& loader, std::int64_t batches_per_step,
-                                                        BatchLimits limits);
+                                                        BatchLimits limits, const Job& job = {});
 // Batches of an evaluation that are laid into micro-batches together.
 inline constexpr std::int64_t kEvaluationBatches = 16;
 
@@ -32,6 +34,7 @@ class LanguageTask final : public TrainingTask {
     BatchLoader* eval_batches = nullptr;  // an evaluation reads one epoch of it
     std::int64_t gradient_accumulation_steps = 1;
     std::uint64_t seed = 0;  // seed of dropout
+    Job job = {};
   };
   explicit LanguageTask(Setup setup) : setup_(std::move(setup)) {}
 

@@ -133,8 +133,8 @@ void LossLaunches::launch(const HostBatch& batch, double weight) {
   executable.set<float>("loss_weights", weights);
   executable.set<float>("counted", counted);
   if (executable.program().find(Role::kInput, kDropoutInput) != kNoValue) {
-    executable.set<std::int32_t>(kDropoutInput,
-                                 dropout_draw(seed_, step_, static_cast<std::int64_t>(pending_downloads_.size())));
+    executable.set<std::int32_t>(
+        kDropoutInput, dropout_draw(seed_, step_, first_ + static_cast<std::int64_t>(pending_downloads_.size())));
   }
   executable.run();
   LossReading& reading = pending_downloads_.emplace_back();

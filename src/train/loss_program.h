@@ -102,11 +102,17 @@ struct LossSums {
 };
 
 // Launches the micro-batches of a step without waiting for each of them, each in the smallest program that holds it.
-// Dropout depends on seed, step and the index of the launch.
+// Dropout depends on seed, step and the index of the launch; the first launch has the index `first`.
+inline constexpr std::int64_t kMostLaunchesOfRank = std::int64_t{1} << 16;  // between the indices of two ranks of a job
 class LossLaunches {
  public:
-  LossLaunches(SizedExecutables programs, std::size_t most, std::uint64_t seed = 0, std::int64_t step = 0)
-      : programs_(std::move(programs)), seed_(seed), step_(step), figures_(programs_.largest().program()) {
+  LossLaunches(SizedExecutables programs, std::size_t most, std::uint64_t seed = 0, std::int64_t step = 0,
+               std::int64_t first = 0)
+      : programs_(std::move(programs)),
+        seed_(seed),
+        step_(step),
+        first_(first),
+        figures_(programs_.largest().program()) {
     pending_downloads_.reserve(most);
   }
   LossLaunches(const LossLaunches&) = delete;
@@ -124,6 +130,7 @@ class LossLaunches {
   SizedExecutables programs_;
   std::uint64_t seed_;
   std::int64_t step_;
+  std::int64_t first_;
   ModelFigures figures_;                        // losses and statistics that the program outputs
   std::vector<LossReading> pending_downloads_;  // [launches], reserved in advance: the device writes into the elements
 };

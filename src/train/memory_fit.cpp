@@ -82,7 +82,8 @@ std::vector<FitChange> changes_to_fit(const TrainingOptions& options, DType dtyp
 }
 
 DeviceMemory device_memory(const TrainingOptions& options) {
-  return options.plan.device ? *options.plan.device : memory_of(open_device(options.device));
+  if (options.plan.device) return *options.plan.device;
+  return options.agreed_memory ? *options.agreed_memory : memory_of(open_device(options.device));
 }
 
 std::size_t activation_budget(const TrainingOptions& options, std::size_t held) {
@@ -105,7 +106,7 @@ std::string memory_fit_text(const TrainingOptions& options, DType dtype, DeviceM
 
 void check_fits(const TrainingOptions& options, DType dtype, const Device& device, std::size_t bytes,
                 const RunBytes& run) {
-  const DeviceMemory there = memory_of(device);
+  const DeviceMemory there = device_memory(options);
   if (bytes <= there.available) return;
   throw Error(
       "memory",

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <numeric>
 
 #include "core/error.h"
@@ -98,6 +99,27 @@ void ModelFigures::read(const Executable& executable, std::int64_t tokens) {
   const std::vector<float> values = read_later(executable);
   executable.device().synchronize();
   add(values, tokens);
+}
+
+void ModelFigures::add_ranks(const Job& job) {
+  if (figures_.empty()) return;
+  std::vector<double> sums{tokens_, static_cast<double>(runs_)};
+  std::vector<double> maxima;
+  for (const Figure& figure : figures_) {
+    std::vector<double>& to = figure.kind == kMax ? maxima : sums;
+    for (const double value : figure.values) {
+      to.push_back(runs_ == 0 && figure.kind == kMax ? -std::numeric_limits<double>::infinity() : value);
+    }
+  }
+  job.sum(sums);
+  job.maximum(maxima);
+  auto next_sum = sums.begin();
+  auto next_maximum = maxima.begin();
+  tokens_ = *next_sum++;
+  runs_ = static_cast<std::int64_t>(*next_sum++);
+  for (Figure& figure : figures_) {
+    for (double& value : figure.values) value = figure.kind == kMax ? *next_maximum++ : *next_sum++;
+  }
 }
 
 void ModelFigures::append_to(MetricValues& values, double divisor) const {

@@ -11,6 +11,7 @@
 #include "model/forward_figures.h"
 #include "program/executable.h"
 #include "tracker/metric_row.h"
+#include "train/job.h"
 
 namespace hone {
 
@@ -35,6 +36,8 @@ class ModelFigures {
   void add(std::span<const float> values, std::int64_t tokens);
   // Synchronizes the device and adds the last run.
   void read(const Executable& executable, std::int64_t tokens);
+  // Adds the runs of all other ranks of a job.
+  void add_ranks(const Job& job);
   // Appends each loss, divided by `divisor`, and each statistic under its name.
   void append_to(MetricValues& values, double divisor) const;
 

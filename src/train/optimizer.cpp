@@ -5,6 +5,7 @@
 
 #include "compile/compiler.h"
 #include "core/error.h"
+#include "model/weight_layout.h"
 #include "model/weights.h"
 #include "ops/gradient_norm/gradient_norm.h"
 #include "ops/guard/guard.h"
@@ -39,6 +40,7 @@ Placement placement_of(const NamedType& weight, const OptimizerOptions& options)
 
 // Initialises the f32 master weights from the current bf16 weights.
 void take_masters(Workspace& workspace, const Model& model, const OptimizerOptions& options) {
+  const UpdateShards shards(model, options, options.ranks);
   const DType dtype = model_dtype(model, workspace.store(kWeightStore));
   const TensorStore& weights = workspace.store(kWeightStore);
   for (const auto& [spec, weight, index] : trained_weights(model, dtype)) {
@@ -47,10 +49,14 @@ void take_masters(Workspace& workspace, const Model& model, const OptimizerOptio
     std::vector<float> wide(narrow.size() / sizeof(BFloat16));
     const auto* values = reinterpret_cast<const BFloat16*>(narrow.data());
     for (std::size_t i = 0; i < wide.size(); ++i) wide[i] = static_cast<float>(values[i]);
+    const RowRange rows = shards.rows_of(static_cast<std::size_t>(index), options.rank);
+    const std::int64_t row = row_elements(spec);
+    const auto held =
+        std::span(wide).subspan(static_cast<std::size_t>(rows.first * row), static_cast<std::size_t>(rows.count * row));
     const std::string name = state_name(weight.name, "master");
     for (const StoreSpec& store : workspace.stores()) {
       if (store.role != Role::kState || !workspace.store(store.name).contains(name)) continue;
-      workspace.store(store.name).upload(name, std::as_bytes(std::span(wide)));
+      workspace.store(store.name).upload(name, std::as_bytes(held));
     }
   }
 }
@@ -73,15 +79,18 @@ Program trace_update(const Model& model, DType dtype, const OptimizerOptions& op
   program.set_phase(Phase::kUpdate);
   const Tensor hyper = program.input("hyper", {DType::kF32, {kAdamwHypers}});
   const std::vector<Trained> trained = trained_weights(model, dtype);
+  const UpdateShards shards(model, options, options.ranks);
   std::vector<UpdatedWeight> tensors;
   std::vector<Tensor> gradients;
   for (const auto& [spec, weight, index] : trained) {
     UpdatedWeight each;
-    each.weight = program.weight(weight.name, weight.type);
     each.gradient = program.gradient(weight.name, gradient_type(weight.type, options.gradients));
+    const RowRange rows = shards.rows_of(static_cast<std::size_t>(index), options.rank);
+    if (rows.count > 0) each.weight = program.weight(weight.name, weight.type);
     for (const NamedType& state : states_of(spec, weight.type, options)) {
-      each.states.push_back(
-          program.state(state_name(weight.name, state.name), state.type, placement_of(weight, options)));
+      if (rows.count == 0) continue;
+      each.states.push_back(program.state(state_name(weight.name, state.name),
+                                          type_of_rows(state.type, weight.type, rows), placement_of(weight, options)));
     }
     gradients.push_back(each.gradient);
     tensors.push_back(each);
@@ -91,8 +100,13 @@ Program trace_update(const Model& model, DType dtype, const OptimizerOptions& op
   const Tensor norm = gradient_norm(gradients);
   const Tensor bad = guard(norm, program.state(kBad, {DType::kI32, {1}}));
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const Scope scope(program, trained[i].spec.name);
-    append_update(trained[i].spec, tensors[i], {.norm = norm, .hyper = hyper, .bad = bad}, options, trained[i].index);
+    const auto& [spec, weight, index] = trained[i];
+    const RowRange rows = shards.rows_of(static_cast<std::size_t>(index), options.rank);
+    if (rows.count == 0) continue;
+    const Scope scope(program, spec.name);
+    const bool is_whole = rows.count == spec.shape[0];
+    append_update(spec, tensors[i], {.norm = norm, .hyper = hyper, .bad = bad}, options, index,
+                  is_whole ? 0 : rows.first * row_elements(spec), is_whole ? 0 : rows.count * row_elements(spec));
   }
   program.output("grad_norm", norm);
   program.output("bad", bad);
@@ -105,7 +119,7 @@ void add_update(Workspace& workspace, const Model& model, DType dtype, const Opt
 }
 
 Optimizer::Optimizer(Workspace& workspace, const Model& model, const OptimizerOptions& options)
-    : workspace_(&workspace), attributes_(options.adamw) {
+    : workspace_(&workspace), attributes_(options.adamw), shards_(model, options, options.ranks) {
   take_masters(workspace, model, options);
 }
 
@@ -124,6 +138,45 @@ Optimizer::~Optimizer() = default;
 const TensorStore& Optimizer::gradients() const { return workspace_->store(kGradientStore); }
 const Executable& Optimizer::executable() const { return workspace_->executable(kUpdateProgram); }
 void Optimizer::set_observer(NodeObserver* observer) { workspace_->executable(kUpdateProgram).set_observer(observer); }
+
+void Optimizer::join(Collective& job) {
+  job_ = &job;
+  const TensorStore& weights = workspace_->store(kWeightStore);
+  if (weights.bytes() > 0) job.broadcast(weights_begin(), weights.bytes(), 0);
+  gathered_ = shards_.gathered(weights);
+  weights.device().synchronize();
+  job.check();
+}
+
+std::byte* Optimizer::weights_begin() const {
+  const TensorStore& weights = workspace_->store(kWeightStore);
+  return weights.data(weights.tensors().front().name);
+}
+
+std::map<std::string, HeldRows> Optimizer::held_rows() const {
+  std::map<std::string, HeldRows> held;
+  const std::vector<WeightSpec>& specs = shards_.model().weights();
+  for (std::size_t i = 0; i < specs.size() && shards_.ranks() > 1; ++i) {
+    const RowRange rows = shards_.rows_of(i, job_->rank());
+    if (rows.count > 0) held.emplace(specs[i].name, HeldRows{rows.first, rows.count});
+  }
+  return held;
+}
+
+void Optimizer::sum_gradients() {
+  if (job_ == nullptr) return;
+  // Neighbours of the same dtype are summed together, with the zeros between them.
+  const TensorStore& store = gradients();
+  const std::vector<NamedType>& tensors = store.tensors();
+  for (std::size_t i = 0; i < tensors.size();) {
+    const DType dtype = tensors[i].type.dtype;
+    std::byte* const begin = store.data(tensors[i].name);
+    std::size_t bytes = 0;
+    for (; i < tensors.size() && tensors[i].type.dtype == dtype; ++i) bytes += align_up(tensors[i].type.bytes());
+    job_->all_reduce(begin, dtype, bytes / size_of(dtype));
+  }
+}
+
 void Optimizer::discard() { workspace_->store(kGradientStore).fill_zero(); }
 
 UpdateResult Optimizer::update(double learning_rate, double max_grad_norm) {
@@ -140,10 +193,16 @@ UpdateResult Optimizer::update(double learning_rate, double max_grad_norm) {
   Executable& executable = workspace_->executable(kUpdateProgram);
   executable.set<float>("hyper", hyper);
   executable.run();
+  if (shards_.ranks() > 1) {
+    HONE_ASSERT(job_ != nullptr && job_->size() == shards_.ranks(), "an update of ", shards_.ranks(), " ranks");
+    for (const std::vector<ByteRange>& parts : gathered_) job_->all_gather(weights_begin(), parts);
+    discard();  // each rank has cleared the gradients of its share only
+  }
   float norm = 0;
   std::int32_t bad = 0;
   executable.get<float>("grad_norm", {&norm, 1});
   executable.get<std::int32_t>("bad", {&bad, 1});
+  if (job_ != nullptr) job_->check();
   if (bad == 0) ++steps_;
   return {norm, bad == 0};
 }

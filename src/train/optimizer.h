@@ -2,9 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <string>
+#include <vector>
 
+#include "backend/collective.h"
 #include "model/model.h"
+#include "model/state_tensors.h"
+#include "train/shards.h"
 #include "train/update_rule.h"
 #include "workspace/workspace.h"
 
@@ -38,6 +44,15 @@ class Optimizer {
 
   // Returns the gradients into which micro-batches accumulate; they are zero after every update.
   [[nodiscard]] const TensorStore& gradients() const;
+  // Makes this process one rank of a job, whose weights become those of rank 0.
+  void join(Collective& job);
+  // Returns true if each rank of the job has only the states of its share of the weights.
+  [[nodiscard]] bool is_divided() const { return shards_.ranks() > 1; }
+  // Rows of the blocks whose states this rank has, if the update is divided; empty otherwise.
+  [[nodiscard]] std::map<std::string, HeldRows> held_rows() const;
+  // Replaces the accumulated gradients by their sums over all ranks of the job, which must be done before update().
+  // Does nothing without a job.
+  void sum_gradients();
   // Updates the weights from the accumulated gradients. max_grad_norm 0: no clipping.
   UpdateResult update(double learning_rate, double max_grad_norm);
   // Sets the accumulated gradients to zero.
@@ -60,6 +75,11 @@ class Optimizer {
   Workspace* workspace_;
   AdamwAttributes attributes_;
   std::int64_t steps_ = 0;
+  [[nodiscard]] std::byte* weights_begin() const;
+
+  Collective* job_ = nullptr;
+  UpdateShards shards_;
+  std::vector<std::vector<ByteRange>> gathered_;  // of the weights, after an update
 };
 
 }  // namespace hone

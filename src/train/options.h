@@ -128,6 +128,11 @@ struct PlanSettings {
 
 struct TrainingOptions {
   PlanSettings plan;
+  std::optional<DeviceMemory> agreed_memory;  // of a job: the least of its devices; not an option
+  std::optional<std::int64_t> num_processes;
+  std::int64_t ddp_timeout = 1800;
+  std::optional<std::int64_t> zero_stage;
+  std::int64_t job_rank = 0;  // rank of this process, or of that which is planned; not an option
   std::int64_t per_device_train_batch_size = 8;
   std::int64_t per_device_eval_batch_size = 8;
   std::int64_t gradient_accumulation_steps = 1;
@@ -198,6 +203,12 @@ struct TrainingOptions {
   [[nodiscard]] bool compares_evaluations() const {
     return load_best_model_at_end || save_strategy == SaveStrategy::kBest;
   }
+  // Returns the processes of the job.
+  [[nodiscard]] std::int64_t processes() const { return num_processes.value_or(1); }
+  // Returns the processes over which the optimizer states are divided.
+  [[nodiscard]] std::int64_t shards() const { return zero_stage.value_or(0) > 0 ? processes() : 1; }
+  // Returns the batches of an optimizer step, over all processes.
+  [[nodiscard]] std::int64_t batches_per_step() const { return gradient_accumulation_steps * processes(); }
   // Returns the seed of the order of the data.
   [[nodiscard]] std::uint64_t order_seed() const { return static_cast<std::uint64_t>(data_seed.value_or(seed)); }
 
@@ -230,6 +241,19 @@ struct TrainingOptions {
     v("data_seed", data_seed, "Seed of shuffling alone; unset: seed", at_least(0));
     v("dataloader_drop_last", dataloader_drop_last, "Leave out the last batch of an epoch if it is not full");
     v.run_only([&] { v("device", device, kDeviceHelp); });
+    v("num_processes", num_processes,
+      "Processes that train together, each on its own GPU or on the CPU; started on this machine unless torchrun, "
+      "mpirun "
+      "or srun started them; unset: config_file's, otherwise 1",
+      within(1, 1024));
+    v.run_only([&] {
+      v("zero_stage", zero_stage,
+        "1: each process has the optimizer states of its share of the weights, with the same results; 0: of all; "
+        "unset: "
+        "config_file's, otherwise 0",
+        within(0, 3));
+      v("ddp_timeout", ddp_timeout, "Seconds after which a process that does not answer ends the run", at_least(1));
+    });
     gemm.fields(v);
   }
 

@@ -14,6 +14,7 @@
 #include "model/adapter_files.h"
 #include "model/state_tensors.h"
 #include "model/weights.h"
+#include "train/rank_tensors.h"
 #include "train/run_notes.h"
 
 namespace hone {
@@ -39,7 +40,7 @@ RunCheckpoints::RunCheckpoints(const TrainingOptions& options, const TrainerSetu
       setup_(setup),
       subject_(subject),
       output_dir_(options.output_dir),
-      store_(std::make_unique<CheckpointStore>(output_dir_)),
+      store_(setup.job.is_first() ? std::make_unique<CheckpointStore>(output_dir_) : nullptr),
       options_json_(std::make_unique<const Json>(parse_json(setup.options, "options"))) {}
 
 RunCheckpoints::~RunCheckpoints() = default;
@@ -69,7 +70,8 @@ Json RunCheckpoints::load(const fs::path& checkpoint, TrainingTask& task) {
   }
   load_model(checkpoint);
   const StateLayout layout(subject_.model.weights(),
-                           state.format() == kStateFormat ? StateNames::kParts : StateNames::kBlocks);
+                           state.format() == kStateFormat ? StateNames::kParts : StateNames::kBlocks,
+                           subject_.optimizer.held_rows());
   const PiecedTensors tensors(state.tensors().files());
   for (const auto& [prefix, store] : subject_.optimizer.workspace().saved_stores()) {
     load_states(layout, tensors, prefix, *store);
@@ -82,42 +84,62 @@ Json RunCheckpoints::load(const fs::path& checkpoint, TrainingTask& task) {
   return state.json().value("options", Json());
 }
 
-std::int64_t RunCheckpoints::resume(TrainingTask& task) {
+std::optional<CheckpointFolder> RunCheckpoints::checkpoint_to_resume() const {
   const std::string& from = options_.resume_from_checkpoint;
+  if (from == "false") return std::nullopt;
+  if (!from.empty() && from != "true") return CheckpointFolder{TrainingState(from).step(), from};
   std::optional<CheckpointFolder> checkpoint;
-  if (from.empty() || from == "true") {
-    if (!from.empty() || !options_.overwrite_output_dir) checkpoint = last_good_checkpoint(output_dir_);
-    if (!checkpoint && from == "true") {
-      throw Error("resume_from_checkpoint", text_of("there is no checkpoint in ", output_dir_.string()));
-    }
-  } else if (from != "false") {
-    checkpoint = CheckpointFolder{TrainingState(from).step(), from};
+  if (!from.empty() || !options_.overwrite_output_dir) checkpoint = last_good_checkpoint(output_dir_);
+  if (!checkpoint && from == "true") {
+    throw Error("resume_from_checkpoint", text_of("there is no checkpoint in ", output_dir_.string()));
   }
-  replaces_ = !checkpoint && options_.overwrite_output_dir;
-  if (!checkpoint) return 0;
-  const Json before = load(checkpoint->path, task);
-  log_info(text_of("resumed from ", checkpoint->path.string(), " at step ", checkpoint->step));
+  return checkpoint;
+}
+
+std::int64_t RunCheckpoints::resume(TrainingTask& task) {
+  // Rank 0 chooses the checkpoint, because what the folder holds may change while the others look.
+  std::string folder;
+  if (setup_.job.is_first()) {
+    const std::optional<CheckpointFolder> chosen = checkpoint_to_resume();
+    if (chosen) folder = chosen->path.string();
+  }
+  folder = setup_.job.broadcast(folder);
+  replaces_ = folder.empty() && options_.overwrite_output_dir;
+  if (folder.empty()) return 0;
+  const std::int64_t step = TrainingState(folder).step();
+  const Json before = load(folder, task);
+  log_info(text_of("resumed from ", folder, " at step ", step));
   const std::string changed = changed_keys(before, *options_json_);
   if (!changed.empty()) log_info("this run continues with other options: " + changed);
-  last_saved_ = checkpoint->step;
-  return checkpoint->step;
+  last_saved_ = step;
+  return step;
 }
 
 void RunCheckpoints::save(std::int64_t step, const TrainingTask& task) {
   if (step == last_saved_) return;
+  last_saved_ = step;
+  if (store_ == nullptr && !subject_.optimizer.is_divided()) return;
+  std::vector<TensorSource> tensors;
+  if (!options_.save_only_model) {
+    const StateLayout layout(subject_.model.weights(), StateNames::kParts, subject_.optimizer.held_rows());
+    for (const auto& [prefix, store] : subject_.optimizer.workspace().saved_stores()) {
+      std::ranges::move(state_sources(layout, *store, prefix), std::back_inserter(tensors));
+    }
+  }
+  if (!subject_.optimizer.is_divided()) return write(step, task, tensors);
+  RankTensors all(*setup_.job.peers(), std::move(tensors));
+  if (store_ == nullptr) return all.serve();
+  write(step, task, all.of_all_ranks());
+  all.finish();
+}
+
+void RunCheckpoints::write(std::int64_t step, const TrainingTask& task, std::span<const TensorSource> tensors) {
   Json state{{"task", task.state()},
              {"optimizer_steps", subject_.optimizer.steps()},
              {"command", setup_.command},
              {"model_only", options_.save_only_model},
              {"options", *options_json_}};
   if (best_) state["best"] = {{"step", best_->step}, {"value", best_->value}};
-  std::vector<TensorSource> tensors;
-  if (!options_.save_only_model) {
-    const StateLayout layout(subject_.model.weights());
-    for (const auto& [prefix, store] : subject_.optimizer.workspace().saved_stores()) {
-      std::ranges::move(state_sources(layout, *store, prefix), std::back_inserter(tensors));
-    }
-  }
   store_->save({.step = step, .state = state, .tensors = tensors, .write_model = [this](const fs::path& folder) {
                   write_model_folder(folder, subject_);
                 }});
@@ -126,7 +148,6 @@ void RunCheckpoints::save(std::int64_t step, const TrainingTask& task) {
     store_->apply_limit(*options_.save_total_limit,
                         best_ ? std::span<const std::int64_t>(&best_->step, 1) : std::span<const std::int64_t>());
   }
-  last_saved_ = step;
 }
 
 void RunCheckpoints::save_early(std::int64_t steps, TrainingTask& task, const Json* before) {
@@ -156,6 +177,7 @@ void RunCheckpoints::compare_with_best(std::int64_t step, const MetricValues& va
 }
 
 void RunCheckpoints::load_best() {
+  setup_.job.barrier();  // rank 0 has saved it
   if (!best_) return;
   const fs::path path = folder_of(best_->step);
   if (!fs::exists(path)) {
@@ -167,6 +189,8 @@ void RunCheckpoints::load_best() {
                    best_->value, ": its weights are kept"));
 }
 
-void RunCheckpoints::save_final() const { write_model_folder(output_dir_, subject_); }
+void RunCheckpoints::save_final() const {
+  if (setup_.job.is_first()) write_model_folder(output_dir_, subject_);
+}
 
 }  // namespace hone

@@ -1,16 +1,20 @@
-// Saves and restores a run: checkpoints, the best checkpoint, and the final model in the output folder.
+// Saves and restores a run: checkpoints, the best checkpoint, and the final model in the output folder. In a job rank 0
+// writes and all ranks read, from the same folder.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "core/json.h"
 #include "train/training_task.h"
 
 namespace hone {
 
+struct CheckpointFolder;
+struct TensorSource;
 class CheckpointStore;
 
 class RunCheckpoints {
@@ -49,6 +53,9 @@ class RunCheckpoints {
     double value = 0;
   };
 
+  // Returns the checkpoint that the options ask to resume, if there is one.
+  [[nodiscard]] std::optional<CheckpointFolder> checkpoint_to_resume() const;
+  void write(std::int64_t step, const TrainingTask& task, std::span<const TensorSource> tensors);
   void load_model(const std::filesystem::path& checkpoint);
   // Loads a checkpoint and returns the options with which it was saved.
   Json load(const std::filesystem::path& checkpoint, TrainingTask& task);
@@ -57,7 +64,7 @@ class RunCheckpoints {
   const TrainerSetup& setup_;
   TrainingSubject& subject_;
   std::filesystem::path output_dir_;
-  std::unique_ptr<CheckpointStore> store_;
+  std::unique_ptr<CheckpointStore> store_;    // null on other ranks than 0
   std::unique_ptr<const Json> options_json_;  // parsed setup_.options
   std::optional<Best> best_;
   std::int64_t last_saved_ = -1;

@@ -22,7 +22,9 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 RunLog::RunLog(const TrainingOptions& options, const TrainerSetup& setup, const TrainingSubject& subject,
                const Json& options_json, std::int64_t first)
-    : options_(options), total_steps_(setup.total_steps) {
+    : options_(options), total_steps_(setup.total_steps), job_size_(setup.job.size()) {
+  usage_ = std::make_unique<ResourceMeter>(subject.weights.device(), model_dtype(subject.model, subject.weights));
+  if (!setup.job.is_first()) return;
   const fs::path output_dir = options.output_dir;
   const fs::path path = output_dir / "metrics.jsonl";
   metrics_ = std::make_unique<MetricsWriter>(path, first > 0 ? std::optional(first) : std::nullopt, options_.run_name);
@@ -35,7 +37,6 @@ RunLog::RunLog(const TrainingOptions& options, const TrainerSetup& setup, const 
                                                     .resumed_step = first,
                                                     .history = history,
                                                     .keys = options_.keys_of_trackers});
-  usage_ = std::make_unique<ResourceMeter>(subject.weights.device(), model_dtype(subject.model, subject.weights));
 }
 
 RunLog::~RunLog() = default;
@@ -65,10 +66,10 @@ MetricValues RunLog::log_steps(std::int64_t step, const TrainingTask& task) {
   row.set("epoch", task.epoch());
   row.set("num_tokens", static_cast<double>(task.tokens_seen()));
   row.set("tokens_per_second", tokens / seconds);
-  row.set("tokens_per_second_per_device", tokens / seconds);
+  row.set("tokens_per_second_per_device", tokens / seconds / job_size_);
   row.set("step_time", seconds / static_cast<double>(std::max<std::int64_t>(window_.steps, 1)));
   row.set("gflops_per_second", (task.flops() - window_.first_flops) / seconds * 1e-9);
-  usage_->add_to(row, (task.flops() - window_.first_flops) / seconds);
+  usage_->add_to(row, (task.flops() - window_.first_flops) / seconds / job_size_);
   write_row(row);
   // The log line shows a selection of the row.
   std::vector<std::string> own = task.shown_metrics();
@@ -115,9 +116,12 @@ void RunLog::exclude_from_rates(const std::function<void()>& work) {
   window_.start += Clock::now() - start;
 }
 
-void RunLog::finish() { trackers_->finish(true); }
+void RunLog::finish() {
+  if (trackers_ != nullptr) trackers_->finish(true);
+}
 
 void RunLog::write_row(const MetricRow& row) {
+  if (metrics_ == nullptr) return;
   metrics_->append(row);
   trackers_->log(row);
 }

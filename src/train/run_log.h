@@ -20,7 +20,8 @@ class ResourceMeter;
 
 class RunLog {
  public:
-  // Opens metrics.jsonl and the trackers of a run that starts after `first` steps. The references must outlive it.
+  // Opens metrics.jsonl and the trackers of a run that starts after `first` steps, on rank 0 of a job only. The
+  // references must outlive it.
   RunLog(const TrainingOptions& options, const TrainerSetup& setup, const TrainingSubject& subject,
          const Json& options_json, std::int64_t first);
   RunLog(const RunLog&) = delete;
@@ -47,8 +48,9 @@ class RunLog {
 
   const TrainingOptions& options_;
   std::int64_t total_steps_;
-  std::unique_ptr<MetricsWriter> metrics_;
-  std::unique_ptr<Trackers> trackers_;
+  int job_size_;
+  std::unique_ptr<MetricsWriter> metrics_;  // null on other ranks than 0
+  std::unique_ptr<Trackers> trackers_;      // likewise
   std::unique_ptr<ResourceMeter> usage_;
   MetricWindow window_;
   IdleDetector idle_;

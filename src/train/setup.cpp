@@ -158,7 +158,9 @@ OptimizerOptions optimizer_options(const TrainingOptions& options) {
                                        .seed = options.seed},
                              .moments = moments_of(options.optim),
                              .paged = paged && device_kind(options) != DeviceKind::kCpu,
-                             .gradients = gradient_sums(options)};
+                             .gradients = gradient_sums(options),
+                             .ranks = static_cast<int>(options.shards()),
+                             .rank = static_cast<int>(options.shards() > 1 ? options.job_rank : 0)};
   apply_optim_args(options.optim_args, name_of(options.optim), optimizer);
   return optimizer;
 }

@@ -27,7 +27,8 @@ Trainer::Trainer(const TrainingOptions& options, TrainerSetup setup, TrainingSub
 RunView Trainer::view(std::int64_t step) const { return {subject_, output_dir_, checkpoints_.options_json(), step}; }
 
 void Trainer::fail_nonfinite(std::int64_t step, double loss, double norm, TrainingTask& task) {
-  const fs::path batch = output_dir_ / text_of("nonfinite-step-", step + 1, ".json");
+  const std::string rank = setup_.job.size() > 1 ? text_of("-rank-", setup_.job.rank()) : std::string();
+  const fs::path batch = output_dir_ / text_of("nonfinite-step-", step + 1, rank, ".json");
   write_json(batch, task.last_batch());
   const std::string what =
       text_of("step ", step + 1, ": loss ", loss, ", gradient norm ", norm, "; its batch is in ", batch.string());
@@ -36,6 +37,7 @@ void Trainer::fail_nonfinite(std::int64_t step, double loss, double norm, Traini
     return;
   }
   checkpoints_.save(step, task);
+  if (!setup_.job.is_first()) throw JobFailure("", what, {}, true);  // all ranks stop here, and rank 0 says why
   throw Error(what + "; the weights are as they were before it",
               "look at the data, or lower learning_rate; on_nonfinite: skip leaves out such steps");
 }
@@ -62,7 +64,11 @@ void Trainer::step_once(std::int64_t step, TrainingTask& task) {
   // The state before the step: if the step throws, the run is saved as it was after the previous one.
   const Json before = task.state();
   MetricValues values;
-  guarded(step, task, &before, [&] { values = task.accumulate(step); });
+  setup_.job.set_activity(text_of("step ", step + 1));
+  guarded(step, task, &before, [&] {
+    values = task.accumulate(step);
+    subject_.optimizer.sum_gradients();
+  });
   const auto loss = std::find_if(values.begin(), values.end(), [](const auto& value) { return value.first == "loss"; });
   HONE_ASSERT(loss != values.end(), "a step without a loss");
   const double rate = schedule_.rate(step);
@@ -81,6 +87,12 @@ void Trainer::step_once(std::int64_t step, TrainingTask& task) {
   log_->add_step(task, values, update.grad_norm, rate);
 }
 
+template <class Work>
+void Trainer::for_observers(const Work& work) {
+  if (!setup_.job.is_first()) return;
+  for (RunObserver* observer : setup_.observers) work(*observer);
+}
+
 void Trainer::evaluate(std::int64_t step, TrainingTask& task) {
   MetricValues values;
   log_->exclude_from_rates([&] { values = task.evaluate(step); });
@@ -93,9 +105,9 @@ void Trainer::save(std::int64_t step, TrainingTask& task) {
   MetricValues values;
   log_->exclude_from_rates([&] {
     try {
-      for (RunObserver* observer : setup_.observers) {
-        for (const auto& value : observer->saved(view(step), checkpoints_.folder_of(step))) values.push_back(value);
-      }
+      for_observers([&](RunObserver& observer) {
+        for (const auto& value : observer.saved(view(step), checkpoints_.folder_of(step))) values.push_back(value);
+      });
     } catch (const Interrupted&) {
       // The loop checks for the interrupt itself; the checkpoint is complete.
     }
@@ -108,7 +120,7 @@ MetricValues Trainer::run(TrainingTask& task) {
   first_ = checkpoints_.resume(task);
   const std::int64_t first_tokens = task.tokens_seen();
   log_.emplace(options_, setup_, subject_, checkpoints_.options_json(), first_);
-  for (RunObserver* observer : setup_.observers) observer->started(view(first_));
+  for_observers([&](RunObserver& observer) { observer.started(view(first_)); });
   const bool finished = first_ >= setup_.total_steps;
   if (finished) log_info(finished_line(output_dir_.string(), first_, setup_.total_steps));
   const MetricValues last = train(task);
@@ -121,7 +133,8 @@ MetricValues Trainer::run(TrainingTask& task) {
                       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(),
                       task.tokens_seen() - first_tokens));
   }
-  for (RunObserver* observer : setup_.observers) observer->finished(view(setup_.total_steps));
+  for_observers([&](RunObserver& observer) { observer.finished(view(setup_.total_steps)); });
+  setup_.job.barrier();
   return last;
 }
 
@@ -167,7 +180,9 @@ MetricValues Trainer::train(TrainingTask& task) {
       save(done, task);
     }
     progress.advance();
-    guarded(done, task, nullptr, throw_if_interrupted);
+    guarded(done, task, nullptr, [&] {
+      if (setup_.job.any(interrupted())) throw Interrupted();
+    });
   }
   progress.finish();
   return last;

@@ -1,4 +1,5 @@
-// The training loop of every kind of training: steps, logging, evaluation, checkpoints, resume.
+// The training loop of every kind of training: steps, logging, evaluation, checkpoints, resume. In a job every rank
+// runs it; all take the same decisions, and rank 0 alone logs and calls the observers.
 #pragma once
 
 #include <cstdint>
@@ -37,6 +38,9 @@ class Trainer {
   template <class Work>
   void guarded(std::int64_t steps, TrainingTask& task, const Json* before, const Work& work);
   [[nodiscard]] RunView view(std::int64_t step) const;
+  // Calls work(observer) for each observer, on rank 0.
+  template <class Work>
+  void for_observers(const Work& work);
 
   TrainingOptions options_;
   TrainerSetup setup_;

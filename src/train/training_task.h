@@ -8,6 +8,7 @@
 #include "core/json.h"
 #include "model/model.h"
 #include "text/tokenizer.h"
+#include "train/job.h"
 #include "train/metrics.h"
 #include "train/optimizer.h"
 #include "train/options.h"
@@ -60,8 +61,9 @@ struct TrainerSetup {
   std::string command;  // for example "sft"; shown by the progress bar and stored in checkpoints
   std::string title;    // for example "sft NAME"; begins the last line of the log; empty: the command
   std::int64_t total_steps = 0;
-  std::string options;  // JSON, values in effect; stored in checkpoints
-  std::vector<RunObserver*> observers = {};
+  std::string options;                       // JSON, values in effect; stored in checkpoints
+  std::vector<RunObserver*> observers = {};  // called on rank 0 only
+  Job job = {};
 };
 
 }  // namespace hone

@@ -93,10 +93,12 @@ std::vector<NamedType> states_of(const WeightSpec& spec, const Type& weight, con
 }
 
 void append_update(const WeightSpec& spec, const UpdatedWeight& tensors, const AdamwStep& step,
-                   const OptimizerOptions& options, std::int64_t stream) {
+                   const OptimizerOptions& options, std::int64_t stream, std::int64_t first, std::int64_t count) {
   AdamwAttributes own = options.adamw;
   if (!spec.decays()) own.weight_decay = 0;
   own.stream = stream;
+  own.first = first;
+  own.count = count;
   if (const WeightUpdateRule* rule = update_rule_registry().find(spec.kind))
     return rule->append(spec, tensors, step, own);
   switch (rule_of(spec, options)) {

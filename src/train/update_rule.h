@@ -50,6 +50,9 @@ struct OptimizerOptions {
   // over the bus during the update. The results are the same.
   bool paged = false;
   GradientAccumulation gradients = GradientAccumulation::kWide;
+  // The update of one rank of several, each of which has the states of its share of the weights (train/shards.h).
+  int ranks = 1;
+  int rank = 0;
 };
 
 // Returns true if weights of this dtype have f32 master weights.
@@ -79,8 +82,10 @@ class WeightUpdateRule {
 [[nodiscard]] std::vector<NamedType> states_of(const WeightSpec& spec, const Type& weight,
                                                const OptimizerOptions& options);
 
-// Appends the update of one weight to the program. stream: index of its random stream.
+// Appends the update of one weight to the program. stream: index of its random stream. first, count: elements that are
+// updated (AdamwAttributes); count 0: all.
 void append_update(const WeightSpec& spec, const UpdatedWeight& tensors, const AdamwStep& step,
-                   const OptimizerOptions& options, std::int64_t stream);
+                   const OptimizerOptions& options, std::int64_t stream, std::int64_t first = 0,
+                   std::int64_t count = 0);
 
 }  // namespace hone

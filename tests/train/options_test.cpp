@@ -10,6 +10,7 @@
 #include "support/paths.h"
 #include "train/accelerate.h"
 #include "train/foreign_keys.h"
+#include "train/launch.h"
 
 namespace hone {
 namespace {
@@ -79,15 +80,47 @@ TEST(TrainingOptions, TheAccelerateFileIsRead) {
   EXPECT_EQ(options.distributed_type, "DEEPSPEED");
   EXPECT_EQ(options.num_processes, 8);
   EXPECT_EQ(options.mixed_precision, "bf16");
-  EXPECT_EQ(notice_lines(input.notices),
-            (std::vector<std::string>{"deepspeed_config.zero_stage has no effect: one process trains, on one device, "
-                                      "and holds all state"}));
+  EXPECT_EQ(options.zero_stage, "2");
+  EXPECT_TRUE(input.notices.empty());
   const auto sft = read<SftOptions>({"--config", recipe("sft.yaml"), "--config_file", recipe("accelerate.yaml")});
   EXPECT_NO_THROW(check_options(sft.options, sft.input));
-  EXPECT_EQ(accelerate_notices(options, "a.yaml", sft.options, sft.options),
-            (std::vector<std::string>{
-                "a.yaml: num_processes is 8, but one process trains, on one device: a step takes 4 x 4 = 16 "
-                "sequences, not 128 (gradient_accumulation_steps: 32 keeps that)"}));
+  EXPECT_TRUE(accelerate_notices(options, "a.yaml", sft.options, sft.options).empty());
+}
+
+TEST(TrainingOptions, ProcessesComeFromTheLauncherTheKeyOrTheFile) {
+  SftOptions sft;
+  EXPECT_EQ(processes_of(sft, {}), 1);
+  EXPECT_EQ(ranks_to_start(sft, {}).count, 0);
+  sft.config_file = recipe("accelerate.yaml");
+  EXPECT_EQ(processes_of(sft, {}), 8);
+  EXPECT_EQ(ranks_to_start(sft, {}).count, 8);
+  const JobPlace started{.rank = 1, .size = 4};
+  EXPECT_EQ(processes_of(sft, started), 4);
+  EXPECT_EQ(ranks_to_start(sft, started).count, 0);
+  sft.num_processes = 2;
+  EXPECT_EQ(processes_of(sft, {}), 2);
+  EXPECT_THROW((void)processes_of(sft, started), Error);
+  EXPECT_EQ(zero_stage_of(sft), 1);  // stage 2 of the file
+  sft.zero_stage = 3;
+  EXPECT_THROW((void)zero_stage_of(sft), Error);
+  sft.num_processes = 1;
+  EXPECT_EQ(zero_stage_of(sft), 3);  // nothing to divide
+}
+
+TEST(TrainingOptions, ProcessesAreDividedOverMachines) {
+  const test::TemporaryDirectory folder;
+  SftOptions sft;
+  sft.config_file = (folder.path() / "accelerate.yaml").string();
+  const std::string text = "num_processes: 8\nnum_machines: 2\nmachine_rank: 1\n";
+  write_file(sft.config_file, text);
+  EXPECT_THROW((void)ranks_to_start(sft, {}), Error);
+  write_file(sft.config_file, text + "main_process_ip: 10.0.0.1\nmain_process_port: 1234\n");
+  const LocalRanks ranks = ranks_to_start(sft, {});
+  EXPECT_EQ(ranks.count, 4);
+  EXPECT_EQ(ranks.first, 4);
+  EXPECT_EQ(ranks.total, 8);
+  EXPECT_EQ(ranks.address, "10.0.0.1");
+  EXPECT_EQ(ranks.port, 1234);
 }
 
 TEST(TrainingOptions, WhatAccelerateSaysOtherwiseIsNamed) {

@@ -1,6 +1,7 @@
 #include "backend/cuda/device.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "backend/cuda/check.h"
@@ -16,6 +17,8 @@ constexpr std::size_t kLargestPiece = kRingBytes / 4;
 constexpr std::size_t kMostInFlight = 256;  // bounds the number of events when many small uploads fill the ring
 constexpr std::size_t kReadingsBytes = std::size_t{64} << 10;
 constexpr int kOldestCapability = 80;
+
+std::atomic<int> chosen_ordinal{0};
 
 class CudaGraph final : public Recording {
  public:
@@ -72,7 +75,8 @@ std::string cuda_obstacle() {
   if (status == cudaErrorNoDevice || (status == cudaSuccess && devices == 0)) return "there is no GPU";
   if (status != cudaSuccess) return cudaGetErrorString(status);
   cudaDeviceProp properties{};
-  if (cudaGetDeviceProperties(&properties, 0) != cudaSuccess) return "the GPU's properties cannot be read";
+  if (cudaGetDeviceProperties(&properties, chosen_cuda_device()) != cudaSuccess)
+    return "the GPU's properties cannot be read";
   const int capability = properties.major * 10 + properties.minor;
   if (capability < kOldestCapability) {
     return text_of(properties.name, " has compute capability ", properties.major, ".", properties.minor,
@@ -81,8 +85,16 @@ std::string cuda_obstacle() {
   return {};
 }
 
+void choose_cuda_device(int ordinal) { chosen_ordinal = ordinal; }
+
+int chosen_cuda_device() {
+  int devices = 0;
+  const bool known = cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0;
+  return known ? chosen_ordinal % devices : 0;
+}
+
 CudaDevice& cuda_device() {
-  static Immortal<CudaDevice> device(0);
+  static Immortal<CudaDevice> device(chosen_cuda_device());
   return device.get();
 }
 

@@ -38,6 +38,7 @@ class CudaDevice final : public Device {
   std::unique_ptr<Recording> record(const std::function<void()>& launches) override;
 
   [[nodiscard]] cudaStream_t stream() const { return stream_; }
+  [[nodiscard]] int ordinal() const { return ordinal_; }
   [[nodiscard]] const cudaDeviceProp& properties() const { return properties_; }
   // Compute capability as a number: 90 for sm_90.
   [[nodiscard]] int compute_capability() const { return properties_.major * 10 + properties_.minor; }
@@ -88,7 +89,12 @@ class CudaDevice final : public Device {
   std::unique_ptr<Cublas> cublas_;
 };
 
-// Returns the first GPU. Throws Error with cuda_obstacle().
+// Chooses the GPU of this process, modulo the number of GPUs; the first one otherwise. To be called before
+// cuda_device().
+void choose_cuda_device(int ordinal);
+// Returns the number of the GPU of this process.
+[[nodiscard]] int chosen_cuda_device();
+// Returns that GPU. Throws Error with cuda_obstacle().
 [[nodiscard]] CudaDevice& cuda_device();
 
 }  // namespace hone

@@ -1,5 +1,7 @@
 #include "backend/gpu.h"
 
+#include "backend/gpu_collective.h"
+
 #include "backend/cuda/check.h"
 #include "backend/cuda/device.h"
 #include "backend/cuda/pinned_memory.h"
@@ -14,8 +16,11 @@ std::optional<Error> gpu_obstacle() {
 
 Device& gpu_device() { return cuda_device(); }
 
+void choose_gpu(int ordinal) { choose_cuda_device(ordinal); }
+
 DeviceMemory gpu_memory() {
   DeviceMemory memory;
+  check_cuda(cudaSetDevice(chosen_cuda_device()), "cudaSetDevice");
   check_cuda(cudaMemGetInfo(&memory.available, &memory.total), "cudaMemGetInfo");
   return memory;
 }

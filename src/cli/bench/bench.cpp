@@ -2,6 +2,7 @@
 // answers.
 #include <algorithm>
 
+#include "cli/bench/collectives.h"
 #include "cli/bench/decode.h"
 #include "cli/bench/kernels.h"
 #include "cli/bench/matmul.h"
@@ -15,7 +16,7 @@ namespace {
 
 const CommandText kBenchText{.name = "bench",
                              .summary = "Benchmark training steps, decoding, kernels, GEMMs or a server",
-                             .positionals = "train|decode|kernels|matmul|serve"};
+                             .positionals = "train|decode|kernels|matmul|serve|collectives"};
 
 struct Kind {
   std::string_view name;
@@ -35,6 +36,8 @@ constexpr Kind kKinds[] = {
      bench_matmul_keys},
     {"serve", "requests to an OpenAI-compatible server: rates, times to the first token and between tokens",
      bench_serve, bench_serve_help, bench_serve_keys},
+    {"collectives", "sums and copies between the devices of several processes", bench_collectives,
+     bench_collectives_help, bench_collectives_keys},
 };
 
 std::string help() {
@@ -51,9 +54,10 @@ int run_bench(std::span<const std::string> arguments) {
   for (const Kind& kind : kKinds) {
     if (kind.name == name) return kind.run(arguments.subspan(1));
   }
-  throw Error("hone bench",
-              text_of("expected train, decode, kernels, matmul or serve, saw ", shown(std::string_view(name))),
-              "for example hone bench train --model qwen2.5-0.5b");
+  throw Error(
+      "hone bench",
+      text_of("expected train, decode, kernels, matmul, serve or collectives, saw ", shown(std::string_view(name))),
+      "for example hone bench train --model qwen2.5-0.5b");
 }
 
 // Keys of all benchmarks, each once.

@@ -9,7 +9,9 @@
 #include "planner/dry_run.h"
 #include "rl/grpo_run.h"
 #include "rl/show.h"
+#include "system/job_place.h"
 #include "train/foreign_keys.h"
+#include "train/launch.h"
 
 namespace hone {
 namespace {
@@ -36,6 +38,10 @@ int run(const GrpoCommandOptions& options, const OptionInput& input) {
     return 0;
   }
   check_options(options, input);
+  if (processes_of(options, job_place()) > 1) {
+    throw Error("num_processes", "hone grpo does not train in several processes yet",
+                "--num_processes 1, and gradient_accumulation_steps times as many keeps the batch");
+  }
   const TrainingHooks hooks("grpo", options, input);
   if (!options.dry_run) {
     ensure_writable_folder(options.output_dir, "output_dir");

@@ -17,6 +17,7 @@
 #include "model/registry.h"
 #include "train/config_overrides.h"
 #include "train/foreign_keys.h"
+#include "train/launch.h"
 #include "train/setup.h"
 
 namespace hone {
@@ -154,6 +155,8 @@ int plan(std::span<const std::string> arguments) {
   options.plan.asked = true;
   if (!options.device_memory.empty()) options.plan.device = memory_of_gpu(gpu_memory(options.device_memory, input));
   check_options(options, input);
+  options.num_processes = processes_of(options, {});
+  options.zero_stage = zero_stage_of(options);
   const RunPlan plan = plan_of(options, input, kComparedGpus);
   std::fputs(to_text(plan).c_str(), stdout);
   return 0;

@@ -1,6 +1,9 @@
 // hone pretrain: trains a model on text, from scratch or from existing weights.
+#include <optional>
+
 #include "cli/registry.h"
 #include "cli/training_hooks.h"
+#include "cli/training_job.h"
 #include "core/files.h"
 #include "core/interrupt.h"
 #include "planner/dry_run.h"
@@ -10,16 +13,21 @@
 namespace hone {
 namespace {
 
-int run(const PretrainOptions& options, const OptionInput& input) {
-  check_options(options, input);
-  const TrainingHooks hooks("pretrain", options, input);
-  if (options.dry_run) return print_dry_run(prepare_pretrain(options));
-  ensure_writable_folder(options.output_dir, "output_dir");
-  catch_interrupts();
-  LanguageRun prepared = prepare_pretrain(options);
-  prepared.observers = hooks.observers();
-  train(prepared);
-  return 0;
+int run(const PretrainOptions& given, const OptionInput& input) {
+  check_options(given, input);
+  PretrainOptions options = given;
+  return run_as_job(options, [&](const Job& job) {
+    std::optional<TrainingHooks> hooks;
+    if (job.is_first()) hooks.emplace("pretrain", options, input);
+    if (options.dry_run) return print_dry_run(prepare_pretrain(options));
+    ensure_writable_folder(options.output_dir, "output_dir");
+    catch_interrupts();
+    LanguageRun prepared = prepare_in_turn(job, [&] { return prepare_pretrain(options); });
+    prepared.job = job;
+    if (hooks) prepared.observers = hooks->observers();
+    train(prepared);
+    return 0;
+  });
 }
 
 }  // namespace

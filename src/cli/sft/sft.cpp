@@ -1,6 +1,9 @@
 // hone sft: trains a model with supervised fine-tuning.
+#include <optional>
+
 #include "cli/registry.h"
 #include "cli/training_hooks.h"
+#include "cli/training_job.h"
 #include "core/files.h"
 #include "core/interrupt.h"
 #include "planner/dry_run.h"
@@ -10,16 +13,21 @@
 namespace hone {
 namespace {
 
-int run(const SftOptions& options, const OptionInput& input) {
-  check_options(options, input);
-  const TrainingHooks hooks("sft", options, input);
-  if (options.dry_run) return print_dry_run(prepare_sft(options));
-  ensure_writable_folder(options.output_dir, "output_dir");
-  catch_interrupts();
-  LanguageRun prepared = prepare_sft(options);
-  prepared.observers = hooks.observers();
-  train(prepared);
-  return 0;
+int run(const SftOptions& given, const OptionInput& input) {
+  check_options(given, input);
+  SftOptions options = given;
+  return run_as_job(options, [&](const Job& job) {
+    std::optional<TrainingHooks> hooks;
+    if (job.is_first()) hooks.emplace("sft", options, input);
+    if (options.dry_run) return print_dry_run(prepare_sft(options));
+    ensure_writable_folder(options.output_dir, "output_dir");
+    catch_interrupts();
+    LanguageRun prepared = prepare_in_turn(job, [&] { return prepare_sft(options); });
+    prepared.job = job;
+    if (hooks) prepared.observers = hooks->observers();
+    train(prepared);
+    return 0;
+  });
 }
 
 }  // namespace

@@ -16,10 +16,11 @@ class Adamw final : public Op {
   std::string_view name() const override { return "adamw"; }
   OpCategory category() const override { return OpCategory::kOptimizer; }
   Attributes default_attributes() const override { return AdamwAttributes{}; }
-  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
+  std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& weight = required(inputs, AdamwIn::weight, name());
     expect(is_floating(weight.dtype), name(), text_of("the weight is ", to_text(weight), "; expected a floating type"));
     const DType wide = accumulator_of(weight.dtype);
+    const Shape states = updated_shape(weight.shape, attributes.as<AdamwAttributes>().count);
     const auto check = [&](std::size_t index, const char* what, const Shape& shape, DType other = DType::kF64) {
       const Type wanted{wide, shape};
       const Type& seen = required(inputs, index, name());
@@ -27,14 +28,14 @@ class Adamw final : public Op {
              text_of(what, " is ", to_text(seen), "; expected ", to_text(wanted)));
     };
     check(AdamwIn::gradient, "the gradient", weight.shape, weight.dtype);
-    check(AdamwIn::m, "m", weight.shape, weight.dtype);
-    check(AdamwIn::v, "v", weight.shape, weight.dtype);
+    check(AdamwIn::m, "m", states, weight.dtype);
+    check(AdamwIn::v, "v", states, weight.dtype);
     const Type& m = required(inputs, AdamwIn::m, name());
     const Type& v = required(inputs, AdamwIn::v, name());
     expect(m.dtype == v.dtype, name(), text_of("m is ", to_text(m), ", v ", to_text(v), "; expected equal types"));
     check(AdamwIn::norm, "the norm", {1});
     if (inputs[AdamwIn::master]) {
-      check(AdamwIn::master, "the master weight", weight.shape);
+      check(AdamwIn::master, "the master weight", states);
       expect(weight.dtype != wide, name(),
              text_of("the weight is ", to_text(weight), "; only a bf16 weight takes a master weight"));
     }
@@ -47,7 +48,7 @@ class Adamw final : public Op {
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     Cost cost = Op::cost(inputs, outputs, attributes);
-    cost.flops = 14.0 * static_cast<double>(outputs[AdamwOut::weight].elements());
+    cost.flops = 14.0 * static_cast<double>(outputs[AdamwOut::m].elements());
     return cost;
   }
   std::optional<std::size_t> alias(std::size_t output) const override { return output; }
@@ -56,6 +57,18 @@ class Adamw final : public Op {
 const Adamw kAdamw;
 
 }  // namespace
+
+Shape updated_shape(Shape weight, std::int64_t count) {
+  if (count == 0) return weight;
+  std::int64_t row = 1;
+  for (std::size_t i = 1; i < weight.size(); ++i) row *= weight[i].size;
+  if (count % row != 0 || count / row > weight[0].size) {
+    throw Error("count",
+                text_of("is ", count, ", expected whole rows of ", row, " elements, at most ", weight[0].size));
+  }
+  weight[0].size = count / row;
+  return weight;
+}
 
 AdamwTensors adamw(const AdamwTensors& tensors, const AdamwStep& step, const AdamwAttributes& attributes) {
   const std::vector<Tensor> inputs{tensors.weight, tensors.gradient, tensors.m,  tensors.v,

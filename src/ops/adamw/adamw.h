@@ -22,6 +22,10 @@ struct AdamwAttributes {
   double weight_decay = 0.0;
   std::int64_t seed = 0;    // of stochastic rounding
   std::int64_t stream = 0;  // of stochastic rounding; different for each weight
+  // Elements of the flattened weight and its gradient that are updated, and that the states consist of; count 0: all.
+  // `first` is a multiple of 256. The gradient of other elements is not cleared.
+  std::int64_t first = 0;
+  std::int64_t count = 0;
 
   template <class Visitor>
   void fields(Visitor& v) {
@@ -31,7 +35,12 @@ struct AdamwAttributes {
     v("weight_decay", weight_decay);
     v("seed", seed);
     v("stream", stream);
+    v("first", first);
+    v("count", count);
   }
+
+  // Returns the number of elements that are updated, of `elements`.
+  [[nodiscard]] std::int64_t updated(std::int64_t elements) const { return count == 0 ? elements : count; }
 };
 
 // Indices into the input `hyper` [kAdamwHypers], which changes from step to step; t counts steps from 1. The other
@@ -62,6 +71,10 @@ struct AdamwStep {
   Tensor hyper;  // [kAdamwHypers]
   Tensor bad;    // i32[1], from guard(): if it is not 0, the gradient is cleared and nothing else changes
 };
+
+// Returns the shape of the states of `count` elements of a weight, which are whole rows; 0: of all. Throws Error if
+// they are not.
+[[nodiscard]] Shape updated_shape(Shape weight, std::int64_t count);
 
 // Appends the update of a weight and its state, in place, and returns the updated tensors; the gradient is zero
 // afterwards, for the next accumulation. Throws Error if the types do not fit.

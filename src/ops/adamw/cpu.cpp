@@ -19,7 +19,7 @@ struct RandomPieces {
   // `first` is even.
   template <class A>
   void draw(const AdamwNumbers<A>& step, std::int64_t first) {
-    const std::uint64_t group = static_cast<std::uint64_t>(first) / 2;
+    const std::uint64_t group = static_cast<std::uint64_t>(step.first + first) / 2;
 #pragma omp simd
     for (std::int64_t i = 0; i < kRandomElements / 2; ++i) {
       const RoundingBits bits = rounding_bits(step.seed, step.stream, step.step, group + static_cast<std::uint64_t>(i));
@@ -81,9 +81,9 @@ void update(const KernelCall& call, W* kept, T* rounded) {
   using A = Accumulator<T>;
   const AdamwNumbers<A> step(call.attributes_as<AdamwAttributes>(), call.in(AdamwIn::hyper).as<A>(),
                              *call.in(AdamwIn::norm).as<A>());
-  const Update<T, W, S, G> all{kept, rounded, call.out(AdamwOut::gradient).as<G>(), call.out(AdamwOut::m).as<S>(),
-                               call.out(AdamwOut::v).as<S>()};
-  parallel_for(call.out(AdamwOut::weight).elements(), 16384,
+  const Update<T, W, S, G> all{kept, rounded, call.out(AdamwOut::gradient).as<G>() + step.first,
+                               call.out(AdamwOut::m).as<S>(), call.out(AdamwOut::v).as<S>()};
+  parallel_for(call.out(AdamwOut::m).elements(), 16384,
                [&](std::int64_t begin, std::int64_t end) { all.run(step, begin, end); });
 }
 
@@ -94,7 +94,7 @@ void forward(const KernelCall& call) {
     std::memset(call.out(AdamwOut::gradient).data, 0, call.out(AdamwOut::gradient).type->bytes());
     return;
   }
-  T* weight = call.out(AdamwOut::weight).as<T>();
+  T* weight = call.out(AdamwOut::weight).as<T>() + call.attributes_as<AdamwAttributes>().first;
   const auto with_types = [&]<class S, class G>() {
     if (call.in(AdamwIn::master)) {
       update<T, A, S, G>(call, call.out(AdamwOut::master).as<A>(), weight);

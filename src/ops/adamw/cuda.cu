@@ -67,7 +67,7 @@ __device__ void update(const Held<T, W, S, G>& held, const Tensors<T, W, S, G>& 
 #pragma unroll
   for (int k = 0; k < kPack; k += 2) {
     RoundingBits bits{};
-    if (kRandom) bits = rounding_bits(c.seed, c.stream, step.step, static_cast<std::uint64_t>(at + k) / 2);
+    if (kRandom) bits = rounding_bits(c.seed, c.stream, step.step, static_cast<std::uint64_t>(c.first + at + k) / 2);
     A g[2];
     A m[2];
     A v[2];
@@ -178,14 +178,15 @@ class Updates {
   void add(const KernelCall& call) {
     using A = CudaAccumulator<T>;
     using All = Tensors<T, W, S, G>;
-    T* weight = cuda_data<T>(call.out(AdamwOut::weight));
-    All tensors{.gradient = cuda_data<G>(call.out(AdamwOut::gradient)),
+    const std::int64_t first = call.attributes_as<AdamwAttributes>().first;
+    T* weight = cuda_data<T>(call.out(AdamwOut::weight)) + first;
+    All tensors{.gradient = cuda_data<G>(call.out(AdamwOut::gradient)) + first,
                 .m = cuda_data<S>(call.out(AdamwOut::m)),
                 .v = cuda_data<S>(call.out(AdamwOut::v)),
                 .norm = cuda_data<A>(call.in(AdamwIn::norm)),
                 .hyper = cuda_data<A>(call.in(AdamwIn::hyper)),
                 .bad = cuda_data<std::int32_t>(call.in(AdamwIn::bad)),
-                .elements = call.out(AdamwOut::weight).elements()};
+                .elements = call.out(AdamwOut::m).elements()};
     if constexpr (std::is_same_v<T, W>) {
       tensors.kept = weight;
       tensors.rounded = nullptr;

@@ -15,6 +15,7 @@ struct AdamwConstants {
   A rest1, beta2, rest2, epsilon;
   std::uint64_t seed;
   std::uint32_t stream;
+  std::int64_t first;  // AdamwAttributes::first
 
   AdamwConstants() = default;
   explicit AdamwConstants(const AdamwAttributes& a)
@@ -24,7 +25,8 @@ struct AdamwConstants {
         rest2(static_cast<A>(1.0 - a.beta2)),
         epsilon(static_cast<A>(a.epsilon)),
         seed(static_cast<std::uint64_t>(a.seed)),
-        stream(static_cast<std::uint32_t>(a.stream)) {}
+        stream(static_cast<std::uint32_t>(a.stream)),
+        first(a.first) {}
 
   // m and v after a gradient, which has been clipped.
   [[nodiscard]] __device__ A next_m(A m, A gradient) const { return m + rest1 * (gradient - m); }

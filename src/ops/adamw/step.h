@@ -18,6 +18,7 @@ struct AdamwNumbers {
   A clip, decay, rate, correction2, rest1, beta2, rest2, epsilon;
   std::uint64_t seed;
   std::uint32_t stream, step;
+  std::int64_t first;  // AdamwAttributes::first
 
   AdamwNumbers(const AdamwAttributes& attributes, const A* hyper, A norm)
       : clip(clip_factor(hyper[static_cast<std::size_t>(AdamwHyper::kMaxGradNorm)], norm)),
@@ -28,7 +29,8 @@ struct AdamwNumbers {
         epsilon(static_cast<A>(attributes.epsilon)),
         seed(static_cast<std::uint64_t>(attributes.seed)),
         stream(static_cast<std::uint32_t>(attributes.stream)),
-        step(static_cast<std::uint32_t>(hyper[static_cast<std::size_t>(AdamwHyper::kStep)])) {
+        step(static_cast<std::uint32_t>(hyper[static_cast<std::size_t>(AdamwHyper::kStep)])),
+        first(attributes.first) {
     const A learning_rate = hyper[static_cast<std::size_t>(AdamwHyper::kLearningRate)];
     decay = static_cast<A>(1.0 - static_cast<double>(learning_rate) * attributes.weight_decay);
     rate = learning_rate * hyper[static_cast<std::size_t>(AdamwHyper::kCorrection1)];

@@ -15,7 +15,7 @@ class Adamw8bit final : public Op {
   std::string_view name() const override { return "adamw_8bit"; }
   OpCategory category() const override { return OpCategory::kOptimizer; }
   Attributes default_attributes() const override { return AdamwAttributes{}; }
-  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
+  std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& weight = required(inputs, Adamw8bitIn::weight, name());
     expect(weight.dtype == DType::kF32 || weight.dtype == DType::kBf16, name(),
            text_of("the weight is ", to_text(weight), "; expected f32 or bf16"));
@@ -25,9 +25,10 @@ class Adamw8bit final : public Op {
     };
     const Type& gradient = required(inputs, Adamw8bitIn::gradient, name());
     if (gradient != weight) check(Adamw8bitIn::gradient, "the gradient", {DType::kF32, weight.shape});
-    check(Adamw8bitIn::m, "m", {DType::kU8, weight.shape});
-    check(Adamw8bitIn::v, "v", {DType::kU8, weight.shape});
-    const Shape scales{scales_of(weight.elements())};
+    const Type codes{DType::kU8, updated_shape(weight.shape, attributes.as<AdamwAttributes>().count)};
+    check(Adamw8bitIn::m, "m", codes);
+    check(Adamw8bitIn::v, "v", codes);
+    const Shape scales{scales_of(codes.elements())};
     check(Adamw8bitIn::m_scale, "the scale of m", {DType::kF32, scales});
     check(Adamw8bitIn::v_scale, "the scale of v", {DType::kF32, scales});
     check(Adamw8bitIn::norm, "the norm", {DType::kF32, {1}});
@@ -42,7 +43,7 @@ class Adamw8bit final : public Op {
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     Cost cost = Op::cost(inputs, outputs, attributes);
-    cost.flops = 20.0 * static_cast<double>(outputs[Adamw8bitOut::weight].elements());
+    cost.flops = 20.0 * static_cast<double>(outputs[Adamw8bitOut::m].elements());
     return cost;
   }
   std::optional<std::size_t> alias(std::size_t output) const override { return output; }

@@ -32,7 +32,7 @@ struct Update {
     for (std::size_t k = 0; k < count; ++k) {
       const auto i = begin + static_cast<std::int64_t>(k);
       if (std::is_same_v<T, BFloat16> && k % 8 == 0) {
-        bits = rounding_bits(step.seed, step.stream, step.step, static_cast<std::uint64_t>(i) / 8);
+        bits = rounding_bits(step.seed, step.stream, step.step, static_cast<std::uint64_t>(step.first + i) / 8);
       }
       const float g = widen(gradient[i]) * step.clip;
       new_m[k] = step.next_m(signed_value(m[i]) * m_scale[block], g);
@@ -65,9 +65,9 @@ template <class T, class G>
 void update(const KernelCall& call) {
   const AdamwNumbers<float> step(call.attributes_as<AdamwAttributes>(), call.in(Adamw8bitIn::hyper).as<float>(),
                                  *call.in(Adamw8bitIn::norm).as<float>());
-  const std::int64_t elements = call.out(Adamw8bitOut::weight).elements();
-  const Update<T, G> all{call.out(Adamw8bitOut::weight).as<T>(),
-                         call.out(Adamw8bitOut::gradient).as<G>(),
+  const std::int64_t elements = call.out(Adamw8bitOut::m).elements();
+  const Update<T, G> all{call.out(Adamw8bitOut::weight).as<T>() + step.first,
+                         call.out(Adamw8bitOut::gradient).as<G>() + step.first,
                          call.out(Adamw8bitOut::m).as<std::uint8_t>(),
                          call.out(Adamw8bitOut::v).as<std::uint8_t>(),
                          call.out(Adamw8bitOut::m_scale).as<float>(),

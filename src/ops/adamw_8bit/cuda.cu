@@ -231,7 +231,7 @@ __device__ void update(const Held<T, G>& held, const Tensors<T, G>& p, const Ada
   }
   RoundingBits bits{};
   if constexpr (std::is_same_v<T, __nv_bfloat16>) {
-    bits = rounding_bits(c.seed, c.stream, step.step, static_cast<std::uint64_t>(at) / kPack);
+    bits = rounding_bits(c.seed, c.stream, step.step, static_cast<std::uint64_t>(c.first + at) / kPack);
   }
   const auto round = [&]<bool kAny>() {
 #pragma unroll
@@ -322,13 +322,14 @@ __global__ void __launch_bounds__(kThreads, kResident) adamw_8bit_kernel(Tensors
 
 template <class T, class G>
 void launch(const KernelCall& call) {
-  const std::int64_t elements = call.out(Adamw8bitOut::weight).elements();
+  const std::int64_t elements = call.out(Adamw8bitOut::m).elements();
+  const std::int64_t first = call.attributes_as<AdamwAttributes>().first;
   const std::int64_t blocks = ceil_div(scales_of(elements), kWarps);
   if (blocks == 0) return;
   const std::int64_t rounds = ceil_div(blocks, kWave);  // state blocks of a warp if there were one wave
   const std::int64_t waves = std::max<std::int64_t>(1, (rounds + kRounds / 2) / kRounds);
-  const Tensors<T, G> tensors{.weight = cuda_data<T>(call.out(Adamw8bitOut::weight)),
-                              .gradient = cuda_data<G>(call.out(Adamw8bitOut::gradient)),
+  const Tensors<T, G> tensors{.weight = cuda_data<T>(call.out(Adamw8bitOut::weight)) + first,
+                              .gradient = cuda_data<G>(call.out(Adamw8bitOut::gradient)) + first,
                               .m = cuda_data<std::uint8_t>(call.out(Adamw8bitOut::m)),
                               .v = cuda_data<std::uint8_t>(call.out(Adamw8bitOut::v)),
                               .m_scale = cuda_data<float>(call.out(Adamw8bitOut::m_scale)),

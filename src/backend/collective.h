@@ -1,0 +1,59 @@
+// Collective operations on the memory of the devices of a job's processes ("ranks"). All ranks call the same operations
+// in the same order. Like other work of a device they may still run when a call returns.
+//
+// On CPUs a sum is ((x0 + x1) + x2) + ..., in the order of ranks, in f32 for f32 and bf16, which is rounded once. On
+// GPUs it is in the order of NCCL's algorithm, which is fixed for a number of ranks, a layout of machines and a size.
+// Either way all ranks get the same bits, and the same job gives the same bits again.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+
+#include "backend/device.h"
+#include "core/dtype.h"
+#include "system/peers.h"
+
+namespace hone {
+
+// Bytes [begin, end) of a region of memory.
+struct ByteRange {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+};
+
+class Collective {
+ public:
+  explicit Collective(Peers& peers) : peers_(peers) {}
+  virtual ~Collective() = default;
+  Collective(const Collective&) = delete;
+  Collective& operator=(const Collective&) = delete;
+
+  [[nodiscard]] Peers& peers() const { return peers_; }
+  [[nodiscard]] int rank() const { return peers_.rank(); }
+  [[nodiscard]] int size() const { return peers_.size(); }
+
+  // Replaces `count` elements (f32, bf16 or f64) by their sums over all ranks.
+  virtual void all_reduce(std::byte* data, DType dtype, std::size_t count) = 0;
+  // Sums like all_reduce(), but rank r gets only the elements of parts[r], ranges of bytes that do not overlap; the
+  // rest of its data is undefined. The parts have the bits of all_reduce() on CPUs.
+  virtual void reduce_scatter(std::byte* data, DType dtype, std::span<const ByteRange> parts) = 0;
+  // Copies the bytes parts[r] of each rank r to all other ranks.
+  virtual void all_gather(std::byte* data, std::span<const ByteRange> parts) = 0;
+  // Copies the bytes of rank `root` to all others.
+  virtual void broadcast(std::byte* data, std::size_t bytes, int root) = 0;
+  // To be called once the device has been waited for. Throws JobFailure if an operation was given up because a rank was
+  // lost meanwhile; its results are then undefined.
+  virtual void check() {}
+  void barrier() { peers_.barrier(); }
+
+ private:
+  Peers& peers_;
+};
+
+// Returns the operations on the memory of a device, which must be of the same kind in all processes: over the
+// connections of `peers` on CPUs, by NCCL between GPUs. Throws Error if the kinds differ, two ranks have the same GPU,
+// or NCCL cannot be used.
+[[nodiscard]] std::unique_ptr<Collective> make_collective(Device& device, Peers& peers);
+
+}  // namespace hone

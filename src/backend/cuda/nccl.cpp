@@ -1,0 +1,258 @@
+// Collective operations between GPUs by NCCL, which is opened at run time.
+#include <dlfcn.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "backend/cuda/check.h"
+#include "backend/cuda/device.h"
+#include "backend/gpu_collective.h"
+#include "core/error.h"
+#include "core/job_log.h"
+#include "system/launcher.h"
+
+namespace hone {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// The functions of nccl.h that are used here. The library keeps them compatible within version 2.
+struct NcclId {
+  char bytes[128];
+};
+using NcclComm = void*;
+enum NcclType : int { kNcclUint8 = 1, kNcclFloat = 7, kNcclDouble = 8, kNcclBfloat16 = 9 };
+constexpr int kNcclSum = 0;
+
+class NcclLibrary {
+ public:
+  NcclLibrary() : library_(open()) {
+    bind(get_version, "ncclGetVersion");
+    bind(get_id, "ncclGetUniqueId");
+    bind(init, "ncclCommInitRank");
+    bind(abort, "ncclCommAbort");
+    bind(error_text, "ncclGetErrorString");
+    bind(all_reduce, "ncclAllReduce");
+    bind(reduce, "ncclReduce");
+    bind(broadcast, "ncclBroadcast");
+    bind(group_start, "ncclGroupStart");
+    bind(group_end, "ncclGroupEnd");
+  }
+
+  void check(int status, std::string_view call) const {
+    if (status == 0) return;
+    throw Error("nccl", text_of(call, ": ", error_text(status)), "NCCL_DEBUG=WARN in the environment says more");
+  }
+
+  int (*get_version)(int*) = nullptr;
+  int (*get_id)(NcclId*) = nullptr;
+  int (*init)(NcclComm*, int ranks, NcclId, int rank) = nullptr;
+  int (*abort)(NcclComm) = nullptr;
+  const char* (*error_text)(int) = nullptr;
+  int (*all_reduce)(const void*, void*, std::size_t, int type, int sum, NcclComm, cudaStream_t) = nullptr;
+  int (*reduce)(const void*, void*, std::size_t, int type, int sum, int root, NcclComm, cudaStream_t) = nullptr;
+  int (*broadcast)(const void*, void*, std::size_t, int type, int root, NcclComm, cudaStream_t) = nullptr;
+  int (*group_start)() = nullptr;
+  int (*group_end)() = nullptr;
+
+ private:
+  static void* open() {
+    // Multicast over NVLink adds in the switch, in another order than the ranks.
+    ::setenv("NCCL_NVLS_ENABLE", "0", 0);
+    for (const char* name : {"libnccl.so.2", "/usr/local/cuda/lib64/libnccl.so.2"}) {
+      if (void* library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL)) return library;
+    }
+    throw Error(
+        "nccl", "libnccl.so.2 was not found",
+        "install NCCL (libnccl2), or set LD_LIBRARY_PATH to its folder, such as that of pip's nvidia-nccl-cu13");
+  }
+
+  template <class Function>
+  void bind(Function& function, const char* name) {
+    function = reinterpret_cast<Function>(::dlsym(library_, name));
+    if (function == nullptr) throw Error("nccl", text_of("libnccl.so.2 has no ", name), "install a newer NCCL");
+  }
+
+  void* library_;
+};
+
+int nccl_type(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return kNcclFloat;
+    case DType::kBf16:
+      return kNcclBfloat16;
+    case DType::kF64:
+      return kNcclDouble;
+    default:
+      throw Defect(text_of("no sums over ranks for the dtype ", name_of(dtype)));
+  }
+}
+
+// Watches the other ranks while the GPU may wait for them: an operation of NCCL never returns if a rank has ended.
+// Calls give_up() once, in a separate thread, if a rank is lost or the operation takes longer than the limit.
+class LossWatch {
+ public:
+  LossWatch(const Peers& peers, std::function<void()> give_up)
+      : peers_(peers), give_up_(std::move(give_up)), thread_([this] { run(); }) {}
+  LossWatch(const LossWatch&) = delete;
+  LossWatch& operator=(const LossWatch&) = delete;
+  ~LossWatch() {
+    ends_ = true;
+    thread_.join();
+  }
+
+  // An operation was submitted; the GPU has been waited for.
+  void begin() {
+    if (!pending_) since_ = Clock::now().time_since_epoch().count();
+    pending_ = true;
+  }
+  void end() { pending_ = false; }
+  [[nodiscard]] bool has_given_up() const { return given_up_; }
+
+ private:
+  static constexpr auto kLook = std::chrono::milliseconds(100);
+  static constexpr auto kGrace = std::chrono::seconds(5);  // for operations that all ranks had begun
+  static constexpr auto kEnd = std::chrono::seconds(30);   // for the GPU to return after giving up
+
+  void run() {
+    Clock::time_point lost = Clock::time_point::max();
+    for (; !ends_; std::this_thread::sleep_for(kLook)) {
+      if (!pending_) {
+        lost = Clock::time_point::max();
+        continue;
+      }
+      const Clock::time_point now = Clock::now();
+      const bool late = now - Clock::time_point(Clock::duration(since_.load())) > peers_.limits().answer;
+      if (lost == Clock::time_point::max() && (late || peers_.has_lost_one())) lost = now;
+      if (lost == Clock::time_point::max()) continue;
+      if (!given_up_ && (late || now - lost > kGrace)) {
+        given_up_ = true;
+        give_up_();
+      }
+      if (given_up_ && now - lost > kGrace + kEnd) {
+        log_error("hone: error: a rank of the job was lost, and the GPU still waits for it; the job ends");
+        std::_Exit(kExitLostRank);
+      }
+    }
+  }
+
+  const Peers& peers_;
+  std::function<void()> give_up_;
+  std::atomic<bool> ends_{false}, pending_{false}, given_up_{false};
+  std::atomic<Clock::rep> since_{0};
+  std::thread thread_;
+};
+
+class GpuCollective final : public Collective {
+ public:
+  GpuCollective(CudaDevice& gpu, Peers& peers) : Collective(peers), gpu_(gpu), comm_(connect()) {
+    watch_.emplace(peers, [this] {
+      cudaSetDevice(gpu_.ordinal());  // of the watching thread
+      nccl_.abort(comm_);
+    });
+  }
+
+  void all_reduce(std::byte* data, DType dtype, std::size_t count) override {
+    submit("ncclAllReduce",
+           [&] { return nccl_.all_reduce(data, data, count, nccl_type(dtype), kNcclSum, comm_, gpu_.stream()); });
+  }
+
+  void reduce_scatter(std::byte* data, DType dtype, std::span<const ByteRange> parts) override {
+    // Parts may have different sizes, which ncclReduceScatter does not support.
+    submit_each(
+        "ncclReduce", parts,
+        [&](int root, std::byte* part, std::size_t bytes) {
+          return nccl_.reduce(part, part, bytes / size_of(dtype), nccl_type(dtype), kNcclSum, root, comm_,
+                              gpu_.stream());
+        },
+        data);
+  }
+
+  void all_gather(std::byte* data, std::span<const ByteRange> parts) override {
+    submit_each(
+        "ncclBroadcast", parts,
+        [&](int root, std::byte* part, std::size_t bytes) {
+          return nccl_.broadcast(part, part, bytes, kNcclUint8, root, comm_, gpu_.stream());
+        },
+        data);
+  }
+
+  void broadcast(std::byte* data, std::size_t bytes, int root) override {
+    submit("ncclBroadcast", [&] { return nccl_.broadcast(data, data, bytes, kNcclUint8, root, comm_, gpu_.stream()); });
+  }
+
+  void check() override {
+    watch_->end();
+    if (watch_->has_given_up()) peers().throw_lost();
+  }
+
+ private:
+  // Rank 0's id of the communicator reaches the others over their connections.
+  NcclComm connect() {
+    const std::vector<std::string> gpus = peers().gather(bus_of_gpu());
+    for (std::size_t r = 0; r < gpus.size(); ++r) {
+      const bool is_same = static_cast<int>(r) != rank() && gpus[r] == gpus[static_cast<std::size_t>(rank())] &&
+                           peers().name_of(static_cast<int>(r)).ends_with(host_suffix());
+      if (is_same) {
+        throw Error("device", text_of("ranks ", rank(), " and ", r, " have the same GPU"),
+                    "start as many processes on a machine as it has GPUs, or set LOCAL_RANK");
+      }
+    }
+    NcclId id{};
+    if (rank() == 0) nccl_.check(nccl_.get_id(&id), "ncclGetUniqueId");
+    const std::string text = peers().broadcast({id.bytes, sizeof(id.bytes)});
+    std::memcpy(id.bytes, text.data(), sizeof(id.bytes));
+    NcclComm comm = nullptr;
+    nccl_.check(nccl_.init(&comm, size(), id, rank()), "ncclCommInitRank");
+    return comm;
+  }
+
+  [[nodiscard]] std::string bus_of_gpu() const {
+    std::array<char, 32> bus{};
+    check_cuda(cudaDeviceGetPCIBusId(bus.data(), bus.size(), gpu_.ordinal()), "cudaDeviceGetPCIBusId");
+    return bus.data();
+  }
+  [[nodiscard]] std::string host_suffix() const {
+    const std::string name = peers().name_of(rank());
+    return name.substr(name.find('('));
+  }
+
+  template <class Call>
+  void submit(std::string_view name, const Call& call) {
+    if (watch_->has_given_up()) peers().throw_lost();
+    watch_->begin();
+    nccl_.check(call(), name);
+  }
+
+  template <class Call>
+  void submit_each(std::string_view name, std::span<const ByteRange> parts, const Call& call, std::byte* data) {
+    submit("ncclGroupStart", nccl_.group_start);
+    for (std::size_t r = 0; r < parts.size(); ++r) {
+      const std::size_t bytes = parts[r].end - parts[r].begin;
+      if (bytes > 0) nccl_.check(call(static_cast<int>(r), data + parts[r].begin, bytes), name);
+    }
+    nccl_.check(nccl_.group_end(), "ncclGroupEnd");
+  }
+
+  NcclLibrary nccl_;
+  CudaDevice& gpu_;
+  NcclComm comm_;
+  std::optional<LossWatch> watch_;  // last: it ends before the rest
+};
+
+}  // namespace
+
+std::unique_ptr<Collective> make_gpu_collective(Device& gpu, Peers& peers) {
+  return std::make_unique<GpuCollective>(static_cast<CudaDevice&>(gpu), peers);
+}
+
+}  // namespace hone

@@ -1,0 +1,17 @@
+// The GPU of a process that is one of several of a job. Implemented as backend/gpu.h is.
+#pragma once
+
+#include <memory>
+
+#include "backend/collective.h"
+#include "backend/device.h"
+
+namespace hone {
+
+// Chooses the GPU that gpu_device() returns, by its number among the visible ones, modulo their number. To be called
+// before the first use of a GPU.
+void choose_gpu(int ordinal);
+// Operations between the GPUs of the ranks of a job, by NCCL. Throws Error if it cannot be used.
+[[nodiscard]] std::unique_ptr<Collective> make_gpu_collective(Device& gpu, Peers& peers);
+
+}  // namespace hone

@@ -1,0 +1,31 @@
+// Starts the processes of a job on this machine.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace hone {
+
+inline constexpr int kExitLostRank = 3;  // exit code of a rank that reports the loss of another one
+
+// The ranks of a job that are started on this machine.
+struct LocalRanks {
+  int count = 0;
+  int first = 0;             // rank of the first of them
+  int total = 0;             // ranks of the job
+  std::string address = {};  // of rank 0's machine; empty: all are on this one
+  std::uint16_t port = 0;    // on which rank 0 waits, if address is set
+  std::string key = {};      // of the job, if address is set
+};
+
+// Starts processes of this executable with these arguments as ranks of a job, and waits for them. Ctrl+C
+// and SIGTERM are passed on. When one fails, the others have half a minute to end by themselves and are then killed;
+// all of them die with this process. Returns 0 if all succeeded, otherwise the exit code of the first that failed. A
+// rank that was killed before its job could notice is logged with its signal.
+[[nodiscard]] int run_processes(const LocalRanks& local, const std::vector<std::string>& arguments);
+
+// Returns the arguments with which this process was started, with its name first.
+[[nodiscard]] std::vector<std::string> own_arguments();
+
+}  // namespace hone

@@ -1,0 +1,60 @@
+// The job that a training run is a part of: several processes that train one model together, or this process alone.
+//
+// Data parallel: each rank computes the gradients of its share of a step's batches, which are then summed over all
+// ranks. All ranks take the same decisions, because these depend on sums and maxima over all ranks only.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "system/peers.h"
+
+namespace hone {
+
+class Job {
+ public:
+  Job() = default;  // one process
+  explicit Job(Peers* peers) : peers_(peers) {}
+
+  [[nodiscard]] Peers* peers() const { return peers_; }  // null: one process
+  [[nodiscard]] int rank() const { return peers_ != nullptr ? peers_->rank() : 0; }
+  [[nodiscard]] int size() const { return peers_ != nullptr ? peers_->size() : 1; }
+  // Returns true for the rank that logs, saves and reports.
+  [[nodiscard]] bool is_first() const { return rank() == 0; }
+
+  // The following have no effect in a job of one process; see Peers.
+  void sum(std::span<double> values) const {
+    if (peers_ != nullptr) peers_->sum(values);
+  }
+  void maximum(std::span<double> values) const {
+    if (peers_ != nullptr) peers_->maximum(values);
+  }
+  [[nodiscard]] bool any(bool mine) const { return peers_ != nullptr ? peers_->any(mine) : mine; }
+  void barrier() const {
+    if (peers_ != nullptr) peers_->barrier();
+  }
+  [[nodiscard]] std::string broadcast(const std::string& text) const {
+    return peers_ != nullptr ? peers_->broadcast(text) : text;
+  }
+  void set_activity(std::string activity) const {
+    if (peers_ != nullptr) peers_->set_activity(std::move(activity));
+  }
+
+ private:
+  Peers* peers_ = nullptr;
+};
+
+// Calls prepare() on the first rank of each machine and then on the others, which find its files in the caches.
+template <class Prepare>
+auto prepare_in_turn(const Job& job, const Prepare& prepare) {
+  const bool later = job.peers() != nullptr && job.peers()->place().local_rank > 0;
+  if (later) job.barrier();
+  auto prepared = prepare();
+  if (!later) job.barrier();
+  return prepared;
+}
+
+}  // namespace hone

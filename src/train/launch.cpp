@@ -1,0 +1,92 @@
+#include "train/launch.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <vector>
+
+#include "core/error.h"
+#include "core/json_value.h"
+#include "core/log.h"
+#include "system/process.h"
+#include "train/accelerate.h"
+#include "train/memory_fit.h"
+#include "train/run_notes.h"
+
+namespace hone {
+namespace {
+
+AccelerateOptions launch_file(const TrainingOptions& options) {
+  OptionInput ignored;  // check_options() has logged its notices
+  return options.config_file.empty() ? AccelerateOptions{} : read_accelerate(options.config_file, ignored);
+}
+
+}  // namespace
+
+std::int64_t processes_of(const TrainingOptions& options, const JobPlace& place) {
+  const std::int64_t wanted = options.num_processes.value_or(launch_file(options).num_processes);
+  if (!place.is_job()) return wanted;
+  if (options.num_processes && wanted != place.size) {
+    throw Error("num_processes", text_of("is ", wanted, ", but the launcher has started ", place.size, " processes"),
+                "remove the key, or start as many");
+  }
+  return place.size;
+}
+
+std::int64_t zero_stage_of(const TrainingOptions& options) {
+  const std::string& text = launch_file(options).zero_stage;
+  const std::int64_t stage = options.zero_stage.value_or(text == "1" ? 1 : text == "2" ? 2 : text == "3" ? 3 : 0);
+  if (options.processes() == 1 || stage < 2) return stage;
+  if (stage == 3) {
+    throw Error(options.zero_stage ? "zero_stage" : options.config_file,
+                "zero_stage 3 (weights divided over the processes) is not implemented yet", "--zero_stage 1");
+  }
+  log_once("zero_stage 2 divides the optimizer states, as 1 does: gradients stay whole on each process");
+  return 1;
+}
+
+LocalRanks ranks_to_start(const TrainingOptions& options, const JobPlace& place) {
+  if (place.is_job()) return {};
+  const AccelerateOptions file = launch_file(options);
+  const std::int64_t total = processes_of(options, place);
+  if (total == 1) return {};
+  LocalRanks ranks{.count = static_cast<int>(total), .first = 0, .total = static_cast<int>(total)};
+  if (file.num_machines == 1) return ranks;
+  if (total % file.num_machines != 0 || file.machine_rank >= file.num_machines || file.main_process_ip.empty()) {
+    throw Error(options.config_file,
+                text_of("num_processes ", total, ", num_machines ", file.num_machines, ", machine_rank ",
+                        file.machine_rank, " and main_process_ip '", file.main_process_ip, "' do not fit together"),
+                "each machine has as many processes, and main_process_ip is the address of machine 0");
+  }
+  ranks.count = static_cast<int>(total / file.num_machines);
+  ranks.first = static_cast<int>(file.machine_rank) * ranks.count;
+  ranks.address = file.main_process_ip;
+  ranks.port = file.main_process_port > 0 ? static_cast<std::uint16_t>(file.main_process_port) : kDefaultMasterPort;
+  ranks.key = environment_variable("HONE_JOB_KEY");
+  return ranks;
+}
+
+void agree(const Job& job, TrainingOptions& options, const std::string& options_json, const Device& device) {
+  if (job.peers() == nullptr) return;
+  const Peers& peers = *job.peers();
+  const std::vector<std::string> all = job.peers()->gather(options_json);
+  for (int r = 1; r < job.size(); ++r) {
+    const std::string& other = all[static_cast<std::size_t>(r)];
+    if (other == all[0]) continue;
+    const std::string difference = changed_keys(parse_json(all[0], "rank 0"), parse_json(other, peers.name_of(r)));
+    throw JobFailure(peers.name_of(r),
+                     text_of("has another configuration than rank 0: ",
+                             difference.empty() ? "keys that say where or how it runs" : difference),
+                     "start all ranks with the same recipe and keys", !job.is_first());
+  }
+  // The processes of a machine share its memory; those on GPUs have one each.
+  DeviceMemory there = memory_of(device);
+  if (device.kind() == DeviceKind::kCpu) {
+    there.available /= static_cast<std::size_t>(std::max(1, peers.place().local_size));
+  }
+  std::array<double, 2> least{-static_cast<double>(there.total), -static_cast<double>(there.available)};
+  job.maximum(least);
+  options.agreed_memory = DeviceMemory{static_cast<std::size_t>(-least[0]), static_cast<std::size_t>(-least[1])};
+}
+
+}  // namespace hone

@@ -1,0 +1,32 @@
+// Turns a training run into a job of several processes: determines their number and their launcher, and what they must
+// agree on before the first step.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "backend/device.h"
+#include "system/job_place.h"
+#include "system/launcher.h"
+#include "train/job.h"
+#include "train/options.h"
+
+namespace hone {
+
+// Returns the processes of the run in all: those that a launcher has started, otherwise num_processes, otherwise those
+// of config_file. Throws Error if num_processes contradicts the launcher.
+[[nodiscard]] std::int64_t processes_of(const TrainingOptions& options, const JobPlace& place);
+
+// Returns what is divided over the processes: zero_stage, otherwise that of config_file, otherwise 0. Stage 2, which
+// also divides gradients, becomes 1 with a notice. Throws Error for stage 3 and several processes.
+[[nodiscard]] std::int64_t zero_stage_of(const TrainingOptions& options);
+
+// Returns the processes that hone itself must start on this machine; of count 0 if a launcher has started them, or if
+// there is only one. Throws Error if config_file does not divide the processes evenly over machines.
+[[nodiscard]] LocalRanks ranks_to_start(const TrainingOptions& options, const JobPlace& place);
+
+// Throws Error that names the first rank with other options than rank 0. Sets options.agreed_memory, so that all ranks
+// compile the same programs. options_json: the values in effect.
+void agree(const Job& job, TrainingOptions& options, const std::string& options_json, const Device& device);
+
+}  // namespace hone
