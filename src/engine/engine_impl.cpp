@@ -1,6 +1,7 @@
 #include "engine/engine_impl.h"
 
 #include <algorithm>
+#include <chrono>
 #include <span>
 #include <utility>
 
@@ -50,7 +51,11 @@ bool Engine::Impl::launch() {
   const std::vector<ScheduledChunk> chunks = scheduler.schedule();
   if (chunks.empty()) return false;
   std::int64_t tokens = 0;
-  for (const ScheduledChunk& chunk : chunks) tokens += chunk.count;
+  const auto now = std::chrono::steady_clock::now();
+  for (const ScheduledChunk& chunk : chunks) {
+    tokens += chunk.count;
+    if (chunk.sequence->started == decltype(now){}) chunk.sequence->started = now;
+  }
   Executable& program = program_for(tokens);
   set_step_inputs(program, chunks, options);
   program.run();
