@@ -131,7 +131,9 @@ def embeddings():
     # The client asks for base64 unless a format is given, and decodes it.
     decoded = client.embeddings.create(model=MODEL, input=texts)
     plain = client.embeddings.create(model=MODEL, input=texts, encoding_format="float")
-    check("embeddings: base64 and float are equal", [one.embedding for one in decoded.data] == [one.embedding for one in plain.data])
+    floats = [[list(struct.unpack("f" * len(e), struct.pack("f" * len(e), *e))) for e in (one.embedding for one in kind.data)]
+              for kind in (decoded, plain)]
+    check("embeddings: base64 and float are equal", floats[0] == floats[1])
     check("embeddings: length 1", all(abs(sum(x * x for x in one.embedding) - 1) < 1e-5 for one in plain.data))
     raw = client.embeddings.with_raw_response.create(model=MODEL, input=texts[0], encoding_format="base64").http_response.json()
     values = base64.b64decode(raw["data"][0]["embedding"])
@@ -150,8 +152,15 @@ def langchain():
     check("LangChain: a batch", [one.content for one in chat_model.batch(["What is 1 + 2?"] * 3)] == [whole.content] * 3)
     schema = {"title": "prime", "description": "A prime", "type": "object", "properties": {"prime": {"type": "boolean"}},
               "required": ["prime"], "additionalProperties": False}
-    answer = chat_model.with_structured_output(schema, method="json_schema", strict=True).invoke("Is 7 a prime?")
-    check("LangChain: structured output", set(answer) == {"prime"}, answer)
+    answer = None
+    for seed in range(20):  # an answer of a model without training may have too much white space
+        longer = ChatOpenAI(base_url=URL + "/v1", api_key=KEY, model=MODEL, seed=seed, max_tokens=200, max_retries=0)
+        try:
+            answer = longer.with_structured_output(schema, method="json_schema", strict=True).invoke("Is 7 a prime?")
+            break
+        except openai.LengthFinishReasonError:
+            continue
+    check("LangChain: structured output", answer and set(answer) == {"prime"}, answer)
     embedder = OpenAIEmbeddings(base_url=URL + "/v1", api_key=KEY, model=MODEL, check_embedding_ctx_length=False)
     check("LangChain: embeddings", len(embedder.embed_documents(["a", "b"])) == 2)
 

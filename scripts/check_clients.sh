@@ -53,5 +53,7 @@ until url=$(grep -oE -m1 'http://[0-9.:]+' "$folder/log"); do
   sleep 0.1
 done
 "$check/venv/bin/python" scripts/check_clients.py "$url" small secret
-"$check/venv/bin/schemathesis" run "$url/openapi.json" --header "Authorization: Bearer secret" \
+schemathesis=$(realpath "$check")/venv/bin/schemathesis
+cd "$folder"  # it leaves a folder behind
+"$schemathesis" run "$url/openapi.json" --header "Authorization: Bearer secret" \
   --checks not_a_server_error --max-examples "${HONE_EXAMPLES:-30}" --seed 1 --workers 2 --request-timeout 60

@@ -11,6 +11,18 @@
 
 namespace hone {
 
+namespace {
+
+// Notes the time in sequences that are in a step for the first time.
+void note_start(std::span<const ScheduledChunk> chunks) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point now = Clock::now();
+  for (const ScheduledChunk& chunk : chunks)
+    if (chunk.sequence->started == Clock::time_point{}) chunk.sequence->started = now;
+}
+
+}  // namespace
+
 void Engine::Impl::draft() {
   if (options.num_speculative_tokens == 0) return;
   for (auto& [id, stream] : streams) {
@@ -50,12 +62,9 @@ bool Engine::Impl::launch() {
   draft();
   const std::vector<ScheduledChunk> chunks = scheduler.schedule();
   if (chunks.empty()) return false;
+  note_start(chunks);
   std::int64_t tokens = 0;
-  const auto now = std::chrono::steady_clock::now();
-  for (const ScheduledChunk& chunk : chunks) {
-    tokens += chunk.count;
-    if (chunk.sequence->started == decltype(now){}) chunk.sequence->started = now;
-  }
+  for (const ScheduledChunk& chunk : chunks) tokens += chunk.count;
   Executable& program = program_for(tokens);
   set_step_inputs(program, chunks, options);
   program.run();
