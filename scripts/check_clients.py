@@ -1,14 +1,19 @@
-"""Sends requests to `hone serve` with the official clients and checks the answers.
+"""Sends requests to `hone serve` with clients that others have written and checks the answers.
 
-Arguments: the URL of the server without /v1, the name of the model, the API key. Needs the packages openai and
-anthropic. scripts/check_clients.sh starts a server with a small model and runs this.
+Arguments: the URL of the server without /v1, the name of the model, the API key. Needs the packages openai, anthropic,
+langchain-openai and prometheus_client. scripts/check_clients.sh starts a server with a small model and runs this.
 """
 
+import base64
 import concurrent.futures
+import struct
 import sys
+import urllib.request
 
 import anthropic
 import openai
+from langchain_openai import ChatOpenAI, OpenAIEmbeddings
+from prometheus_client.parser import text_string_to_metric_families
 
 URL, MODEL, KEY = sys.argv[1:4]
 QUESTION = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "What is 1 + 2?"}]
@@ -121,6 +126,54 @@ def messages():
     check("messages: tools", claude.messages.create(**{**arguments, "messages": talk, "tools": [tool]}).content is not None)
 
 
+def embeddings():
+    texts = ["What is 1 + 2?", "naïve 日本 🙂"]
+    # The client asks for base64 unless a format is given, and decodes it.
+    decoded = client.embeddings.create(model=MODEL, input=texts)
+    plain = client.embeddings.create(model=MODEL, input=texts, encoding_format="float")
+    floats = [[list(struct.unpack("f" * len(e), struct.pack("f" * len(e), *e))) for e in (one.embedding for one in kind.data)]
+              for kind in (decoded, plain)]
+    check("embeddings: base64 and float are equal", floats[0] == floats[1])
+    check("embeddings: length 1", all(abs(sum(x * x for x in one.embedding) - 1) < 1e-5 for one in plain.data))
+    raw = client.embeddings.with_raw_response.create(model=MODEL, input=texts[0], encoding_format="base64").http_response.json()
+    values = base64.b64decode(raw["data"][0]["embedding"])
+    check("embeddings: base64 has little-endian floats", list(struct.unpack(f"<{len(values) // 4}f", values)) == decoded.data[0].embedding)
+    check("embeddings: usage", plain.usage.total_tokens == plain.usage.prompt_tokens > 2, plain.usage)
+    bad = refused(openai.BadRequestError, lambda: client.embeddings.create(model=MODEL, input=texts, dimensions=3))
+    check("embeddings: a refusal names the parameter", bad and bad.param == "dimensions", bad)
+
+
+def langchain():
+    chat_model = ChatOpenAI(base_url=URL + "/v1", api_key=KEY, model=MODEL, temperature=0, max_tokens=24, max_retries=0)
+    whole = chat_model.invoke("What is 1 + 2?")
+    check("LangChain: streamed text equals the whole",
+          "".join(part.content for part in chat_model.stream("What is 1 + 2?")) == whole.content, whole)
+    check("LangChain: usage", whole.usage_metadata["output_tokens"] > 0, whole.usage_metadata)
+    check("LangChain: a batch", [one.content for one in chat_model.batch(["What is 1 + 2?"] * 3)] == [whole.content] * 3)
+    schema = {"title": "prime", "description": "A prime", "type": "object", "properties": {"prime": {"type": "boolean"}},
+              "required": ["prime"], "additionalProperties": False}
+    answer = None
+    for seed in range(20):  # an answer of a model without training may have too much white space
+        longer = ChatOpenAI(base_url=URL + "/v1", api_key=KEY, model=MODEL, seed=seed, max_tokens=200, max_retries=0)
+        try:
+            answer = longer.with_structured_output(schema, method="json_schema", strict=True).invoke("Is 7 a prime?")
+            break
+        except openai.LengthFinishReasonError:
+            continue
+    check("LangChain: structured output", answer and set(answer) == {"prime"}, answer)
+    embedder = OpenAIEmbeddings(base_url=URL + "/v1", api_key=KEY, model=MODEL, check_embedding_ctx_length=False)
+    check("LangChain: embeddings", len(embedder.embed_documents(["a", "b"])) == 2)
+
+
+def metrics():
+    text = urllib.request.urlopen(URL + "/metrics").read().decode()
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    for name in ("e2e_request_latency", "request_queue_time", "request_prefill_time", "request_decode_time"):
+        family = families.get(f"vllm:{name}_seconds")
+        check(f"Prometheus: {name}", family and family.type == "histogram" and family.samples, name)
+    check("Prometheus: requests", families["vllm:request_success"].type == "counter", list(families))
+
+
 def concurrent_requests():
     def one(seed):
         return client.completions.create(model=MODEL, prompt="The", max_tokens=16, seed=seed).choices[0].text
@@ -131,7 +184,7 @@ def concurrent_requests():
     check("concurrent requests have the same texts", together == alone * 8)
 
 
-for run in (models, chat, completions, responses, messages, concurrent_requests):
+for run in (models, chat, completions, responses, messages, embeddings, langchain, concurrent_requests, metrics):
     run()
 print("failed:", check.failed)
 sys.exit(check.failed != 0)

@@ -1,5 +1,7 @@
 #!/usr/bin/env bash
-# Checks hone serve with the official Python clients: starts a server with a small model and sends it requests.
+# Checks hone serve with clients that others have written: starts a server with a small model and sends it requests with
+# the official Python clients and LangChain, reads /metrics with Prometheus' parser, and has schemathesis send requests
+# that it derives from /openapi.json, valid ones and others, of which none may get a 5xx.
 #   scripts/check_clients.sh
 # Environment: HONE_CHECK_DIR (build/check-clients) is the folder of the virtual environment that the script creates;
 # HONE_BUILD_DIR (build) is the build folder.
@@ -15,7 +17,7 @@ if [[ ! -x $hone ]]; then
 fi
 if [[ ! -x $check/venv/bin/python ]]; then
   python3 -m venv "$check/venv"
-  "$check/venv/bin/pip" install -q openai anthropic
+  "$check/venv/bin/pip" install -q openai anthropic langchain-openai prometheus_client schemathesis
 fi
 
 folder=$(mktemp -d)
@@ -40,11 +42,18 @@ JSON
   --dataset_name "$folder/corpus.jsonl" --block_size 64 --per_device_train_batch_size 2 \
   --output_dir "$folder/model" >/dev/null 2>&1
 
+# Answers of requests without max_tokens are short, too.
+echo '{"max_new_tokens": 32}' >"$folder/model/generation_config.json"
 touch "$folder/log"
-"$hone" serve "$folder/model" --served_model_name small --port 0 --api_key secret 2>"$folder/log" &
+"$hone" serve "$folder/model" --served_model_name small --port 0 --api_key secret --max_model_len 512 \
+  --embeddings mean 2>"$folder/log" &
 server=$!
 until url=$(grep -oE -m1 'http://[0-9.:]+' "$folder/log"); do
   kill -0 "$server" || { cat "$folder/log" >&2; exit 1; }
   sleep 0.1
 done
 "$check/venv/bin/python" scripts/check_clients.py "$url" small secret
+schemathesis=$(realpath "$check")/venv/bin/schemathesis
+cd "$folder"  # it leaves a folder behind
+"$schemathesis" run "$url/openapi.json" --header "Authorization: Bearer secret" \
+  --checks not_a_server_error --max-examples "${HONE_EXAMPLES:-30}" --seed 1 --workers 2 --request-timeout 60

@@ -1,7 +1,6 @@
 """Uses the page of hone serve in headless Chromium through the DevTools protocol. scripts/check_page.sh runs this.
   check_page.py HONE FOLDER [PICTURES]   FOLDER has the folder `model` of a small model
 A relay between browser and server answers chosen messages with fixed texts, and passes everything else on."""
-import base64
 import http.client
 import http.server
 import json
@@ -12,7 +11,7 @@ import sys
 import threading
 import time
 
-from websockets.sync.client import connect
+from browser import Browser
 
 HONE, FOLDER, PICTURES = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3]
 HOSTILE = ('<script>window.hit=1</script> <img src=x onerror="window.hit=1"> [a](javascript:window.hit=1) '
@@ -93,72 +92,10 @@ class Relay(http.server.BaseHTTPRequestHandler):
             server.close()
 
 
-class Browser:
-    def __init__(self):
-        self.process = subprocess.Popen(
-            ["chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0",
-             "--no-first-run", f"--user-data-dir={FOLDER}/profile", "about:blank"],
-            stderr=subprocess.PIPE, text=True)
-        while not (found := re.search(r"ws://([\d.:]+)/", self.process.stderr.readline())):
-            pass
-        threading.Thread(target=self.process.stderr.read, daemon=True).start()
-        connection = http.client.HTTPConnection(found[1])
-        connection.request("GET", "/json")
-        page = next(one for one in json.loads(connection.getresponse().read()) if one["type"] == "page")
-        self.socket = connect(page["webSocketDebuggerUrl"], max_size=None)
-        self.count, self.requests, self.problems = 0, [], []
-        for domain in ("Page", "Runtime", "Network", "Log"):
-            self.send(f"{domain}.enable")
-
-    def send(self, method, **parameters):
-        self.count += 1
-        self.socket.send(json.dumps({"id": self.count, "method": method, "params": parameters}))
-        while True:
-            message = json.loads(self.socket.recv(timeout=30))
-            if message.get("method") == "Network.requestWillBeSent":
-                self.requests.append(message["params"]["request"]["url"])
-            if message.get("method") == "Runtime.exceptionThrown":
-                self.problems.append(json.dumps(message["params"]["exceptionDetails"])[:600])
-            if message.get("method") == "Log.entryAdded" and "Security" in message["params"]["entry"]["text"]:
-                self.problems.append(message["params"]["entry"]["text"])
-            if message.get("id") == self.count:
-                return message["result"]
-
-    def run(self, script):
-        result = self.send("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
-        assert "exceptionDetails" not in result, (script, result["exceptionDetails"])
-        return result["result"].get("value")
-
-    def wait(self, script, seconds=30):
-        end = time.monotonic() + seconds
-        while not self.run(script):
-            assert time.monotonic() < end, f"never true: {script}\n{self.run('document.body.innerText')}"
-            time.sleep(0.05)
-
-    def key(self, name, modifiers=0, code=None):
-        text = {"Enter": "\r"}.get(name, "")
-        number = {"Enter": 13, "Escape": 27, "Tab": 9, "k": 75, "n": 78}[name]
-        for kind in ("keyDown", "keyUp"):
-            self.send("Input.dispatchKeyEvent", type=kind, key=name, code=code or name, modifiers=modifiers,
-                      windowsVirtualKeyCode=number, **({"text": text} if text and kind == "keyDown" else {}))
-
-    def type(self, text):
-        self.send("Input.insertText", text=text)
-
-    def size(self, width, height):
-        self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
-
-    def picture(self, name):
-        if PICTURES:
-            time.sleep(0.4)
-            data = self.send("Page.captureScreenshot", format="png")["data"]
-            pathlib.Path(PICTURES, f"{name}.png").write_bytes(base64.b64decode(data))
-
-
 def start_server():
     log = FOLDER / "log"
     with open(log, "w") as errors:
-        server = subprocess.Popen([HONE, "serve", str(FOLDER / "model"), "--served_model_name", "small", "--port", "0"],
+        server = subprocess.Popen([HONE, "serve", str(FOLDER / "model"), "--served_model_name", "small", "--port", "0", "--runs", str(FOLDER)],
                                   stderr=errors)
     while not (found := re.search(r"http://([\d.:]+)", log.read_text())):
         assert server.poll() is None, log.read_text()
@@ -228,11 +165,8 @@ def check_rendering(browser):
     browser.wait(f"{LAST}.querySelector('details').textContent.includes('Trial division')")
     browser.run(f"{LAST}.querySelector('details').open = false")
     for theme in ("light", "dark"):
-        if browser.run("document.documentElement.dataset.theme") != theme:
-            browser.run("document.getElementById('theme').click()")
         for width, height in ((1280, 860), (390, 844)):
-            browser.size(width, height)
-            assert browser.run("document.documentElement.scrollWidth") <= width
+            browser.show(theme, width, height)
             browser.run("document.getElementById('scroll').scrollTop = 0")
             browser.picture(f"page-{theme}-{width}")
     dark = browser.run("getComputedStyle(document.body).backgroundColor")
@@ -268,18 +202,28 @@ def check_outage(browser, server):
     return server
 
 
+def check_runs(browser):
+    """The link to the page of runs, which has the training of the small model, and back."""
+    browser.wait("!document.getElementById('runs').hidden")
+    browser.run("document.getElementById('runs').click()")
+    browser.wait("document.querySelector('.run')?.innerText.includes('model')")
+    browser.wait("document.querySelector('.chart path') !== null || document.querySelector('.chart circle') !== null")
+    browser.run("document.getElementById('chat-link').click()")
+    browser.wait("document.getElementById('model')?.value === 'small'")
+
+
 def main():
     server = start_server()
     relay = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Relay)
     relay.daemon_threads = True
     threading.Thread(target=relay.serve_forever, daemon=True).start()
     origin = f"http://127.0.0.1:{relay.server_port}/"
-    browser = Browser()
+    browser = Browser(FOLDER, PICTURES)
     try:
         browser.size(1280, 860)
         browser.send("Page.navigate", url=origin)
         browser.wait("document.getElementById('model')?.value === 'small'")
-        for check in (check_rendering, check_hostile, check_conversation, check_history):
+        for check in (check_rendering, check_hostile, check_conversation, check_history, check_runs):
             check(browser)
             print(f"page: {check.__name__} passes", flush=True)
         server = check_outage(browser, server)

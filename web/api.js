@@ -3,7 +3,7 @@ export class ApiError extends Error {
   constructor(status, message) { super(message); this.status = status; }
 }
 
-async function request(path, key, options = {}) {
+export async function request(path, key, options = {}) {
   const headers = { ...(options.body && { "Content-Type": "application/json" }), ...(key && { Authorization: `Bearer ${key}` }) };
   let answer = null;
   try {
@@ -16,6 +16,8 @@ async function request(path, key, options = {}) {
   const body = await answer.json().catch(() => null);
   throw new ApiError(answer.status, body?.error?.message ?? `The server answered with status ${answer.status}`);
 }
+
+export async function version() { return (await request("version", "")).json(); }
 
 export async function models(key) {
   const list = await (await request("v1/models", key, { cache: "no-store" })).json();

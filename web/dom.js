@@ -11,3 +11,12 @@ export function element(name, properties = {}, ...children) {
 }
 
 export const byId = (id) => document.getElementById(id);
+
+// Gives a select the options [value, text], unless it has them: one that is open stays open.
+export function setOptions(select, options) {
+  const now = [...select.options].map((option) => [option.value, option.text]);
+  if (JSON.stringify(now) === JSON.stringify(options)) return;
+  const before = select.value;
+  select.replaceChildren(...options.map(([value, text]) => element("option", { value }, text)));
+  if (options.some(([value]) => value === before)) select.value = before;
+}

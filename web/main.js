@@ -1,7 +1,8 @@
 // The page: history, settings, and a conversation with the server that sent it.
-import { ApiError, chat, models } from "./api.js";
+import { ApiError, chat, models, version } from "./api.js";
 import { byId, element } from "./dom.js";
 import * as store from "./store.js";
+import { followTheme } from "./theme.js";
 import { messageElement, showAnswer } from "./view.js";
 
 const SETTINGS = ["system", "temperature", "top_p", "max_tokens", "seed"];
@@ -42,6 +43,11 @@ async function loadModels() {
     if (error.status === 401 && !byId("settings").open) { byId("settings").showModal(); byId("key").focus(); }
     else polling = setTimeout(loadModels, 2000);
   }
+}
+
+// A server that was started with --runs has a page of them.
+async function showRunsLink() {
+  try { byId("runs").hidden = (await version()).runs !== true; } catch { /* the link stays hidden */ }
 }
 
 function requestBody(path) {
@@ -211,10 +217,6 @@ function submit() {
   grow();
   send(text, current.leaf);
 }
-function setTheme(theme) {
-  document.documentElement.dataset.theme = theme;
-}
-
 function connectControls() {
   input.oninput = grow;
   input.onkeydown = (event) => {
@@ -235,11 +237,6 @@ function connectControls() {
   byId("settings-close").onclick = () => byId("settings").close();
   byId("settings").onclose = () => { loadModels(); input.focus(); };
   byId("key").onchange = () => { try { sessionStorage.setItem("hone.key", key()); } catch { /* lasts as long as the page */ } };
-  byId("theme").onclick = () => {
-    const theme = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
-    setTheme(theme);
-    keep("theme", theme);
-  };
   for (const name of SETTINGS) {
     byId(name).value = kept(name, "");
     byId(name).onchange = ({ target }) => keep(name, target.value);
@@ -256,12 +253,11 @@ function connectControls() {
   });
 }
 
-const dark = matchMedia("(prefers-color-scheme: dark)");
-setTheme(kept("theme", dark.matches ? "dark" : "light"));
-dark.onchange = () => setTheme(kept("theme", dark.matches ? "dark" : "light"));
+followTheme();
 try { byId("key").value = sessionStorage.getItem("hone.key") ?? ""; } catch { /* no key is kept */ }
 connectControls();
 draw(true);
 loadModels();
+showRunsLink();
 conversations = await store.open();
 drawList();

@@ -31,22 +31,7 @@ constexpr milliseconds kLongestWish{300'000};  // upper limit of a server's Retr
 constexpr milliseconds kNoticeEvery{5'000};
 constexpr std::int64_t kMostBytes = std::int64_t{256} << 20;
 
-// Returns the server's message: that of OpenAI's error object, otherwise the start of the body.
-std::string message_of(const HttpAnswer& answer) {
-  std::string message = answer.body;
-  try {
-    const Json json = parse_json(answer.body, "answer");
-    const Json& error = json.is_object() && json.contains("error") ? json["error"] : json;
-    if (error.is_string()) message = error.get<std::string>();
-    if (error.is_object() && error.contains("message") && error["message"].is_string()) {
-      message = error["message"].get<std::string>();
-    }
-  } catch (const Error&) {
-    message = answer.body;  // not JSON
-  }
-  if (message.size() > 300) message = message.substr(0, 300) + "...";
-  return message;
-}
+std::string message_of(const HttpAnswer& answer) { return error_message(answer.body); }
 
 milliseconds pause_after(const HttpAnswer& answer, std::int64_t tries) {
   if (const auto wish = answer.headers.find("retry-after"); wish != answer.headers.end()) {
@@ -66,6 +51,22 @@ Url checked_url(const std::string& endpoint, std::string_view key) {
 }
 
 }  // namespace
+
+std::string error_message(const std::string& body) {
+  std::string message = body;
+  try {
+    const Json json = parse_json(body, "answer");
+    const Json& error = json.is_object() && json.contains("error") ? json["error"] : json;
+    if (error.is_string()) message = error.get<std::string>();
+    if (error.is_object() && error.contains("message") && error["message"].is_string()) {
+      message = error["message"].get<std::string>();
+    }
+  } catch (const Error&) {
+    message = body;  // not JSON
+  }
+  if (message.size() > 300) message = message.substr(0, 300) + "...";
+  return message;
+}
 
 std::string api_url(const std::string& endpoint, std::string_view key) {
   Url url = checked_url(endpoint, key);

@@ -21,6 +21,9 @@ namespace hone {
 // Returns the root of the server itself: the API's root without /v1.
 [[nodiscard]] std::string server_url(const std::string& endpoint, std::string_view key);
 
+// Returns the message of a refusal: that of OpenAI's error object, otherwise the start of the body.
+[[nodiscard]] std::string error_message(const std::string& body);
+
 // A complete answer that is wrong in a way that no retry would fix.
 class WrongAnswer : public Error {
  public:

@@ -100,6 +100,12 @@ const Completion& Engine::completion(RequestId id) const {
   return found->second.completion;
 }
 
+std::chrono::steady_clock::time_point Engine::started(RequestId id) const {
+  const auto found = impl_->streams.find(id);
+  HONE_ASSERT(found != impl_->streams.end(), "the engine has no request ", id);
+  return found->second.sequence.started;
+}
+
 Completion Engine::take(RequestId id) {
   const auto found = impl_->streams.find(id);
   HONE_ASSERT(found != impl_->streams.end() && found->second.completion.finish_reason != FinishReason::kNone,

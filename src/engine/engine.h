@@ -2,6 +2,7 @@
 // left, if weights_changed() is called afterwards.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -72,6 +73,8 @@ class Engine {
   // Returns what a request has by now, also once it has finished. Valid until the next step() or take(). Throws Defect
   // if the engine has no such request.
   [[nodiscard]] const Completion& completion(RequestId id) const;
+  // Returns when the first step of a request was launched; the clock's epoch if none was. Throws as completion() does.
+  [[nodiscard]] std::chrono::steady_clock::time_point started(RequestId id) const;
   // Removes a finished request from the engine and returns its result. Throws Defect if it has not finished.
   [[nodiscard]] Completion take(RequestId id);
 

@@ -1,6 +1,7 @@
 #include "engine/engine_impl.h"
 
 #include <algorithm>
+#include <chrono>
 #include <span>
 #include <utility>
 
@@ -9,6 +10,18 @@
 #include "ops/token_feedback/token_feedback.h"
 
 namespace hone {
+
+namespace {
+
+// Notes the time in sequences that are in a step for the first time.
+void note_start(std::span<const ScheduledChunk> chunks) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point now = Clock::now();
+  for (const ScheduledChunk& chunk : chunks)
+    if (chunk.sequence->started == Clock::time_point{}) chunk.sequence->started = now;
+}
+
+}  // namespace
 
 void Engine::Impl::draft() {
   if (options.num_speculative_tokens == 0) return;
@@ -49,6 +62,7 @@ bool Engine::Impl::launch() {
   draft();
   const std::vector<ScheduledChunk> chunks = scheduler.schedule();
   if (chunks.empty()) return false;
+  note_start(chunks);
   std::int64_t tokens = 0;
   for (const ScheduledChunk& chunk : chunks) tokens += chunk.count;
   Executable& program = program_for(tokens);

@@ -26,7 +26,11 @@ struct SamplingParams {
   std::map<TokenId, double> logit_bias;    // -100 to 100, added to the logits of these tokens
   std::vector<TokenId> allowed_token_ids;  // empty: all tokens may be drawn; otherwise only these
   std::vector<TokenId> banned_token_ids;   // tokens that are never drawn
-  std::int64_t logprobs = 0;               // most probable tokens to list with each generated one
+  // Sequences of tokens that the completion never has: the last of them is not drawn after the others.
+  std::vector<std::vector<TokenId>> bad_words = {};
+  // Tokens before which no stop token is drawn and no stop string ends the text, unless a grammar leaves nothing else.
+  std::int64_t min_tokens = 0;
+  std::int64_t logprobs = 0;  // most probable tokens to list with each generated one
   // Set: the log-probability of each token of the prompt is computed, and so many of the most probable tokens are
   // listed with it. The request then makes no use of the prefix cache.
   std::optional<std::int64_t> prompt_logprobs = std::nullopt;
@@ -36,6 +40,8 @@ struct SamplingParams {
   std::vector<std::string> stop;        // the text ends before the first of these strings
   bool detokenize = true;               // false: the completion has tokens and no text, and `stop` has no effect
 
+  // Returns true if what may be drawn depends on the tokens before (engine/token_bans.h).
+  [[nodiscard]] bool has_bans() const { return min_tokens > 0 || !bad_words.empty(); }
   [[nodiscard]] bool has_penalties() const {
     return repetition_penalty != 1 || frequency_penalty != 0 || presence_penalty != 0;
   }
@@ -74,7 +80,9 @@ struct Request {
   Constraint constraint = {};
 
   // Returns true if the engine needs EngineOptions::adjust_logits for it.
-  [[nodiscard]] bool adjusts_logits() const { return sampling.adjusts_logits() || constraint.grammar != nullptr; }
+  [[nodiscard]] bool adjusts_logits() const {
+    return sampling.adjusts_logits() || sampling.has_bans() || constraint.grammar != nullptr;
+  }
 };
 
 enum class FinishReason : std::uint8_t {

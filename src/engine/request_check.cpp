@@ -26,6 +26,8 @@ void check_adjustments(const SamplingParams& sampling, std::int64_t vocab_size) 
     check_token("logit_bias", token);
     check_range("logit_bias", bias, 100);
   }
+  if (sampling.min_tokens < 0 || sampling.min_tokens > sampling.max_tokens)
+    throw Error("min_tokens", text_of("is ", sampling.min_tokens, ", expected 0 to max_tokens, ", sampling.max_tokens));
   for (const TokenId token : sampling.allowed_token_ids) check_token("allowed_token_ids", token);
   for (const TokenId token : sampling.banned_token_ids) check_token("banned_token_ids", token);
   const std::int64_t listed = std::ssize(sampling.allowed_token_ids) + std::ssize(sampling.banned_token_ids) +

@@ -7,7 +7,7 @@
 namespace hone {
 
 RequestStream::RequestStream(const Tokenizer& tokenizer, RequestId id, Request request, std::int64_t vocab_size)
-    : detokenizer_(tokenizer, true) {
+    : detokenizer_(tokenizer, true), vocab_size_(vocab_size) {
   std::erase_if(request.sampling.stop, [](const std::string& stop) { return stop.empty(); });
   sequence.id = id;
   sequence.sampling = std::move(request.sampling);
@@ -15,14 +15,30 @@ RequestStream::RequestStream(const Tokenizer& tokenizer, RequestId id, Request r
   sequence.tokens = std::move(request.prompt);
   sequence.prompt_length = sequence.length();
   if (sequence.sampling.adjusts_logits()) sequence.entries.emplace(sequence.sampling, sequence.tokens);
-  if (request.constraint.grammar == nullptr) return;
-  constraint_.emplace(tokenizer, request.constraint, sequence.sampling.stop_token_ids, vocab_size);
-  sequence.mask = constraint_->mask();
+  if (request.constraint.grammar != nullptr)
+    constraint_.emplace(tokenizer, request.constraint, sequence.sampling.stop_token_ids, vocab_size);
+  if (sequence.sampling.has_bans()) bans_.emplace(sequence.sampling, vocab_size);
+  set_mask();
+}
+
+void RequestStream::set_mask() {
+  if (bans_ && !bans_->is_active()) bans_.reset();
+  sequence.mask = {};
+  if (constraint_) sequence.mask = constraint_->mask();
+  if (!bans_) return;
+  if (constraint_)
+    banned_mask_.assign(sequence.mask.begin(), sequence.mask.end());
+  else
+    banned_mask_.assign(static_cast<std::size_t>(mask_words(vocab_size_)), -1);
+  bans_->apply(banned_mask_);
+  sequence.mask = banned_mask_;
 }
 
 void RequestStream::follow_grammar(TokenId token) noexcept {
   try {
     if (constraint_) constraint_->accept(token);
+    if (bans_) bans_->accept(token);
+    set_mask();
   } catch (const std::exception&) {
     grammar_failed_ = true;
   }
@@ -85,9 +101,13 @@ std::size_t RequestStream::safe_length() const {
 bool RequestStream::add_text(const std::string& piece) {
   const std::size_t before = completion.text.size();
   completion.text += piece;
+  if (std::ssize(completion.tokens) <= sequence.sampling.min_tokens && sequence.sampling.min_tokens > 0) {
+    stops_from_ = completion.text.size();
+    return false;
+  }
   std::size_t cut = std::string::npos;
   for (const std::string& stop : sequence.sampling.stop) {
-    const std::size_t from = before > stop.size() ? before - stop.size() : 0;
+    const std::size_t from = std::max(stops_from_, before > stop.size() ? before - stop.size() : 0);
     cut = std::min(cut, completion.text.find(stop, from));
   }
   if (cut == std::string::npos) return false;

@@ -11,6 +11,7 @@
 #include "engine/ngram_draft.h"
 #include "engine/request.h"
 #include "engine/scheduler.h"
+#include "engine/token_bans.h"
 #include "engine/token_constraint.h"
 #include "text/detokenizer.h"
 #include "text/tokenizer.h"
@@ -22,10 +23,10 @@ class RequestStream {
   // `tokenizer` must outlive the stream. `vocab_size` is that of the logits.
   RequestStream(const Tokenizer& tokenizer, RequestId id, Request request, std::int64_t vocab_size);
 
-  // Computes the mask of the token after `token`, which accept() will take next, if a grammar restricts it. May run
-  // concurrently with the same call of another stream. Throws nothing; an error ends the request.
+  // Computes the mask of the token after `token`, which accept() will take next, if a grammar or bans restrict it. May
+  // run concurrently with the same call of another stream. Throws nothing; an error ends the request.
   void follow_grammar(TokenId token) noexcept;
-  [[nodiscard]] bool is_constrained() const { return constraint_.has_value(); }
+  [[nodiscard]] bool is_constrained() const { return constraint_.has_value() || bans_.has_value(); }
 
   // Stores the sampled token at `index` of the sequence, which has it or ends before it, and sets the completion's
   // finish reason. A sequence of max_model_len tokens is full.
@@ -49,13 +50,20 @@ class RequestStream {
  private:
   // Length in bytes of the text that can no longer become part of a stop string.
   [[nodiscard]] std::size_t safe_length() const;
+  // Sets the sequence's mask.
+  void set_mask();
   // Appends text and cuts it at the first stop string. Returns true if there is one.
   bool add_text(const std::string& piece);
 
   Detokenizer detokenizer_;
   std::optional<TokenConstraint> constraint_;
+  std::optional<TokenBans> bans_;          // unset once it bans nothing any more
+  std::vector<std::int32_t> banned_mask_;  // the grammar's mask without banned tokens
+  std::int64_t vocab_size_;
   NgramDraft draft_;
   bool grammar_failed_ = false;
+  std::size_t stops_from_ =
+      0;                      // bytes of completion.text in which stop strings do not count: that of min_tokens tokens
   std::size_t released_ = 0;  // bytes of completion.text returned by new_text()
 };
 

@@ -32,10 +32,11 @@ void fill(TensorStore& store, std::span<const std::byte> bytes) {
 }  // namespace
 
 ResidentModel::ResidentModel(const Model& model, const Tokenizer& tokenizer, TensorStore weights,
-                             const EngineOptions& options)
+                             const EngineOptions& options, const std::optional<EmbedderOptions>& embeddings)
     : model_(model),
       tokenizer_(tokenizer),
       options_(options),
+      embeddings_(embeddings),
       device_(weights.device()),
       types_(weights.tensors()),
       weights_(std::move(weights)) {
@@ -44,7 +45,10 @@ ResidentModel::ResidentModel(const Model& model, const Tokenizer& tokenizer, Ten
 
 void ResidentModel::make_engine() {
   HONE_ASSERT(weights_.has_value(), "an engine needs weights");
-  engine_ = std::make_unique<Engine>(model_, tokenizer_, *weights_, std::make_shared<Arena>(device_), options_);
+  // Both reserve their share of the arena before either of them runs.
+  const auto arena = std::make_shared<Arena>(device_);
+  engine_ = std::make_unique<Engine>(model_, tokenizer_, *weights_, arena, options_);
+  if (embeddings_) embedder_ = std::make_unique<Embedder>(model_, *weights_, arena, *embeddings_);
 }
 
 std::size_t ResidentModel::bytes() const {
@@ -56,6 +60,11 @@ Engine& ResidentModel::engine() {
   return *engine_;
 }
 
+Embedder& ResidentModel::embedder() {
+  HONE_ASSERT(embedder_ != nullptr, "embeddings are computed without an embedder");
+  return *embedder_;
+}
+
 TensorStore& ResidentModel::weights() {
   HONE_ASSERT(weights_.has_value(), "the weights are used while they are given back");
   return *weights_;
@@ -64,6 +73,7 @@ TensorStore& ResidentModel::weights() {
 void ResidentModel::sleep(SleepLevel level) {
   HONE_ASSERT(!engine_ || !engine_->has_work(), "a model with requests under way is put to sleep");
   engine_.reset();
+  embedder_.reset();
   if (level == SleepLevel::kDropWeights) {
     weights_.reset();
     kept_ = {};

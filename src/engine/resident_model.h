@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/embedder.h"
 #include "engine/engine.h"
 
 namespace hone {
@@ -22,7 +23,9 @@ enum class SleepLevel : std::uint8_t {
 class ResidentModel {
  public:
   // `model` and `tokenizer` must outlive the object. `weights` are on the device where the engine is to run.
-  ResidentModel(const Model& model, const Tokenizer& tokenizer, TensorStore weights, const EngineOptions& options);
+  // `embeddings`: set if the model also computes embeddings.
+  ResidentModel(const Model& model, const Tokenizer& tokenizer, TensorStore weights, const EngineOptions& options,
+                const std::optional<EmbedderOptions>& embeddings = std::nullopt);
 
   // Returns true if the engine can generate: weights and KV cache are on the device and the weights are whole.
   [[nodiscard]] bool is_ready() const { return engine_ != nullptr && whole_; }
@@ -36,6 +39,8 @@ class ResidentModel {
   [[nodiscard]] std::size_t bytes() const;
   // Throws Defect while the model is asleep.
   [[nodiscard]] Engine& engine();
+  // Likewise; also if the model computes no embeddings. It shares the engine's arena and runs between two of its steps.
+  [[nodiscard]] Embedder& embedder();
 
   // Gives back the KV cache, the activations and the weights. No request may be under way. A sleeping model can be put
   // to sleep again, which changes something only if it drops weights that were kept.
@@ -58,11 +63,13 @@ class ResidentModel {
   const Model& model_;
   const Tokenizer& tokenizer_;
   const EngineOptions options_;
+  const std::optional<EmbedderOptions> embeddings_;
   Device& device_;
   const std::vector<NamedType> types_;
   std::optional<TensorStore> weights_;  // unset while they are given back
   std::vector<std::byte> kept_;         // the tensors in their order, while they are given back and kept
   std::unique_ptr<Engine> engine_;      // null while the KV cache is given back
+  std::unique_ptr<Embedder> embedder_;  // likewise, and if there are no embeddings
   bool whole_ = true;
   std::int64_t version_ = 0;
 };

@@ -1,6 +1,7 @@
 // Continuous batching: chooses the sequences and tokens that each step of the engine computes.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <optional>
@@ -38,7 +39,8 @@ struct Sequence {
   std::int64_t version = 0;             // version of the prefix cache in which it was admitted
   std::optional<LogitEntries> entries;  // set only if sampling.adjusts_logits()
   std::span<const std::int32_t> mask;   // of the next token, if a grammar restricts it (ops/adjust_logits)
-  bool complete = false;                // its last token is being sampled, so nothing more is to be computed
+  std::chrono::steady_clock::time_point started{};  // when its first step was launched
+  bool complete = false;  // its last token is being sampled, so nothing more is to be computed
 
   [[nodiscard]] std::int64_t length() const { return static_cast<std::int64_t>(tokens.size()); }
   // Returns true if its mask cannot be known yet: it depends on a token that the host has not read.

@@ -29,7 +29,7 @@ int status_of(const ErrorCode& error) {
 class ConnectionReply final : public ServerReply {
  public:
   ConnectionReply(std::shared_ptr<HttpConnection> connection, ResponseForm form)
-      : connection_(std::move(connection)), form_(form) {}
+      : connection_(std::move(connection)), form_(std::move(form)) {}
   ~ConnectionReply() override {
     if (complete_) return;
     if (begun_)
@@ -148,16 +148,34 @@ bool HttpConnection::hold_body(std::size_t bytes) {
   return false;
 }
 
+std::string HttpConnection::allowed_origin(const ServerRequest& request) const {
+  const std::string_view origin = request.header("origin");
+  const auto& allowed = options().allowed_origins;
+  if (origin.empty() || std::ranges::none_of(allowed, [&](const auto& one) { return one == "*" || one == origin; }))
+    return {};
+  return std::string(origin);
+}
+
 void HttpConnection::dispatch() {
   request_.body = std::move(parser().get().body());
   const ResponseForm form{.version = static_cast<int>(parser().get().version()),
                           .keep_alive = keep_alive_,
-                          .head_only = request_.method == "HEAD"};
+                          .head_only = request_.method == "HEAD",
+                          .origin = allowed_origin(request_)};
   parser_.reset();
   stream_.expires_never();
   in_flight_ = true;
   complete_ = false;
   watch();
+  // A browser asks before it sends what a form could not send. The answer does not depend on the target: whether there
+  // is one shows in the response to the request itself.
+  if (!form.origin.empty() && request_.method == "OPTIONS" &&
+      !request_.header("access-control-request-method").empty()) {
+    ServerResponse allowed{.status = 200, .body = {}, .headers = {{"Access-Control-Allow-Methods", "GET, POST"}}};
+    allowed.headers.emplace_back("Access-Control-Allow-Headers", request_.header("access-control-request-headers"));
+    allowed.headers.emplace_back("Access-Control-Max-Age", "600");
+    return write(response_text(allowed, form), allowed.status, true);
+  }
   auto reply = std::make_shared<ConnectionReply>(shared_from_this(), form);
   auto& handlers = *server_->handlers;  // NOLINT(bugprone-unchecked-optional-access): made before any connection
   asio::post(handlers, [server = server_, request = std::move(request_), reply = std::move(reply)]() mutable {

@@ -44,6 +44,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   Parser& parser() { return *parser_; }                            // NOLINT(bugprone-unchecked-optional-access)
   [[nodiscard]] const Parser& parser() const { return *parser_; }  // NOLINT(bugprone-unchecked-optional-access)
   void on_head(const ErrorCode& error);
+  // Returns the origin of a web page whose request is allowed; empty if it is not or the request comes from none.
+  [[nodiscard]] std::string allowed_origin(const ServerRequest& request) const;
   // Returns the refusal of a head that is well-formed and yet not acceptable, or status 0.
   [[nodiscard]] std::pair<int, std::string_view> fault_of_head() const;
   void read_body();

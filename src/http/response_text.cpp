@@ -15,6 +15,8 @@ std::string_view reason_of(int status) {
       return "Bad Request";
     case 401:
       return "Unauthorized";
+    case 403:
+      return "Forbidden";
     case 404:
       return "Not Found";
     case 405:
@@ -57,6 +59,7 @@ std::string head_text(int status, std::string_view content_type, const ResponseF
   text += content_type;
   text += "\r\n";
   if (!form.keep_alive) text += "Connection: close\r\n";
+  if (!form.origin.empty()) text += "Access-Control-Allow-Origin: " + form.origin + "\r\nVary: Origin\r\n";
   return text;
 }
 

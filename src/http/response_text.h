@@ -13,6 +13,7 @@ struct ResponseForm {
   int version = 11;         // 10 or 11, of the request
   bool keep_alive = false;  // the connection stays open after the response
   bool head_only = false;   // the response to HEAD has no body
+  std::string origin = {};  // the origin of a web page that may read the response; empty: none
 };
 
 [[nodiscard]] std::string response_text(const ServerResponse& response, const ResponseForm& form);

@@ -13,6 +13,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "http/message.h"
 
@@ -37,6 +38,8 @@ struct HttpOptions {
   std::size_t max_buffered_bytes = 256 << 20;  // bodies of all requests that are being read or handled; more gives 429
   std::size_t max_connections = 4096;          // one more is answered with 429 and closed
   std::size_t max_unsent_bytes = 64 << 10;     // of a stream, after which it is congested
+  // Origins whose web pages may read responses (CORS), as the header Origin states them; "*": all.
+  std::vector<std::string> allowed_origins;
   // Times after which a connection is closed: between requests or while headers arrive, while a body arrives, and while
   // the client takes nothing of a response.
   std::chrono::milliseconds header_timeout{60'000};

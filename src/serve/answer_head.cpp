@@ -27,6 +27,28 @@ std::string finish_text(const AnswerPart& part) {
 
 std::string token_text(const Tokenizer& tokenizer, TokenId token) { return std::string(tokenizer.token_bytes(token)); }
 
+Json prompt_logprobs_of(const Tokenizer& tokenizer, const std::vector<TokenId>& prompt, const AnswerPart& part) {
+  Json list = Json::array();
+  for (std::size_t i = 0; i < prompt.size(); ++i) {
+    if (i == 0 || i > part.prompt_logps.size()) {
+      list.push_back(nullptr);
+      continue;
+    }
+    const auto entry = [&](TokenId token, float logp, const Json& rank) -> Json {
+      return {{"logprob", finite_logp(logp)}, {"rank", rank}, {"decoded_token", token_text(tokenizer, token)}};
+    };
+    Json tokens = Json::object();
+    tokens[std::to_string(prompt[i])] = entry(prompt[i], part.prompt_logps[i - 1], nullptr);
+    if (!part.prompt_top_logprobs.empty()) {
+      const auto& tops = part.prompt_top_logprobs[i - 1];
+      for (std::size_t k = 0; k < tops.size(); ++k)
+        tokens[std::to_string(tops[k].token)] = entry(tops[k].token, tops[k].logp, k + 1);
+    }
+    list.push_back(std::move(tokens));
+  }
+  return list;
+}
+
 double finite_logp(float logp) { return std::max(static_cast<double>(logp), -9999.0); }
 
 }  // namespace hone

@@ -63,7 +63,13 @@ ChatJob chat_job(const ServedModel& model, const ChatRequest& given, std::string
                .prompt_tokens = std::ssize(tokens),
                .include_usage = request.include_usage,
                .logprobs = request.logprobs,
-               .tokenizer = &model.tokenizer};
+               .tokenizer = &model.tokenizer,
+               .token_ids = request.token_ids,
+               .tokens_as_ids = request.tokens_as_ids,
+               .prompt_logprobs = request.sampling.prompt_logprobs.has_value(),
+               .prompts = {},
+               .choices_per_prompt = static_cast<std::size_t>(request.n)};
+  if (chat.head.token_ids || chat.head.prompt_logprobs) chat.head.prompts = {tokens};
   chat.division = {
       .reasoning = model.split_reasoning, .reasoning_opened = opens_reasoning(prompt), .tools = request.has_tools()};
   return chat;

@@ -30,9 +30,10 @@ Json ChatForm::logprobs_of(const AnswerPart& part) const {
   if (!head_.logprobs) return nullptr;
   const auto entry = [&](TokenId token, float logp) -> Json {
     const std::string text = token_text(*head_.tokenizer, token);
+    const std::string name = head_.tokens_as_ids ? text_of("token_id:", token) : text;
     Json bytes = Json::array();
     for (const char byte : text) bytes.push_back(static_cast<unsigned char>(byte));
-    return {{"token", text}, {"logprob", finite_logp(logp)}, {"bytes", std::move(bytes)}};
+    return {{"token", name}, {"logprob", finite_logp(logp)}, {"bytes", std::move(bytes)}};
   };
   Json content = Json::array();
   for (std::size_t i = 0; i < part.tokens.size(); ++i) {
@@ -52,41 +53,52 @@ std::string ChatForm::whole(const std::vector<AnswerPart>& choices) const {
     if (choice.content.empty() && !choice.calls.empty()) message["content"] = nullptr;
     if (!choice.reasoning.empty()) set_reasoning(message, choice.reasoning);
     if (!choice.calls.empty()) message["tool_calls"] = calls_json(choice.calls, false);
-    list.push_back({{"index", list.size()},
-                    {"message", std::move(message)},
-                    {"logprobs", logprobs_of(choice)},
-                    {"finish_reason", finish_text(choice)}});
+    Json one{{"index", list.size()},
+             {"message", std::move(message)},
+             {"logprobs", logprobs_of(choice)},
+             {"finish_reason", finish_text(choice)}};
+    if (head_.token_ids) one["token_ids"] = choice.tokens;
+    list.push_back(std::move(one));
   }
-  return json_text({{"id", head_.id},
-                    {"object", "chat.completion"},
-                    {"created", head_.created},
-                    {"model", head_.model},
-                    {"choices", std::move(list)},
-                    {"usage", usage_of(head_.prompt_tokens, completion_tokens_of(choices))}});
+  Json answer{{"id", head_.id},
+              {"object", "chat.completion"},
+              {"created", head_.created},
+              {"model", head_.model},
+              {"choices", std::move(list)},
+              {"usage", usage_of(head_.prompt_tokens, completion_tokens_of(choices))}};
+  if (head_.token_ids) answer["prompt_token_ids"] = head_.prompts[0];
+  if (head_.prompt_logprobs)
+    answer["prompt_logprobs"] = prompt_logprobs_of(*head_.tokenizer, head_.prompts[0], choices[0]);
+  return json_text(answer);
 }
 
-std::string ChatForm::chunk(std::size_t index, const Json& delta, const Json& logprobs,
+std::string ChatForm::chunk(std::size_t index, const Json& delta, const AnswerPart& part,
                             const Json& finish_reason) const {
-  Json event{
-      {"id", head_.id},
-      {"object", "chat.completion.chunk"},
-      {"created", head_.created},
-      {"model", head_.model},
-      {"choices", {{{"index", index}, {"delta", delta}, {"logprobs", logprobs}, {"finish_reason", finish_reason}}}}};
+  Json choice{{"index", index},
+              {"delta", delta},
+              {"logprobs", part.tokens.empty() ? Json() : logprobs_of(part)},
+              {"finish_reason", finish_reason}};
+  if (head_.token_ids && !part.tokens.empty()) choice["token_ids"] = part.tokens;
+  Json event{{"id", head_.id},
+             {"object", "chat.completion.chunk"},
+             {"created", head_.created},
+             {"model", head_.model},
+             {"choices", Json::array({std::move(choice)})}};
   if (head_.include_usage) event["usage"] = nullptr;
+  if (head_.token_ids && delta.contains("role")) event["prompt_token_ids"] = head_.prompts[0];
   return event_text(json_text(event));
 }
 
 std::string ChatForm::part(std::size_t index, bool first, const AnswerPart& part) {
   std::string text;
-  if (first) text += chunk(index, {{"role", "assistant"}, {"content", ""}}, nullptr, nullptr);
+  if (first) text += chunk(index, {{"role", "assistant"}, {"content", ""}}, {}, nullptr);
   Json delta = Json::object();
   if (!part.content.empty()) delta["content"] = part.content;
   if (!part.reasoning.empty()) set_reasoning(delta, part.reasoning);
   if (!part.calls.empty()) delta["tool_calls"] = calls_json(part.calls, true);
-  if (!delta.empty() || (head_.logprobs && !part.tokens.empty()))
-    text += chunk(index, delta, logprobs_of(part), nullptr);
-  if (part.finish_reason != FinishReason::kNone) text += chunk(index, Json::object(), nullptr, finish_text(part));
+  if (!delta.empty() || ((head_.logprobs || head_.token_ids) && !part.tokens.empty()))
+    text += chunk(index, delta, part, nullptr);
+  if (part.finish_reason != FinishReason::kNone) text += chunk(index, Json::object(), {}, finish_text(part));
   return text;
 }
 

@@ -20,8 +20,8 @@ class ChatForm : public AnswerForm {
   [[nodiscard]] std::string end(const std::vector<AnswerPart>& choices) override;
 
  private:
-  // An event with one choice.
-  [[nodiscard]] std::string chunk(std::size_t index, const Json& delta, const Json& logprobs,
+  // An event with one choice: a delta, and the tokens of a part as the request asks for them.
+  [[nodiscard]] std::string chunk(std::size_t index, const Json& delta, const AnswerPart& part,
                                   const Json& finish_reason) const;
   [[nodiscard]] Json logprobs_of(const AnswerPart& part) const;
 

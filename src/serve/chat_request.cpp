@@ -68,7 +68,8 @@ ChatRequest parse_chat_request(std::string_view body, const SamplingParams& defa
   parameters.only("add_special_tokens", false);
   read_template(parameters, request);
   read_neutral(parameters);
-  for (const char* key : {"return_tokens_as_token_ids", "return_token_ids"}) parameters.only(key, false);
+  parameters.boolean("return_token_ids", request.token_ids);
+  parameters.boolean("return_tokens_as_token_ids", request.tokens_as_ids);
   parameters.refuse_others();
   return request;
 }

@@ -14,6 +14,8 @@ struct ChatRequest : GenerationRequest {
   std::shared_ptr<const Json> messages;   // an array, not empty, in the form that chat templates read
   std::shared_ptr<const Json> variables;  // an object: chat_template_kwargs, and tools if the model may call them
   std::optional<DemandedCall> demanded_call = std::nullopt;
+  bool token_ids = false;      // the answer lists the tokens of the prompt and of its choices
+  bool tokens_as_ids = false;  // logprobs name tokens "token_id:ID"
   [[nodiscard]] bool has_tools() const;
 };
 

@@ -115,6 +115,7 @@ void answer_completions(const Service& service, const ServerRequest& http, const
                   .tokenizer = &model.tokenizer,
                   .token_ids = request.token_ids,
                   .tokens_as_ids = request.tokens_as_ids,
+                  .prompt_logprobs = request.sampling.prompt_logprobs && !request.echoes_logprobs,
                   .choices_per_prompt = static_cast<std::size_t>(request.n)};
   GenerationJob job;
   job.adapter = adapter_named(model, request.model);
@@ -125,7 +126,7 @@ void answer_completions(const Service& service, const ServerRequest& http, const
     std::vector<Request> requests = engine_requests(model, request, tokens, "prompt", kUsualMaxTokens);
     job.requests.insert(job.requests.end(), std::move_iterator(requests.begin()), std::move_iterator(requests.end()));
     head.prompt_tokens += std::ssize(tokens);
-    if (request.token_ids) head.prompts.push_back(tokens);
+    if (request.token_ids || head.prompt_logprobs) head.prompts.push_back(tokens);
     if (!request.echo) continue;
     EchoedPrompt begin{text != nullptr ? *text : model.tokenizer.decode(tokens)};
     if (request.logprobs) begin.tokens = tokens;

@@ -75,7 +75,15 @@ CompletionRequest parse_completion_request(std::string_view body, const Sampling
   parameters.boolean("add_special_tokens", request.add_special_tokens);
   request.logprobs = parameters.integer("logprobs", request.sampling.logprobs, 0, kMaxTopLogprobs);
   parameters.only("top_logprobs", 0);
-  if (request.echo && request.logprobs) request.sampling.prompt_logprobs = request.sampling.logprobs;
+  if (request.echo && request.logprobs) {
+    auto& listed = request.sampling.prompt_logprobs;
+    if (listed && *listed != request.sampling.logprobs)
+      throw RequestError("prompt_logprobs",
+                         text_of("is ", *listed, ", but with echo logprobs counts: ", request.sampling.logprobs),
+                         "leave one of them out");
+    request.echoes_logprobs = !listed;
+    listed = request.sampling.logprobs;
+  }
   parameters.only("suffix", "");
   read_neutral(parameters);
   parameters.refuse_others();

@@ -16,10 +16,11 @@ inline constexpr std::size_t kMaxPrompts = 2048;
 struct CompletionRequest : GenerationRequest {
   std::vector<std::variant<std::string, std::vector<TokenId>>> prompts;  // at least one
   bool echo = false;                                                     // texts begin with their prompts
-  bool add_special_tokens = true;                                        // to prompts that are texts
-  bool token_ids = false;                                                // choices list them, and their prompts'
-  bool tokens_as_ids = false;                                            // logprobs name tokens "token_id:ID"
-  std::vector<std::uint64_t> seeds;                                      // [prompts x n], or empty
+  bool echoes_logprobs = false;      // prompt_logprobs serve the echoed prompts only
+  bool add_special_tokens = true;    // to prompts that are texts
+  bool token_ids = false;            // choices list them, and their prompts'
+  bool tokens_as_ids = false;        // logprobs name tokens "token_id:ID"
+  std::vector<std::uint64_t> seeds;  // [prompts x n], or empty
 };
 
 // Parses a body as parse_chat_request() does.

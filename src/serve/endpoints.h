@@ -13,17 +13,20 @@ using Endpoint = void (*)(const Service& service, const ServerRequest& request,
                           const std::shared_ptr<ServerReply>& reply);
 
 void answer_health(const Service& service, const ServerRequest& request, const std::shared_ptr<ServerReply>& reply);
+void answer_openapi(const Service& service, const ServerRequest& request, const std::shared_ptr<ServerReply>& reply);
 void answer_version(const Service& service, const ServerRequest& request, const std::shared_ptr<ServerReply>& reply);
 void answer_metrics(const Service& service, const ServerRequest& request, const std::shared_ptr<ServerReply>& reply);
 void answer_models(const Service& service, const ServerRequest& request, const std::shared_ptr<ServerReply>& reply);
 void answer_tokenize(const Service& service, const ServerRequest& request, const std::shared_ptr<ServerReply>& reply);
 void answer_detokenize(const Service& service, const ServerRequest& request, const std::shared_ptr<ServerReply>& reply);
 void answer_page(const Service& service, const ServerRequest& request, const std::shared_ptr<ServerReply>& reply);
+void answer_run_files(const Service& service, const ServerRequest& request, const std::shared_ptr<ServerReply>& reply);
 void answer_chat(const Service& service, const ServerRequest& request, const std::shared_ptr<ServerReply>& reply);
 void answer_completions(const Service& service, const ServerRequest& request,
                         const std::shared_ptr<ServerReply>& reply);
 void answer_messages(const Service& service, const ServerRequest& request, const std::shared_ptr<ServerReply>& reply);
 void answer_responses(const Service& service, const ServerRequest& request, const std::shared_ptr<ServerReply>& reply);
+void answer_embeddings(const Service& service, const ServerRequest& request, const std::shared_ptr<ServerReply>& reply);
 // TRL's form: completions of texts or token ids as token ids.
 void answer_generate(const Service& service, const ServerRequest& request, const std::shared_ptr<ServerReply>& reply);
 // vLLM's endpoints of adapters (adapter_endpoints.cpp).

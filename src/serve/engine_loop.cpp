@@ -38,6 +38,17 @@ Admission EngineLoop::submit(GenerationJob job) {
   return Admission::kAccepted;
 }
 
+Admission EngineLoop::submit(EmbeddingJob job) {
+  const std::int64_t count = std::ssize(job.inputs);
+  const std::lock_guard lock(mutex_);
+  if (closing_) return Admission::kClosing;
+  if (requests_ + count > max_requests_) return Admission::kFull;
+  requests_ += count;
+  embeddings_.push_back(std::move(job));
+  arrived_.notify_one();
+  return Admission::kAccepted;
+}
+
 Admission EngineLoop::submit(EngineAction action) {
   const std::lock_guard lock(mutex_);
   if (closing_) return Admission::kClosing;
@@ -55,7 +66,8 @@ void EngineLoop::run(const std::function<bool()>& stop, std::chrono::millisecond
     }
     close();
     paused_ = false;
-    for (const auto deadline = Clock::now() + shutdown_timeout; !jobs_.empty() && Clock::now() < deadline;) step();
+    const auto deadline = Clock::now() + shutdown_timeout;
+    while ((!jobs_.empty() || embedding_) && Clock::now() < deadline) step();
     for (const auto& [id, request] : live_) engine().cancel(id);
     fail_all(503, "the server shuts down");
   } catch (const std::exception&) {
@@ -69,8 +81,11 @@ void EngineLoop::take_jobs() {
   std::deque<GenerationJob> jobs;
   {
     std::unique_lock lock(mutex_);
-    const auto has_arrived = [&] { return !actions_.empty() || (may_begin() && !inbox_.empty()); };
-    if (live_.empty() || paused_) arrived_.wait_for(lock, kPollPause, has_arrived);
+    const auto has_arrived = [&] {
+      return !actions_.empty() || (may_begin() && (!inbox_.empty() || !embeddings_.empty()));
+    };
+    const bool idle = live_.empty() && (!embedding_ || !may_begin());
+    if (idle || paused_) arrived_.wait_for(lock, kPollPause, has_arrived);
     if (!actions_.empty() || !may_begin()) return;  // jobs that have not begun wait for actions
     jobs.swap(inbox_);
   }
@@ -111,7 +126,8 @@ void EngineLoop::run_actions() {
     {
       const std::lock_guard lock(mutex_);
       if (actions_.empty()) return;
-      if (actions_.front().under_way == UnderWay::kWait && !live_.empty() && !paused_) return;
+      const bool busy = !live_.empty() || embedding_;
+      if (actions_.front().under_way == UnderWay::kWait && busy && !paused_) return;
       action = std::move(actions_.front());
       actions_.pop_front();
     }
@@ -152,6 +168,7 @@ void EngineLoop::abort_requests() {
 
 void EngineLoop::finish(const EngineAction& action) {
   try {
+    embedding_begins_ = true;  // the action may change weights
     action.act(resident_);
     if (resident_.is_asleep()) std::ranges::fill(slots_, Slot());  // sleep may forget weights
     asleep_ = resident_.is_asleep();
@@ -195,7 +212,7 @@ void EngineLoop::begin(GenerationJob job) {
       metrics_.add_prompt(std::ssize(request.prompt), request.sampling.max_tokens);
       const RequestId id = engine().add(std::move(request));
       live->ids.push_back(id);
-      live_.emplace(id, LiveRequest{.job = live, .index = live->open++, .delivered = 0, .last = {}});
+      live_.emplace(id, LiveRequest{.job = live, .index = live->open++, .delivered = 0, .first = {}, .last = {}});
     }
   } catch (const Error& error) {
     queue_.push_failure(live->job.sink, 400, error.what());
@@ -233,9 +250,49 @@ void EngineLoop::drop_unwanted() {
   metrics_.set_engine(engine().statistics());
 }
 
+bool EngineLoop::take_embeddings() {
+  if (embedding_ && !embedding_->sink->wanted()) end_embeddings();
+  if (embedding_) return true;
+  const std::lock_guard lock(mutex_);
+  if (embeddings_.empty() || !actions_.empty()) return false;  // a job that has not begun waits for actions
+  embedding_ = std::move(embeddings_.front());
+  embeddings_.pop_front();
+  embedding_begins_ = true;
+  return true;
+}
+
+void EngineLoop::end_embeddings() {
+  const std::int64_t count = std::ssize(embedding_->inputs);
+  embedding_.reset();
+  const std::lock_guard lock(mutex_);
+  requests_ -= count;
+}
+
+void EngineLoop::step_embeddings() {
+  if (!take_embeddings()) return;
+  if (!resident_.has_whole_weights()) {
+    queue_.push_failure(embedding_->sink, 503, kNoWeights);
+    queue_.flush();
+    return end_embeddings();
+  }
+  if (std::exchange(embedding_begins_, false)) resident_.embedder().start(embedding_->inputs);
+  if (resident_.embedder().step()) return;
+  std::int64_t tokens = 0;
+  for (const auto& input : embedding_->inputs) tokens += std::ssize(input);
+  metrics_.add_embeddings(tokens);
+  embedding_->sink->set(resident_.embedder().take());
+  GenerationProgress end;
+  end.finish_reason = FinishReason::kStop;
+  queue_.push(embedding_->sink, std::move(end));
+  queue_.flush();
+  end_embeddings();
+}
+
 void EngineLoop::step() {
   drop_unwanted();
-  if (paused_ || resident_.is_asleep() || !engine().has_work()) return;
+  if (paused_ || resident_.is_asleep()) return;
+  step_embeddings();
+  if (!engine().has_work()) return;
   StepFigures figures;
   for (const Engine::Update& update : engine().step()) pass_on(update, figures);
   std::erase_if(jobs_, [](const auto& live) { return live->open == 0; });
@@ -264,6 +321,7 @@ void EngineLoop::pass_on(const Engine::Update& update, StepFigures& figures) {
   }
   const Clock::time_point now = Clock::now();
   const Clock::time_point arrived = request.job->job.arrived;
+  if (begin == 0) request.first = now;
   if (begin == 0)
     figures.first_token_seconds.push_back(seconds_between(arrived, now));
   else
@@ -271,7 +329,13 @@ void EngineLoop::pass_on(const Engine::Update& update, StepFigures& figures) {
   request.last = now;
   queue_.push(request.job->job.sink, std::move(progress));
   if (update.finish_reason == FinishReason::kNone) return;
+  // A request that was aborted before its first step has been in the queue only.
+  const Clock::time_point launched = engine().started(update.id);
+  const Clock::time_point started = launched == Clock::time_point{} ? now : launched;
   figures.ends.push_back({.seconds = seconds_between(arrived, now),
+                          .queue = seconds_between(arrived, started),
+                          .prefill = seconds_between(started, request.first),
+                          .decode = seconds_between(request.first, now),
                           .tokens = std::ssize(completion.tokens),
                           .reason = update.finish_reason});
   (void)engine().take(update.id);
@@ -284,21 +348,28 @@ void EngineLoop::pass_on(const Engine::Update& update, StepFigures& figures) {
 void EngineLoop::close() {
   std::deque<GenerationJob> jobs;
   std::deque<EngineAction> actions;
+  std::deque<EmbeddingJob> embeddings;
   {
     const std::lock_guard lock(mutex_);
     closing_ = true;
     jobs.swap(inbox_);
     actions.swap(actions_);
+    embeddings.swap(embeddings_);
   }
   const RequestError closing({}, "the server shuts down", {}, 503);
   for (const EngineAction& action : actions) action.done(&closing);
   for (GenerationJob& job : jobs) {
     queue_.push_failure(std::move(job.sink), 503, "the server shuts down");
   }
+  for (EmbeddingJob& job : embeddings) queue_.push_failure(std::move(job.sink), 503, "the server shuts down");
   queue_.flush();
 }
 
 void EngineLoop::fail_all(int status, const char* message) {
+  if (embedding_) {
+    queue_.push_failure(embedding_->sink, status, message);
+    end_embeddings();
+  }
   for (const auto& live : jobs_) queue_.push_failure(live->job.sink, status, message);
   queue_.flush();
   live_.clear();

@@ -10,10 +10,12 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
 #include "engine/resident_model.h"
+#include "serve/embedding_job.h"
 #include "serve/generation_job.h"
 #include "serve/progress_queue.h"
 #include "serve/server_metrics.h"
@@ -46,6 +48,9 @@ class EngineLoop {
 
   // Queues a job. While generation is paused or the model is asleep, it waits. Callable from any thread.
   [[nodiscard]] Admission submit(GenerationJob job);
+  // Queues a job of embeddings. One job at a time is computed, a step of it after each step of the engine; it begins
+  // again if an action comes between. Callable from any thread.
+  [[nodiscard]] Admission submit(EmbeddingJob job);
   // Queues an action; actions run in the order of their arrival. Callable from any thread.
   [[nodiscard]] Admission submit(EngineAction action);
   // Stops or continues generation. Called by actions only.
@@ -67,8 +72,9 @@ class EngineLoop {
   };
   struct LiveRequest {
     std::shared_ptr<LiveJob> job;
-    std::size_t index = 0;      // in the job
-    std::size_t delivered = 0;  // tokens of the completion that have been passed on
+    std::size_t index = 0;                          // in the job
+    std::size_t delivered = 0;                      // tokens of the completion that have been passed on
+    std::chrono::steady_clock::time_point first{};  // when its first token was passed on
     std::chrono::steady_clock::time_point last{};
   };
 
@@ -92,6 +98,11 @@ class EngineLoop {
   void drop_unwanted();
   void step();
   void pass_on(const Engine::Update& update, StepFigures& figures);
+  // Takes the next job of embeddings, unless one is under way. Returns false if there is none.
+  [[nodiscard]] bool take_embeddings();
+  void step_embeddings();
+  // Ends the job of embeddings that is under way.
+  void end_embeddings();
   void close();
   void fail_all(int status, const char* message);
 
@@ -111,9 +122,13 @@ class EngineLoop {
   std::vector<Slot> slots_;
   std::int64_t uses_ = 0;
 
+  std::optional<EmbeddingJob> embedding_;  // under way
+  bool embedding_begins_ = false;          // its inputs have not been given to the embedder
+
   std::mutex mutex_;
   std::condition_variable arrived_;
-  std::deque<GenerationJob> inbox_;   // this and the next three are guarded by mutex_
+  std::deque<GenerationJob> inbox_;  // this and the next four are guarded by mutex_
+  std::deque<EmbeddingJob> embeddings_;
   std::deque<EngineAction> actions_;  // oldest first
   std::int64_t requests_ = 0;         // waiting and running
   bool closing_ = false;

@@ -52,6 +52,30 @@ void read_penalties(RequestParameters& parameters, SamplingParams& sampling) {
     throw RequestError("allowed_token_ids", "is empty", "leave it out");
 }
 
+void read_bad_words(RequestParameters& parameters, GenerationRequest& request) {
+  const Json& words = parameters.value("bad_words");
+  if (words.is_null()) return;
+  if (!words.is_array()) RequestParameters::refuse("bad_words", words, "an array of strings");
+  if (words.size() > kMaxBadWords)
+    throw RequestError("bad_words", text_of("has ", words.size(), " values"), text_of("at most ", kMaxBadWords));
+  for (const Json& word : words) {
+    if (!word.is_string()) RequestParameters::refuse("bad_words", word, "strings");
+    const auto text = word.get<std::string>();
+    if (text.empty() || text.size() > kMaxBadWordBytes)
+      throw RequestError("bad_words", text_of("has a string of ", text.size(), " bytes"),
+                         text_of("expected 1 to ", kMaxBadWordBytes));
+    request.bad_words.push_back(text);
+  }
+}
+
+// Log-probabilities of the prompt's tokens are in whole answers only, as in vLLM.
+void read_prompt_logprobs(RequestParameters& parameters, GenerationRequest& request) {
+  std::int64_t listed = 0;
+  if (!parameters.integer("prompt_logprobs", listed, 0, kMaxTopLogprobs)) return;
+  if (request.stream) throw RequestError("prompt_logprobs", "is given, but stream is true", "leave it out");
+  request.sampling.prompt_logprobs = listed;
+}
+
 void read_stream(RequestParameters& parameters, GenerationRequest& request) {
   parameters.boolean("stream", request.stream);
   const Json& options = parameters.value("stream_options");
@@ -104,6 +128,9 @@ void read_generation(RequestParameters& parameters, GenerationRequest& request) 
   read_distribution(parameters, sampling);
   read_penalties(parameters, sampling);
   request.has_max_tokens = parameters.integer("max_tokens", sampling.max_tokens, 1, kMostCount);
+  parameters.integer("min_tokens", sampling.min_tokens, 0, kMostCount);
+  read_bad_words(parameters, request);
+  read_prompt_logprobs(parameters, request);
   std::int64_t seed = 0;
   request.has_seed = parameters.integer("seed", seed, std::numeric_limits<std::int64_t>::min(),
                                         std::numeric_limits<std::int64_t>::max());
@@ -121,10 +148,9 @@ void read_neutral(RequestParameters& parameters) {
     parameters.only(key, true);
   for (const char* key : {"use_beam_search", "include_stop_str_in_output", "continue_final_message"})
     parameters.only(key, false);
-  for (const char* key : {"min_tokens", "priority"}) parameters.only(key, 0);
+  parameters.only("priority", 0);
   parameters.only("best_of", 1);
   parameters.only("length_penalty", 1);
-  parameters.only("bad_words", Json::array());
   parameters.only("modalities", Json{"text"});
   for (const char* key :
        {"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "request_id"})

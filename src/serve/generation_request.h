@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "engine/request.h"
 #include "serve/request_parameters.h"
@@ -16,6 +17,8 @@ namespace hone {
 inline constexpr std::int64_t kMaxChoices = 128;
 inline constexpr std::size_t kMaxStops = 16;
 inline constexpr std::size_t kMaxStopBytes = 4096;
+inline constexpr std::size_t kMaxBadWords = 64;
+inline constexpr std::size_t kMaxBadWordBytes = 256;
 // Maximum alternatives listed for each token.
 inline constexpr std::int64_t kMaxTopLogprobs = 20;
 
@@ -27,8 +30,9 @@ struct GenerationRequest {
   bool has_seed = false;
   std::int64_t n = 1;  // completions of a prompt
   bool stream = false;
-  bool include_usage = false;  // a last event with the counts of tokens
-  bool logprobs = false;       // the log-probability of each sampled token
+  bool include_usage = false;          // a last event with the counts of tokens
+  bool logprobs = false;               // the log-probability of each sampled token
+  std::vector<std::string> bad_words;  // texts that the completion never has
   std::optional<RequestedGrammar> grammar = std::nullopt;
   bool ignore_eos = false;  // only stop_token_ids, stop and max_tokens end a completion
 };

@@ -29,7 +29,9 @@ void answer_health(const Service&, const ServerRequest&, const std::shared_ptr<S
 }
 
 void answer_version(const Service& service, const ServerRequest&, const std::shared_ptr<ServerReply>& reply) {
-  reply->send({.status = 200, .body = json_text({{"version", service.options().version}})});
+  Json answer{{"version", service.options().version}};
+  if (!service.options().runs.empty()) answer["runs"] = true;
+  reply->send({.status = 200, .body = json_text(answer)});
 }
 
 void answer_metrics(const Service& service, const ServerRequest&, const std::shared_ptr<ServerReply>& reply) {

@@ -1,4 +1,4 @@
-// Sends the files of the page, which are embedded in the program.
+// Sends the files of the page, which are embedded in the program, and the contents of runs.
 #include "serve/page.h"
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 
 #include "serve/endpoints.h"
 #include "serve/request_error.h"
+#include "serve/runs/run_answers.h"
 
 namespace hone {
 namespace {
@@ -27,24 +28,37 @@ std::string page_content_type(std::string_view name) {
 
 }  // namespace
 
+ServerResponse page_response(std::string_view name) {
+  const auto files = page_files();
+  const auto found = std::ranges::find(files, name, &PageFile::name);
+  if (found == files.end()) throw RequestError({}, text_of("the page has no file ", name), {}, 404);
+  return {.status = 200,
+          .body = std::string(found->text),
+          .content_type = page_content_type(name),
+          .headers = {{"Content-Security-Policy", kPagePolicy},
+                      {"X-Content-Type-Options", "nosniff"},
+                      {"Referrer-Policy", "no-referrer"},
+                      {"Cross-Origin-Opener-Policy", "same-origin"},
+                      {"Cross-Origin-Resource-Policy", "same-origin"},
+                      {"Cache-Control", "no-cache"}}};
+}
+
 void answer_page(const Service& service, const ServerRequest& request, const std::shared_ptr<ServerReply>& reply) {
   constexpr std::string_view kBegin = "/page/";
   std::string_view name = request.path();
   if (name == "/") name = "index.html";
+  if (name == "/watch") name = "watch.html";
   if (name.starts_with(kBegin)) name.remove_prefix(kBegin.size());
-  const auto files = page_files();
-  const auto found = std::ranges::find(files, name, &PageFile::name);
-  if (!service.options().page || found == files.end())
+  if (!service.options().page || (request.path() == "/watch" && service.options().runs.empty()))
     throw RequestError({}, text_of("there is no ", request.method, " ", request.path()), {}, 404);
-  reply->send({.status = 200,
-               .body = std::string(found->text),
-               .content_type = page_content_type(name),
-               .headers = {{"Content-Security-Policy", kPagePolicy},
-                           {"X-Content-Type-Options", "nosniff"},
-                           {"Referrer-Policy", "no-referrer"},
-                           {"Cross-Origin-Opener-Policy", "same-origin"},
-                           {"Cross-Origin-Resource-Policy", "same-origin"},
-                           {"Cache-Control", "no-cache"}}});
+  reply->send(page_response(name));
+}
+
+void answer_run_files(const Service& service, const ServerRequest& request, const std::shared_ptr<ServerReply>& reply) {
+  if (service.options().runs.empty())
+    throw RequestError({}, text_of("there is no ", request.method, " ", request.path()),
+                       "start the server with --runs FOLDER", 404);
+  reply->send(answer_runs(service.options().runs, request));
 }
 
 }  // namespace hone

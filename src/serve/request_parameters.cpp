@@ -5,14 +5,35 @@
 
 namespace hone {
 
+namespace {
+
+thread_local ParameterRecorder* recorder = nullptr;
+
+}  // namespace
+
+ParameterRecorder::ParameterRecorder() : schemas_(std::make_unique<Json>(Json::object())), outer_(recorder) {
+  recorder = this;
+}
+
+ParameterRecorder::~ParameterRecorder() { recorder = outer_; }
+
+// A type that is known counts more than a value of any type.
+void RequestParameters::record(const char* key, const Json& schema) const {
+  if (recorder == nullptr || !prefix_.empty()) return;
+  Json& known = (*recorder->schemas_)[key];
+  if (known.is_null() || known.empty()) known = schema;
+}
+
 const Json& RequestParameters::value(const char* key) {
   static const Json null;
   known_.insert(key);
+  record(key, Json::object());
   const auto found = body_.find(key);
   return found == body_.end() ? null : *found;
 }
 
 bool RequestParameters::boolean(const char* key, bool& result) {
+  record(key, {{"type", "boolean"}});
   const Json& found = value(key);
   if (found.is_null()) return false;
   if (!found.is_boolean()) refuse(name_of(key), found, "true or false");
@@ -21,6 +42,7 @@ bool RequestParameters::boolean(const char* key, bool& result) {
 }
 
 bool RequestParameters::integer(const char* key, std::int64_t& result, std::int64_t least, std::int64_t most) {
+  record(key, {{"type", "integer"}, {"minimum", least}, {"maximum", most}});
   const Json& found = value(key);
   if (found.is_null()) return false;
   result = checked_integer(found, name_of(key), least, most);
@@ -28,6 +50,7 @@ bool RequestParameters::integer(const char* key, std::int64_t& result, std::int6
 }
 
 bool RequestParameters::number(const char* key, double& result, double least, double most) {
+  record(key, {{"type", "number"}, {"minimum", least}, {"maximum", most}});
   const Json& found = value(key);
   if (found.is_null()) return false;
   if (!found.is_number()) refuse(name_of(key), found, "a number");
@@ -38,6 +61,7 @@ bool RequestParameters::number(const char* key, double& result, double least, do
 }
 
 bool RequestParameters::text(const char* key, std::string& result) {
+  record(key, {{"type", "string"}});
   const Json& found = value(key);
   if (found.is_null()) return false;
   if (!found.is_string()) refuse(name_of(key), found, "a string");
@@ -59,6 +83,7 @@ void RequestParameters::refuse(const std::string& param, const Json& found, std:
 }
 
 void RequestParameters::only(const char* key, const Json& neutral) {
+  record(key, {{"enum", Json::array({neutral, nullptr})}});
   const Json& found = value(key);
   if (!found.is_null() && found != neutral)
     throw RequestError(name_of(key), "is not supported", text_of("leave it out, or give ", neutral.dump()));

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <set>
 #include <string>
 #include <string_view>
@@ -10,6 +11,24 @@
 #include "core/json.h"
 
 namespace hone {
+
+// Collects, while it exists, the parameters that this thread reads from bodies: how the description of an endpoint
+// comes from the code that reads its requests. Parameters of objects in a body are left out.
+class ParameterRecorder {
+ public:
+  ParameterRecorder();
+  ParameterRecorder(const ParameterRecorder&) = delete;
+  ParameterRecorder& operator=(const ParameterRecorder&) = delete;
+  ~ParameterRecorder();
+
+  // The schemas by name, in the order in which they were read.
+  [[nodiscard]] const Json& schemas() const { return *schemas_; }
+
+ private:
+  friend class RequestParameters;
+  std::unique_ptr<Json> schemas_;
+  ParameterRecorder* outer_;
+};
 
 class RequestParameters {
  public:
@@ -40,6 +59,9 @@ class RequestParameters {
   [[noreturn]] static void refuse(const std::string& param, const Json& found, std::string_view expected);
 
  private:
+  // Gives a parameter to the recorder, if there is one.
+  void record(const char* key, const Json& schema) const;
+
   const Json& body_;
   std::string prefix_;
   std::set<std::string, std::less<>> known_;

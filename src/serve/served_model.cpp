@@ -97,6 +97,22 @@ std::shared_ptr<const Grammar> compiled(const ServedModel& model, const Requeste
   }
 }
 
+// The sequences of tokens of texts that a completion never has: each as it begins a line and as it follows a space, if
+// the space is part of its first token (vLLM's rule).
+std::vector<std::vector<TokenId>> bad_word_tokens(const ServedModel& model, const std::vector<std::string>& words) {
+  std::vector<std::vector<TokenId>> sequences;
+  for (const std::string& word : words) {
+    const std::string bare = word.substr(std::min(word.find_first_not_of(' '), word.size()));
+    std::vector<TokenId> plain = encoded(model, bare, false, "bad_words");
+    std::vector<TokenId> spaced = encoded(model, " " + bare, false, "bad_words");
+    const bool differs =
+        !plain.empty() && !spaced.empty() && spaced.front() != plain.front() && spaced.size() == plain.size();
+    if (!plain.empty()) sequences.push_back(std::move(plain));
+    if (differs) sequences.push_back(std::move(spaced));
+  }
+  return sequences;
+}
+
 std::uint64_t random_bits() {
   thread_local std::mt19937_64 generator = [] {
     std::random_device device;
@@ -121,6 +137,7 @@ std::vector<Request> engine_requests(const ServedModel& model, const GenerationR
     sampling.stop_token_ids.insert(sampling.stop_token_ids.end(), model.stop_token_ids.begin(),
                                    model.stop_token_ids.end());
   }
+  sampling.bad_words = bad_word_tokens(model, request.bad_words);
   try {
     check_adjustments(sampling, model.vocab_size);
   } catch (const Error& error) {

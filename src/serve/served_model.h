@@ -19,6 +19,13 @@
 
 namespace hone {
 
+// The embeddings of a server that computes them.
+struct ServedEmbeddings {
+  std::int64_t size = 0;                 // components of an embedding: the model's hidden_size
+  bool is_matryoshka = false;            // the model was trained so that its first components can be used alone
+  std::vector<std::int64_t> dimensions;  // the numbers of components that it was trained for; empty: any
+};
+
 struct ServedModel {
   std::vector<std::string> names;  // at least one; answers state the first unless the request names another
   std::string path;
@@ -33,6 +40,7 @@ struct ServedModel {
   bool split_reasoning = true;
   std::shared_ptr<GrammarCompiler> grammars = nullptr;  // null: no structured output
   std::shared_ptr<AdapterTable> adapters = nullptr;     // null: the server has no slots for adapters
+  std::optional<ServedEmbeddings> embeddings = std::nullopt;
 };
 
 // Applies the sampling parameters of generation_config.json (JSON text) to the defaults. Throws Error if one of them is

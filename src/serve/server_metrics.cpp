@@ -29,6 +29,11 @@ std::string escaped(std::string_view value) {
   return text;
 }
 
+// Bounds of the times of requests, in seconds, which are vLLM's.
+std::vector<double> request_bounds() {
+  return {0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680};
+}
+
 void print_metric(std::string& text, std::string_view name, std::string_view type, std::string_view help,
                   std::string_view labels, auto value) {
   text += text_of("# HELP ", name, " ", help, "\n# TYPE ", name, " ", type, "\n", name, "{", labels, "} ", value, "\n");
@@ -57,7 +62,11 @@ ServerMetrics::ServerMetrics(std::string_view model_name, std::int64_t max_model
       first_token_({0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75,
                     1,     2.5,   5,    7.5,  10,   20,   40,   80,  160,  640, 2560}),
       inter_token_({0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80}),
-      latency_({0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680}),
+      latency_(request_bounds()),
+      queue_(request_bounds()),
+      prefill_(request_bounds()),
+      decode_(request_bounds()),
+      inference_(request_bounds()),
       prompt_lengths_(length_bounds(max_model_len)),
       generation_lengths_(length_bounds(max_model_len)),
       max_tokens_(length_bounds(max_model_len)) {}
@@ -67,6 +76,12 @@ void ServerMetrics::add_prompt(std::int64_t tokens, std::int64_t max_tokens) {
   prompt_tokens_ += tokens;
   prompt_lengths_.add(static_cast<double>(tokens));
   max_tokens_.add(static_cast<double>(max_tokens));
+}
+
+void ServerMetrics::add_embeddings(std::int64_t tokens) {
+  const std::lock_guard lock(mutex_);
+  prompt_tokens_ += tokens;
+  ++ended_.at(static_cast<std::size_t>(FinishReason::kStop));
 }
 
 void ServerMetrics::add_end(FinishReason reason) {
@@ -86,6 +101,10 @@ void ServerMetrics::add_step(const StepFigures& figures) {
   for (const StepFigures::End& end : figures.ends) {
     ++ended_.at(static_cast<std::size_t>(end.reason));
     latency_.add(end.seconds);
+    queue_.add(end.queue);
+    prefill_.add(end.prefill);
+    decode_.add(end.decode);
+    inference_.add(end.prefill + end.decode);
     generation_lengths_.add(static_cast<double>(end.tokens));
   }
 }
@@ -117,6 +136,10 @@ std::string ServerMetrics::text() const {
   inter_token_.print(text, "vllm:inter_token_latency_seconds", labels_);
   inter_token_.print(text, "vllm:time_per_output_token_seconds", labels_);
   latency_.print(text, "vllm:e2e_request_latency_seconds", labels_);
+  queue_.print(text, "vllm:request_queue_time_seconds", labels_);
+  prefill_.print(text, "vllm:request_prefill_time_seconds", labels_);
+  decode_.print(text, "vllm:request_decode_time_seconds", labels_);
+  inference_.print(text, "vllm:request_inference_time_seconds", labels_);
   prompt_lengths_.print(text, "vllm:request_prompt_tokens", labels_);
   generation_lengths_.print(text, "vllm:request_generation_tokens", labels_);
   max_tokens_.print(text, "vllm:request_params_max_tokens", labels_);

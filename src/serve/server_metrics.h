@@ -30,7 +30,10 @@ class Histogram {
 // The figures of one step of the engine.
 struct StepFigures {
   struct End {
-    double seconds = 0;  // since the request arrived
+    double seconds = 0;  // since the request arrived, of which it was
+    double queue = 0;    // in the queue,
+    double prefill = 0;  // computing until its first token
+    double decode = 0;   // and from there to its last one
     std::int64_t tokens = 0;
     FinishReason reason = FinishReason::kNone;
   };
@@ -44,7 +47,8 @@ class ServerMetrics {
  public:
   ServerMetrics(std::string_view model_name, std::int64_t max_model_len);
   void add_prompt(std::int64_t tokens, std::int64_t max_tokens);
-  void add_end(FinishReason reason);  // of a request that was cancelled
+  void add_embeddings(std::int64_t tokens);  // of the inputs of a request
+  void add_end(FinishReason reason);         // of a request that was cancelled
   void add_step(const StepFigures& figures);
   void set_engine(const Engine::Statistics& engine);
   [[nodiscard]] std::string text() const;
@@ -58,6 +62,10 @@ class ServerMetrics {
   Histogram first_token_;
   Histogram inter_token_;
   Histogram latency_;
+  Histogram queue_;
+  Histogram prefill_;
+  Histogram decode_;
+  Histogram inference_;
   Histogram prompt_lengths_;
   Histogram generation_lengths_;
   Histogram max_tokens_;

@@ -1,7 +1,6 @@
 #include "serve/service.h"
 
 #include <algorithm>
-#include <array>
 #include <string_view>
 #include <utility>
 
@@ -9,57 +8,10 @@
 #include "serve/endpoints.h"
 #include "serve/messages_form.h"
 #include "serve/request_error.h"
+#include "serve/routes.h"
 
 namespace hone {
 namespace {
-
-enum class Access : std::uint8_t {
-  kAnyone,
-  kKey,      // with the API key, if there is one
-  kControl,  // likewise, and only if the server allows weight updates
-};
-
-struct Route {
-  std::string_view method;
-  std::string_view path;  // with * at its end: every path that begins with it
-  Endpoint endpoint;
-  Access access;
-};
-
-constexpr auto kRoutes = std::to_array<Route>({
-    {"GET", "/", answer_page, Access::kAnyone},
-    {"GET", "/page/*", answer_page, Access::kAnyone},
-    {"GET", "/health", answer_health, Access::kAnyone},
-    {"GET", "/version", answer_version, Access::kAnyone},
-    {"GET", "/metrics", answer_metrics, Access::kAnyone},
-    {"GET", "/v1/models", answer_models, Access::kKey},
-    {"GET", "/v1/models/*", answer_models, Access::kKey},
-    {"POST", "/v1/chat/completions", answer_chat, Access::kKey},
-    {"POST", "/v1/completions", answer_completions, Access::kKey},
-    {"POST", "/v1/responses", answer_responses, Access::kKey},
-    {"POST", "/v1/messages", answer_messages, Access::kKey},
-    {"POST", "/tokenize", answer_tokenize, Access::kKey},
-    {"POST", "/detokenize", answer_detokenize, Access::kKey},
-    {"POST", "/generate", answer_generate, Access::kKey},
-    {"GET", "/get_world_size", answer_world_size, Access::kKey},
-    {"POST", "/v1/load_lora_adapter", answer_load_adapter, Access::kControl},
-    {"POST", "/v1/unload_lora_adapter", answer_unload_adapter, Access::kControl},
-    {"POST", "/sleep", answer_sleep, Access::kControl},
-    {"POST", "/wake_up", answer_wake_up, Access::kControl},
-    {"GET", "/is_sleeping", answer_is_sleeping, Access::kControl},
-    {"POST", "/pause", answer_pause, Access::kControl},
-    {"POST", "/resume", answer_resume, Access::kControl},
-    {"GET", "/is_paused", answer_is_paused, Access::kControl},
-    {"POST", "/reset_prefix_cache", answer_reset_prefix_cache, Access::kControl},
-    {"POST", "/update_weights", answer_update_weights, Access::kControl},
-    {"POST", "/update_weights_from_disk", answer_update_from_disk, Access::kControl},
-    {"POST", "/collective_rpc", answer_collective_rpc, Access::kControl},
-    {"POST", "/init_communicator", refuse_communicator, Access::kControl},
-    {"POST", "/init_weight_transfer_engine", refuse_communicator, Access::kControl},
-    {"POST", "/update_named_param", refuse_communicator, Access::kControl},
-    {"POST", "/batch_update_named_params", refuse_communicator, Access::kControl},
-    {"POST", "/close_communicator", answer_close_communicator, Access::kControl},
-});
 
 bool matches(const Route& route, std::string_view path) {
   if (!route.path.ends_with('*')) return path == route.path;
@@ -103,8 +55,8 @@ void Service::handle(const ServerRequest& request, const std::shared_ptr<ServerR
 void Service::route(const ServerRequest& request, const std::shared_ptr<ServerReply>& reply) const {
   std::string_view path = request.path();
   if (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);  // TRL's clients end paths with a slash
-  const auto found = std::ranges::find_if(kRoutes, [&](const Route& route) { return matches(route, path); });
-  if (found == kRoutes.end()) throw RequestError({}, text_of("there is no ", request.method, " ", path), {}, 404);
+  const auto found = std::ranges::find_if(routes(), [&](const Route& route) { return matches(route, path); });
+  if (found == routes().end()) throw RequestError({}, text_of("there is no ", request.method, " ", path), {}, 404);
   if (found->access != Access::kAnyone) check_key(request);
   if (found->access == Access::kControl) check_control(request);
   if (request.method != found->method) {
@@ -140,6 +92,7 @@ void Service::check_control(const ServerRequest& request) const {
 }
 
 void Service::submit(GenerationJob job) const { check(loop_.submit(std::move(job))); }
+void Service::submit(EmbeddingJob job) const { check(loop_.submit(std::move(job))); }
 void Service::submit(EngineAction action) const { check(loop_.submit(std::move(action))); }
 
 void Service::check(Admission admission) {

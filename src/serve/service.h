@@ -2,6 +2,7 @@
 // object.
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <string>
 
@@ -17,6 +18,7 @@ struct ServiceOptions {
   std::string api_key;                // empty: none is required
   bool allow_weight_updates = false;  // endpoints that move weights, pause and forget are not refused
   bool page = true;                   // send the web page at /
+  std::filesystem::path runs = {};    // folder of runs that the page shows; empty: none
 };
 
 class Service {
@@ -32,8 +34,9 @@ class Service {
   [[nodiscard]] const ServerMetrics& metrics() const { return metrics_; }
   [[nodiscard]] const ServiceOptions& options() const { return options_; }
   [[nodiscard]] EngineLoop& loop() const { return loop_; }
-  // Queues a job. Throws RequestError if the queue is full (429) or the server shuts down (503).
+  // Queue a job. Throw RequestError if the queue is full (429) or the server shuts down (503).
   void submit(GenerationJob job) const;
+  void submit(EmbeddingJob job) const;
   // Queues an action. Throws RequestError if the server shuts down (503).
   void submit(EngineAction action) const;
 

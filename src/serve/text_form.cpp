@@ -73,6 +73,9 @@ Json TextForm::choice(std::size_t index, const AnswerPart& part, bool first, std
     result["prompt_token_ids"] = head_.prompts[index / head_.choices_per_prompt];
     result["token_ids"] = part.tokens;
   }
+  if (head_.prompt_logprobs)
+    result["prompt_logprobs"] =
+        prompt_logprobs_of(*head_.tokenizer, head_.prompts[index / head_.choices_per_prompt], part);
   return result;
 }
 

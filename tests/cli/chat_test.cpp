@@ -39,7 +39,8 @@ class ChatTest : public testing::Test {
   static std::string model() { return (folder_->path() / "model").string(); }
   static std::string saved() { return (folder_->path() / "conversation.json").string(); }
   static std::vector<std::string> chat(const std::string& max_tokens, const std::vector<std::string>& more = {}) {
-    std::vector<std::string> arguments{"chat", model(), "--temperature", "0", "--max_tokens", max_tokens};
+    std::vector<std::string> arguments{"chat",         model(),    "--temperature",  "0",
+                                       "--max_tokens", max_tokens, "--keep_history", "false"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return arguments;
   }

@@ -308,8 +308,9 @@ std::string said_on_terminal(const std::vector<std::string>& arguments, const st
 }
 
 TEST_F(CommandsTest, ChatSpeaksOfItsSetCommand) {
-  const std::string said = said_on_terminal(
-      {"chat", path("model")}, "/set foo\n/set foo 1\n/set device cpu\n/set top_p 9\n/set top_p 0.5\nquit\n");
+  const std::string said =
+      said_on_terminal({"chat", path("model"), "--keep_history", "false"},
+                       "/set foo\n/set foo 1\n/set device cpu\n/set top_p 9\n/set top_p 0.5\nquit\n");
   EXPECT_THAT(said, HasSubstr("/set: expected a name and a value, saw 'foo'"));
   EXPECT_THAT(said, HasSubstr("/set: 'foo' cannot be set (temperature, top_p, top_k, min_p, repetition_penalty"));
   EXPECT_THAT(said, HasSubstr("/set: 'device' cannot be set")) << "the device cannot change during a conversation";

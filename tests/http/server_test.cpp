@@ -264,5 +264,29 @@ TEST(HttpServer, AnAddressInUseIsAnErrorOfOneLine) {
   }
 }
 
+TEST(HttpServer, LetsChosenOriginsReadResponses) {
+  EchoServer server({.allowed_origins = {"https://a.example"}});
+  const auto head = [&](std::string_view method, const std::string& more) {
+    return fetch(server.port(), method, "/x", {}, more).head;
+  };
+  EXPECT_NE(head("GET", "Origin: https://a.example\r\n").find("Access-Control-Allow-Origin: https://a.example\r\n"),
+            std::string::npos);
+  for (const char* other : {"Origin: https://b.example\r\n", "Origin: null\r\n", ""})
+    EXPECT_EQ(head("GET", other).find("Access-Control"), std::string::npos) << other;
+  const std::string asked = head("OPTIONS",
+                                 "Origin: https://a.example\r\nAccess-Control-Request-Method: POST\r\n"
+                                 "Access-Control-Request-Headers: authorization,content-type\r\n");
+  EXPECT_NE(asked.find("Access-Control-Allow-Headers: authorization,content-type\r\n"), std::string::npos);
+  EXPECT_NE(asked.find("Access-Control-Allow-Methods: GET, POST\r\n"), std::string::npos);
+  // Without a permission the handler answers, which knows no OPTIONS.
+  EXPECT_EQ(fetch(server.port(), "OPTIONS", "/x", {}, "Access-Control-Request-Method: POST\r\n").body, "OPTIONS /x ");
+  const RawResponse stream = fetch(server.port(), "GET", "/stream", {}, "Origin: https://a.example\r\n");
+  EXPECT_NE(stream.head.find("Access-Control-Allow-Origin"), std::string::npos);
+  EXPECT_EQ(stream.body, "one two three");
+  EchoServer open({.allowed_origins = {"*"}});
+  EXPECT_NE(fetch(open.port(), "GET", "/x", {}, "Origin: https://b.example\r\n").head.find("https://b.example"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace hone::test

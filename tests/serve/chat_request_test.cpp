@@ -141,7 +141,7 @@ TEST(ChatRequest, StopStringsAreShort) {
 }
 
 TEST(ChatRequest, RefusesWhatWouldChangeTheResult) {
-  for (const std::string key : {"top_logprobs", "best_of", "min_tokens", "use_beam_search", "guided_json"})
+  for (const std::string key : {"top_logprobs", "best_of", "bad_words", "use_beam_search", "guided_json"})
     EXPECT_EQ(refused_among("\"" + key + "\": 2"), key);
   EXPECT_EQ(refused_among(R"("response_format": {"type": "json_object"})"), "accepted");
   EXPECT_EQ(refused_among(R"("response_format": {"type": "xml"})"), "response_format.type");

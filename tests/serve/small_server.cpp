@@ -60,8 +60,11 @@ SmallServer::SmallServer(SmallServerOptions options)
   served_.grammars = std::make_shared<GrammarCompiler>(served_.tokenizer, served_.vocab_size);
   served_.stop_token_ids = {*served_.tokenizer.eos_token_id()};
   apply_generation_config(options_.generation_config, served_);
-  resident_ = std::make_unique<ResidentModel>(
-      *network_, served_.tokenizer, random_weights(*network_, 1, DType::kF32, test_device()), engine_options());
+  if (options_.embeddings)
+    served_.embeddings = ServedEmbeddings{.size = 32, .is_matryoshka = options_.is_matryoshka, .dimensions = {}};
+  resident_ = std::make_unique<ResidentModel>(*network_, served_.tokenizer,
+                                              random_weights(*network_, 1, DType::kF32, test_device()),
+                                              engine_options(), embedder_options());
   const auto* slots = dynamic_cast<const AdapterSlots*>(network_.get());
   if (slots != nullptr) served_.adapters = std::make_shared<AdapterTable>(*slots, DType::kF32);
   loop_ = std::make_unique<EngineLoop>(*resident_, metrics_, options_.max_requests, slots);
@@ -69,7 +72,8 @@ SmallServer::SmallServer(SmallServerOptions options)
                                        ServiceOptions{.version = "1.2.3",
                                                       .api_key = options_.api_key,
                                                       .allow_weight_updates = options_.allow_weight_updates,
-                                                      .page = options_.page});
+                                                      .page = options_.page,
+                                                      .runs = options_.runs});
   options_.http.error_body = [](int status, std::string_view message) { return error_body(message, {}, status); };
   server_ = std::make_unique<HttpServer>(
       options_.http, [this](const ServerRequest& request, const std::shared_ptr<ServerReply>& reply) {
@@ -126,6 +130,26 @@ Completion SmallServer::generated(const Request& request, std::uint64_t seed) {
   const TensorStore weights = random_weights(*network, seed, DType::kF32, test_device());
   Engine engine(*network, served_.tokenizer, weights, std::make_shared<Arena>(test_device()), plain_options());
   return engine.generate({&request, 1})[0];
+}
+
+std::optional<EmbedderOptions> SmallServer::embedder_options() const {
+  if (!options_.embeddings) return std::nullopt;
+  return EmbedderOptions{.pooling = *options_.embeddings,
+                         .max_model_len = options_.max_model_len,
+                         .max_batch_tokens = 64,
+                         .block_size = 16,
+                         .adapter_slots = options_.adapter_slots > 0};
+}
+
+std::vector<std::vector<float>> SmallServer::embedded(const std::vector<std::vector<TokenId>>& inputs,
+                                                      std::uint64_t seed) const {
+  const std::unique_ptr<Model> network = small_network();
+  const TensorStore weights = random_weights(*network, seed, DType::kF32, test_device());
+  Embedder embedder(*network, weights, std::make_shared<Arena>(test_device()),
+                    {.pooling = *options_.embeddings, .max_model_len = options_.max_model_len});
+  std::vector<std::vector<float>> embeddings;
+  for (const auto& input : inputs) embeddings.push_back(embedder.embed({input})[0]);
+  return embeddings;
 }
 
 RawResponse SmallServer::post(std::string_view path, const Json& body) const {

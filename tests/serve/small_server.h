@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -27,7 +28,10 @@ struct SmallServerOptions {
   std::string api_key = {};
   bool allow_weight_updates = false;
   std::int64_t adapter_slots = 0;
+  std::optional<Pooling> embeddings = std::nullopt;
+  bool is_matryoshka = false;
   bool page = true;
+  std::filesystem::path runs = {};
   std::string generation_config = "{}";
   std::string chat_template = {};  // empty: ChatML
   std::chrono::milliseconds shutdown_timeout = std::chrono::hours(1);
@@ -44,6 +48,9 @@ class SmallServer {
   [[nodiscard]] std::uint16_t port() const { return server_->port(); }
   [[nodiscard]] HttpServer& server() { return *server_; }
   [[nodiscard]] const ServedModel& model() const { return served_; }
+  // The embeddings of these inputs, each computed alone by another embedder.
+  [[nodiscard]] std::vector<std::vector<float>> embedded(const std::vector<std::vector<TokenId>>& inputs,
+                                                         std::uint64_t seed = 1) const;
   // The model's own completion of a request, from another engine; `seed` is that of its random weights.
   [[nodiscard]] Completion generated(const Request& request, std::uint64_t seed = 1);
   // Writes a folder of the same model with other random weights. `change` may edit its config.json.
@@ -61,6 +68,7 @@ class SmallServer {
  private:
   [[nodiscard]] EngineOptions engine_options() const;
   [[nodiscard]] EngineOptions plain_options() const;  // without slots
+  [[nodiscard]] std::optional<EmbedderOptions> embedder_options() const;
 
   SmallServerOptions options_;
   std::unique_ptr<Model> network_;

@@ -1,19 +1,25 @@
-// hone chat: a conversation with a local model.
+// hone chat: a conversation with a local model or a server.
 #include <unistd.h>
 
+#include <filesystem>
 #include <iostream>
 #include <iterator>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "cli/chat/conversation.h"
 #include "cli/chat/line_editor.h"
+#include "cli/chat/local_answerer.h"
 #include "cli/chat/message_lines.h"
+#include "cli/chat/server_answerer.h"
 #include "cli/registry.h"
 #include "core/error.h"
 #include "core/interrupt.h"
+#include "core/log.h"
 #include "core/strings.h"
 #include "core/terminal.h"
+#include "system/cache_folder.h"
 
 namespace hone {
 namespace {
@@ -33,8 +39,14 @@ bool take_message(Conversation& conversation, const TypedMessage& message) {
   return true;
 }
 
-int converse(Conversation& conversation) {
-  LineEditor editor;
+// The file of typed messages; empty if they are not kept.
+std::filesystem::path history_file(const ChatOptions& options) {
+  const std::filesystem::path folder = cache_folder();
+  return options.keep_history && !folder.empty() ? folder / "chat_history" : std::filesystem::path();
+}
+
+int converse(Conversation& conversation, const ChatOptions& options) {
+  LineEditor editor(history_file(options));
   MessageLines lines;
   bool leave_on_interrupt = false;  // the last key was Ctrl+C, so another one leaves
   print_answer("Ask something; /help lists the commands.\n");
@@ -69,13 +81,9 @@ int converse(Conversation& conversation) {
   }
 }
 
-int run(const ChatOptions& given, const OptionInput& input) {
-  ChatOptions options = given;
-  options.model_name_or_path = model_argument("chat", given.model_name_or_path, input);
-  LoadedModel loaded = load_model(options.model_name_or_path, std::nullopt, open_device(options.device));
-  Conversation conversation(options, loaded);
-  catch_interrupts();
-  if (::isatty(STDIN_FILENO) != 0) return converse(conversation);
+int chat_with(Answerer& answerer, const ChatOptions& options, const std::set<std::string>& set_keys) {
+  Conversation conversation(options, set_keys, answerer);
+  if (::isatty(STDIN_FILENO) != 0) return converse(conversation, options);
   const std::string text{std::istreambuf_iterator<char>(std::cin), {}};
   if (trim(text).empty()) throw Error("hone chat", "standard input is empty", "echo 'a question' | hone chat FOLDER");
   conversation.ask(std::string(trim(text)), is_terminal(OutputStream::kStandardOutput));
@@ -83,12 +91,35 @@ int run(const ChatOptions& given, const OptionInput& input) {
   return 0;
 }
 
+int chat_with_server(const ChatOptions& options, const OptionInput& input, const std::set<std::string>& set_keys) {
+  for (const char* key : {"chat_template", "device", "max_model_len", "banned_token_ids"})
+    if (input.was_set(key)) throw Error(input.place_of(key), "has no effect with --server", "remove it");
+  catch_interrupts();
+  ServerAnswerer answerer(options);
+  if (::isatty(STDIN_FILENO) != 0) log_info(text_of("chatting with ", answerer.model(), " on ", options.server));
+  return chat_with(answerer, options, set_keys);
+}
+
+int run(const ChatOptions& given, const OptionInput& input) {
+  ChatOptions options = given;
+  std::set<std::string> set_keys;
+  for (const auto& [key, place] : input.places) set_keys.insert(key);
+  const bool names_model = !input.positionals.empty() || !given.model_name_or_path.empty();
+  if (options.server.empty() || names_model)
+    options.model_name_or_path = model_argument("chat", given.model_name_or_path, input);
+  if (!options.server.empty()) return chat_with_server(options, input, set_keys);
+  LoadedModel loaded = load_model(options.model_name_or_path, std::nullopt, open_device(options.device));
+  LocalAnswerer answerer(options, loaded);
+  catch_interrupts();
+  return chat_with(answerer, options, set_keys);
+}
+
 }  // namespace
 
 void register_chat(CommandRegistry& registry) {
   registry.add(make_command<ChatOptions>(
       {.name = "chat",
-       .summary = "Chat with a local model",
+       .summary = "Chat with a local model or a server",
        .positionals = "[MODEL]",
        .details = "On a terminal, starts a conversation. Otherwise answers standard input once. Commands of a\n"
                   "conversation:\n" +

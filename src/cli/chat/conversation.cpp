@@ -1,60 +1,24 @@
 #include "cli/chat/conversation.h"
 
 #include <algorithm>
-#include <cstdio>
+#include <utility>
+#include <vector>
 
 #include "core/error.h"
 #include "core/files.h"
-#include "core/interrupt.h"
 #include "core/json_value.h"
 #include "core/log.h"
-#include "core/random.h"
 #include "core/strings.h"
 
 namespace hone {
 namespace {
 
-constexpr std::int64_t kLongestConversation = 8192;
 // Options that /set may change during a conversation.
 const std::vector<std::string> kSettings{
-    "temperature",      "top_p",      "top_k", "min_p", "repetition_penalty", "frequency_penalty",
-    "presence_penalty", "max_tokens", "seed"};
-constexpr std::string_view kDim = "\x1b[2m";
-constexpr std::string_view kNormal = "\x1b[0m";
-
-// Prints an answer while it is generated. If styled, dims the text between <think> and </think>.
-class AnswerPrinter {
- public:
-  explicit AnswerPrinter(bool styled) : styled_(styled) {}
-
-  void add(std::string_view piece) {
-    if (!styled_) return print_answer(piece);
-    seen_ += piece;
-    const bool thinking =
-        seen_.rfind("<think>") != std::string::npos &&
-        (seen_.rfind("</think>") == std::string::npos || seen_.rfind("</think>") < seen_.rfind("<think>"));
-    if (thinking != dim_) print_answer(thinking ? kDim : kNormal);
-    dim_ = thinking;
-    print_answer(printable(piece));
-  }
-  ~AnswerPrinter() {
-    if (dim_) print_answer(kNormal);
-  }
-  AnswerPrinter(const AnswerPrinter&) = delete;
-  AnswerPrinter& operator=(const AnswerPrinter&) = delete;
-
- private:
-  bool styled_;
-  bool dim_ = false;
-  std::string seen_;
-};
+    "temperature",      "top_p",      "top_k", "min_p",        "repetition_penalty", "frequency_penalty",
+    "presence_penalty", "max_tokens", "seed",  "fold_thoughts"};
 
 }  // namespace
-
-void print_answer(std::string_view text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
-}
 
 bool is_chat_command(std::string_view line) {
   return line.starts_with("/") || line == "quit" || line == "exit" || line == "clear";
@@ -64,19 +28,16 @@ std::string_view chat_help() {
   return "  quit, /quit, Ctrl+D    leave\n"
          "  clear, /clear          forget the conversation\n"
          "  /system TEXT           set a new system prompt and start a new conversation\n"
-         "  /set NAME VALUE        set temperature, top_p, top_k, min_p, a penalty, max_tokens or seed\n"
+         "  /set NAME VALUE        set temperature, top_p, top_k, min_p, a penalty, max_tokens, seed or fold_thoughts\n"
+         "  /thoughts              show what the model thought before its last answer\n"
          "  /save FILE             write the conversation as JSON\n"
          "  \\ at end of line       continue the message on the next line\n"
          "  \"\"\"                    begin or end a message of several lines; a pasted text is one message\n"
          "  Ctrl+C                 stop the answer; at the prompt: drop the line; twice: leave\n";
 }
 
-Conversation::Conversation(const ChatOptions& options, LoadedModel& loaded)
-    : options_(options),
-      loaded_(loaded),
-      template_(chat_template_of(loaded.tokenizer, options.chat_template)),
-      stop_token_ids_(stop_token_ids(loaded.generation_config, *loaded.model, loaded.tokenizer)) {
-  make_engine();
+Conversation::Conversation(const ChatOptions& options, std::set<std::string> set_keys, Answerer& answerer)
+    : options_(options), set_keys_(std::move(set_keys)), answerer_(answerer) {
   clear();
 }
 
@@ -87,62 +48,35 @@ void Conversation::clear() {
 
 void Conversation::ask(const std::string& text, bool styled) {
   messages_->push_back({{"role", "user"}, {"content", text}});
-  Request request;
-  RequestId id = 0;
-  std::int64_t prompt_tokens = 0;
+  const ThoughtStyle thoughts = !styled                  ? ThoughtStyle::kPlain
+                                : options_.fold_thoughts ? ThoughtStyle::kFolded
+                                                         : ThoughtStyle::kDimmed;
+  AnswerPrinter printer(thoughts);
+  ChatAnswer answer;
+  const ChatTurn turn{.messages = *messages_, .options = options_, .set_keys = set_keys_, .index = turns_};
+  bool begun = false;
   try {
-    const RenderedChat chat = template_.render(*messages_, true, template_variables(loaded_.tokenizer));
-    request.prompt = loaded_.tokenizer.encode(chat.text);
-    request.sampling = options_.params(options_.max_tokens, stop_token_ids_);
-    request.sampling.seed = RandomStream(static_cast<std::uint64_t>(options_.seed), "chat").bits(turns_++);
-    prompt_tokens = std::ssize(request.prompt);
-    check_room(prompt_tokens);
-    id = engine_->add(std::move(request));
+    answer = answerer_.answer(turn, [&](const AnswerPiece& piece) {
+      begun = begun || !piece.text.empty();
+      printer.add(piece);
+    });
   } catch (const Error&) {
+    printer.finish();
+    if (begun) print_answer("\n");
     messages_->erase(messages_->end() - 1);
     throw;
   }
-  {
-    AnswerPrinter printer(styled);
-    try {
-      engine_->run([&](const Engine::Update& update) { printer.add(update.text); });
-    } catch (const Interrupted&) {  // keep what was generated so far as the answer
-    }
-  }
-  const Completion completion = engine_->take(id);
-  messages_->push_back({{"role", "assistant"}, {"content", completion.text}});
+  printer.finish();
+  ++turns_;
+  thoughts_ = printer.thoughts();
+  messages_->push_back({{"role", "assistant"}, {"content", answer.text}});
   print_answer("\n");
-  if (completion.finish_reason != FinishReason::kLength) return;
+  if (answer.cut.empty()) return;
   if (styled) {
-    print_answer(text_of(kDim, "(", cut_text(prompt_tokens, completion), ")", kNormal, "\n"));
+    print_answer(text_of("\x1b[2m(", answer.cut, ")\x1b[0m\n"));
   } else {
-    log_warning(text_of("the answer is ", cut_text(prompt_tokens, completion)));
+    log_warning(text_of("the answer is ", answer.cut));
   }
-}
-
-void Conversation::check_room(std::int64_t prompt_tokens) const {
-  if (prompt_tokens < max_model_len_) return;
-  const auto asked = std::ranges::count_if(*messages_, [](const Json& message) { return message["role"] == "user"; });
-  throw Error(asked > 1 ? "the conversation" : "the question",
-              text_of("has ", format_count(prompt_tokens), " tokens, but only ", format_count(max_model_len_),
-                      " fit, including the answer"),
-              (asked > 1 ? "/clear forgets the conversation" : "ask something shorter") + max_model_len_hint());
-}
-
-// Suggests a larger --max_model_len if the model has more positions than the conversation may use.
-std::string Conversation::max_model_len_hint() const {
-  const std::int64_t positions = loaded_.model->shape().max_position_embeddings;
-  if (max_model_len_ >= positions) return "";
-  return text_of("; hone chat --max_model_len allows up to ", positions);
-}
-
-std::string Conversation::cut_text(std::int64_t prompt_tokens, const Completion& completion) const {
-  const std::int64_t tokens = std::ssize(completion.tokens);
-  if (prompt_tokens + tokens < max_model_len_) {
-    return text_of("cut at ", format_count(tokens), " tokens; /set max_tokens N or --max_tokens N allows more");
-  }
-  return text_of("cut, the context is full: ", format_count(prompt_tokens + tokens), " of ",
-                 format_count(max_model_len_), " tokens; /clear forgets the conversation", max_model_len_hint());
 }
 
 bool Conversation::command(std::string_view line) {
@@ -157,6 +91,9 @@ bool Conversation::command(std::string_view line) {
     clear();
   } else if (name == "/set") {
     set(rest);
+  } else if (name == "/thoughts") {
+    if (thoughts_.empty()) throw Error("/thoughts", "the last answer has none");
+    print_answer(text_of("\x1b[2m", printable(trim(thoughts_)), "\x1b[0m\n"));
   } else if (name == "/save") {
     if (rest.empty()) throw Error("/save", "no file given", "/save conversation.json");
     write_json(rest, *messages_);
@@ -184,18 +121,9 @@ void Conversation::set(const std::string& text) {
   } catch (const Error& error) {  // its text begins with the flag --NAME
     throw Error(text_of("/set ", std::string_view(error.what()).substr(2)));
   }
-  const bool adjusted = options_.adjusts_logits();
   options_ = changed;
-  // An engine whose requests do not adjust logits does not allocate the memory for it.
-  if (!adjusted && options_.adjusts_logits()) make_engine();
-}
-
-void Conversation::make_engine() {
-  max_model_len_ = model_len(loaded_.model->shape(), options_.max_model_len, kLongestConversation);
-  engine_.reset();  // release the old engine's memory before allocating the new one
-  engine_ = std::make_unique<Engine>(
-      *loaded_.model, loaded_.tokenizer, loaded_.weights, std::make_shared<Arena>(loaded_.weights.device()),
-      engine_options({.max_model_len = max_model_len_, .max_num_seqs = 1, .adjust_logits = options_.adjusts_logits()}));
+  set_keys_.insert(words[0]);
+  answerer_.options_changed(options_);
 }
 
 }  // namespace hone

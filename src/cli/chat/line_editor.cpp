@@ -10,6 +10,8 @@
 #include <cstring>
 #include <cwchar>
 #include <string_view>
+#include <system_error>
+#include <utility>
 
 #include "core/interrupt.h"
 #include "core/terminal.h"
@@ -23,6 +25,7 @@ constexpr const char* kPastesPlain = "\x1b[?2004l";
 constexpr std::wstring_view kPasteEnd = L"\x1b[201~";
 constexpr wchar_t kReplacement = 0xFFFD;
 constexpr int kPollMilliseconds = 50;
+constexpr int kRemembered = 1000;  // messages
 
 // Sets a UTF-8 locale if the environment names none. In the C locale libedit drops all characters except ASCII.
 void choose_locale() {
@@ -64,11 +67,13 @@ void write_to_terminal(const char* text) {
 
 }  // namespace
 
-LineEditor::LineEditor() : edit_(nullptr), history_(history_winit()) {
+LineEditor::LineEditor(std::filesystem::path history_file)
+    : history_file_(std::move(history_file)), edit_(nullptr), history_(history_winit()) {
   choose_locale();
   edit_ = el_init("hone", stdin, stdout, stderr);
   HistEventW event{};
-  history_w(history_, &event, H_SETSIZE, 1000);
+  history_w(history_, &event, H_SETSIZE, kRemembered);
+  if (!history_file_.empty()) history_w(history_, &event, H_LOAD, history_file_.c_str());
   el_wset(edit_, EL_CLIENTDATA, this);
   el_wset(edit_, EL_PROMPT, &LineEditor::prompt);
   el_wset(edit_, EL_EDITOR, L"emacs");
@@ -147,6 +152,11 @@ TypedLine LineEditor::read(const wchar_t* prompt) {
 void LineEditor::remember(const std::string& message) {
   HistEventW event{};
   history_w(history_, &event, H_ENTER, wide_of(message).c_str());
+  if (history_file_.empty()) return;
+  // Written after each message, because a chat may end by a signal. libedit makes the file readable by its owner only.
+  std::error_code ignored;
+  std::filesystem::create_directories(history_file_.parent_path(), ignored);
+  history_w(history_, &event, H_SAVE, history_file_.c_str());
 }
 
 }  // namespace hone

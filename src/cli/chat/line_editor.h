@@ -3,6 +3,7 @@
 
 #include <histedit.h>
 
+#include <filesystem>
 #include <string>
 
 namespace hone {
@@ -21,7 +22,9 @@ struct TypedLine {
 // (https://invisible-island.net/xterm/xterm-paste64.html).
 class LineEditor {
  public:
-  LineEditor();
+  // `history_file`: the messages of earlier chats, to which those of this one are added; empty: none. A file that
+  // cannot be read or written is no error.
+  explicit LineEditor(std::filesystem::path history_file = {});
   LineEditor(const LineEditor&) = delete;
   LineEditor& operator=(const LineEditor&) = delete;
   ~LineEditor();
@@ -38,6 +41,7 @@ class LineEditor {
   static int read_character(EditLine* edit, wchar_t* character);
   static unsigned char on_paste(EditLine* edit, int key);
 
+  std::filesystem::path history_file_;
   EditLine* edit_;
   HistoryW* history_;
   std::wstring prompt_;

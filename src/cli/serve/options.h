@@ -19,12 +19,23 @@ enum class SamplingDefaults : std::uint8_t {
 template <>
 inline constexpr EnumTable kEnumTable<SamplingDefaults>{.names = "auto|neutral", .aliases = "vllm=neutral"};
 
+// Embeddings that a server computes.
+enum class EmbeddingChoice : std::uint8_t {
+  kNone,
+  kAuto,  // pooled as 1_Pooling/config.json of the model says; without that file, as kLast
+  kLast,
+  kMean,
+};
+template <>
+inline constexpr EnumTable kEnumTable<EmbeddingChoice>{.names = "none|auto|last|mean"};
+
 struct ServeOptions {
   std::string model_name_or_path;
   std::vector<std::string> served_model_name;
   std::string chat_template;
   SamplingDefaults generation_config = SamplingDefaults::kModel;
   bool split_reasoning = true;
+  EmbeddingChoice embeddings = EmbeddingChoice::kNone;
   std::vector<std::string> adapters;
   std::int64_t max_loras = 0;
   std::int64_t max_lora_rank = 16;
@@ -33,12 +44,14 @@ struct ServeOptions {
   std::string host = "127.0.0.1";
   std::int64_t port = 8000;
   std::string api_key;
+  std::vector<std::string> allowed_origins;
   std::int64_t max_connections = 4096;
   double max_body_mib = 16;
   double shutdown_timeout = 30;
   bool access_log = true;
   bool allow_weight_updates = false;
   bool page = true;
+  std::string runs;
 
   std::int64_t max_model_len = 0;
   std::int64_t max_num_seqs = 64;
@@ -58,6 +71,10 @@ struct ServeOptions {
     v("generation_config", generation_config,
       "Sampling parameters of requests that state none: those of generation_config.json, or neutral ones");
     v("split_reasoning", split_reasoning, "Answer chat requests with reasoning apart from content");
+    v("embeddings", embeddings,
+      "Answer /v1/embeddings: hidden states of the last token, or their mean; auto: as 1_Pooling/config.json of the "
+      "model "
+      "says, otherwise last");
     v("adapters", adapters, "Adapters that requests may name as their model: NAME=FOLDER");
     v.alias("lora_modules", "adapters");
     v("max_loras", max_loras, "Adapters in one batch, others wait; 0: as many as adapters names", within(0, 256));
@@ -68,6 +85,8 @@ struct ServeOptions {
     v("port", port, "TCP port; 0: any free one", within(0, 65535));
     v("api_key", api_key, "Key that clients must send; unset: the variable HONE_API_KEY, if it is set");
     v.secret("api_key");
+    v("allowed_origins", allowed_origins,
+      "Origins whose web pages may use the server (CORS), such as https://example.com; *: all; unset: none");
     v("max_connections", max_connections, "Connections that are open concurrently", within(1, 1'000'000));
     v("max_body_mib", max_body_mib, "Maximum size of a request's body in MiB", within(0.001, 1024));
     v("shutdown_timeout", shutdown_timeout, "Seconds after Ctrl+C or SIGTERM within which running requests may finish",
@@ -77,6 +96,7 @@ struct ServeOptions {
       "Allow clients to load weights from folders of this host, to pause and to give memory back; needs an API key "
       "unless host is 127.0.0.1");
     v("page", page, "Serve a web page for conversations at /");
+    v("runs", runs, "Folder of runs that the page shows at /watch, as hone watch does; unset: none");
     v.group("Engine");
     v("max_model_len", max_model_len,
       "Maximum tokens of prompt and completion; 0: the model's positions, at most 32,768", at_least(0));

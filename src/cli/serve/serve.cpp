@@ -10,7 +10,9 @@
 #include "cli/registry.h"
 #include "cli/serve/options.h"
 #include "core/error.h"
+#include "core/files.h"
 #include "core/interrupt.h"
+#include "core/json_value.h"
 #include "core/log.h"
 #include "core/strings.h"
 #include "engine/engine.h"
@@ -85,10 +87,45 @@ ServedModel served_model(const ServeOptions& options, const LoadedModel& loaded,
   return model;
 }
 
+// Pooling of the hidden states that the model was trained for, if its folder states it for sentence-transformers.
+Pooling pooling_of(const ServeOptions& options, const LoadedModel& loaded) {
+  if (options.embeddings == EmbeddingChoice::kMean) return Pooling::kMean;
+  const std::filesystem::path file = loaded.path / "1_Pooling" / "config.json";
+  if (options.embeddings == EmbeddingChoice::kLast || !is_file(file)) return Pooling::kLast;
+  const Json config = read_json(file);
+  const auto is_set = [&](const char* key) { return config.is_object() && config.value(key, Json()) == true; };
+  if (is_set("pooling_mode_lasttoken")) return Pooling::kLast;
+  if (is_set("pooling_mode_mean_tokens")) return Pooling::kMean;
+  throw Error(file.string(), "pools in a way that hone does not know", "choose --embeddings last or mean");
+}
+
+std::optional<EmbedderOptions> embedder_options(const ServeOptions& options, const LoadedModel& loaded,
+                                                const EngineOptions& engine) {
+  if (options.embeddings == EmbeddingChoice::kNone) return std::nullopt;
+  return EmbedderOptions{.pooling = pooling_of(options, loaded),
+                         .max_model_len = engine.max_model_len,
+                         .max_batch_tokens = options.max_num_batched_tokens,
+                         .block_size = engine.block_size,
+                         .adapter_slots = engine.adapter_slots > 0};
+}
+
+// Properties of the model's embeddings, by the keys of config.json that vLLM reads.
+ServedEmbeddings served_embeddings(const Model& model) {
+  ServedEmbeddings served{.size = model.shape().hidden_size};
+  const Json& config = model.config();
+  served.is_matryoshka = config.value("is_matryoshka", Json()) == true;
+  const Json dimensions = config.value("matryoshka_dimensions", Json());
+  for (const Json& one : dimensions.is_array() ? dimensions : Json::array())
+    if (one.is_number_integer()) served.dimensions.push_back(one.get<std::int64_t>());
+  served.is_matryoshka |= !served.dimensions.empty();
+  return served;
+}
+
 HttpOptions http_options(const ServeOptions& options) {
   HttpOptions http;
   http.host = options.host;
   http.port = static_cast<std::uint16_t>(options.port);
+  http.allowed_origins = options.allowed_origins;
   http.max_connections = static_cast<std::size_t>(options.max_connections);
   http.max_body_bytes = static_cast<std::size_t>(options.max_body_mib * (1 << 20));
   http.max_buffered_bytes = std::max(http.max_buffered_bytes, 2 * http.max_body_bytes);
@@ -138,6 +175,8 @@ int run_serve(const ServeOptions& given, const OptionInput& input) {
   options.model_name_or_path = model_argument("serve", given.model_name_or_path, input);
   if (const char* key = std::getenv("HONE_API_KEY"); options.api_key.empty() && key != nullptr) options.api_key = key;
   check_weight_updates(options);
+  if (!options.runs.empty() && !is_folder(options.runs))
+    throw Error("runs", text_of(options.runs, " is not a folder"), "give a folder that has runs");
   Device& device = open_device(options.device);
   if (options.max_loras == 0) options.max_loras = std::ssize(options.adapters);
   LoadedModel loaded = load_model(options.model_name_or_path, std::nullopt, device, with_slots(options));
@@ -145,7 +184,9 @@ int run_serve(const ServeOptions& given, const OptionInput& input) {
   const EngineOptions engine_options = serving_engine(options, loaded, device);
   ServedModel model = served_model(options, loaded, engine_options);
   if (slots != nullptr) model.adapters = adapter_table(options, *slots, model_dtype(*slots, loaded.weights));
-  ResidentModel resident(*loaded.model, loaded.tokenizer, std::move(loaded.weights), engine_options);
+  const std::optional<EmbedderOptions> embeddings = embedder_options(options, loaded, engine_options);
+  if (embeddings) model.embeddings = served_embeddings(*loaded.model);
+  ResidentModel resident(*loaded.model, loaded.tokenizer, std::move(loaded.weights), engine_options, embeddings);
   catch_interrupts("\nhone: shutting down; press Ctrl+C again to exit immediately\n");
   ServerMetrics metrics(model.names.front(), model.max_model_len);
   EngineLoop loop(resident, metrics, options.max_queued_requests, slots);
@@ -153,7 +194,8 @@ int run_serve(const ServeOptions& given, const OptionInput& input) {
                         {.version = HONE_VERSION,
                          .api_key = options.api_key,
                          .allow_weight_updates = options.allow_weight_updates,
-                         .page = options.page});
+                         .page = options.page,
+                         .runs = options.runs});
   HttpServer server(
       http_options(options),
       [&](const ServerRequest& request, const std::shared_ptr<ServerReply>& reply) { service.handle(request, reply); });
@@ -177,8 +219,9 @@ void register_serve(CommandRegistry& registry) {
       {.name = "serve",
        .summary = "Serve a model to OpenAI's and Anthropic's clients",
        .positionals = "[MODEL]",
-       .details = "Endpoints: /v1/chat/completions, /v1/completions, /v1/responses, /v1/messages, /v1/models,\n"
-                  "/tokenize, /detokenize, /health, /metrics and /version. Ctrl+C or SIGTERM finishes running requests "
+       .details = "Endpoints: /v1/chat/completions, /v1/completions, /v1/responses, /v1/messages, /v1/embeddings,\n"
+                  "/v1/models, /tokenize, /detokenize, /health, /metrics and /version. Ctrl+C or SIGTERM finishes "
+                  "running requests "
                   "and stops."},
       run_serve));
 }
