@@ -23,6 +23,13 @@ Tensor Batch::drop(Tensor x, double probability) {
   return dropout(x, draw, {.probability = probability, .site = sites_++});
 }
 
+Tensor Batch::targets() const {
+  constexpr const char* kName = "targets";
+  Program& program = tokens.program();
+  const ValueId known = program.find(Role::kInput, kName);
+  return known != kNoValue ? program.tensor(known) : program.input(kName, tokens.type());
+}
+
 void Batch::expect_new(std::string_view name) const {
   const bool known = std::ranges::any_of(losses_, [&](const AddedLoss& each) { return each.name == name; }) ||
                      std::ranges::any_of(statistics_, [&](const ModelStatistic& each) { return each.name == name; });

@@ -52,6 +52,8 @@ class Batch {
   // call gets its own site number, so its mask is independent of the others.
   [[nodiscard]] Tensor drop(Tensor x, double probability);
 
+  // Token to predict at each position, i32 [tokens]; -1: none. In a program that computes a loss only.
+  [[nodiscard]] Tensor targets() const;
   // Adds an output besides the hidden states. Throws Defect unless `learns` is set and the name is new.
   void add_loss(AddedLoss loss);
   void add_statistic(ModelStatistic statistic);

@@ -22,7 +22,10 @@ std::string layer_name(std::int64_t layer, std::string_view rest) { return text_
 class Decoder final : public Model {
  public:
   Decoder(const Json& config, const DecoderOptions& options)
-      : json_(config), config_(parse_decoder_config(config, options)), options_(options) {
+      : json_(config),
+        config_(parse_decoder_config(config, options)),
+        options_(options),
+        mixture_(options.mixture.value_or(ExpertMixture{})) {
     describe_weights();
   }
 
@@ -31,6 +34,12 @@ class Decoder final : public Model {
   const std::vector<WeightSpec>& weights() const override { return specs_; }
   std::string_view head() const override { return config_.tie_word_embeddings ? "embedding" : "head"; }
 
+  void prepare_training(const ModelTraining& training) override {
+    if (!options_.mixture) return Model::prepare_training(training);
+    refuse_predictions(training);
+    prepare_router_loss(mixture_, training);
+  }
+
   Tensor forward(WeightBinder& w, Batch& batch) const override {
     Program& program = batch.tokens.program();
     const Tensor table = rope_table(batch.positions, config_.rope);
@@ -38,11 +47,13 @@ class Decoder final : public Model {
       const Scope scope(program, "embedding");
       return embedding(batch.tokens, w("embedding"));
     }();
+    RouterFigures figures(mixture_, batch);
     for (std::int64_t layer = 0; layer < config_.shape.num_hidden_layers; ++layer) {
       const Scope scope(program, text_of("layers.", layer));
       x = attention_block(w, batch, layer, x, table);
-      x = mlp_block(w, layer, x);
+      x = mlp_block(w, layer, x, figures);
     }
+    figures.finish();
     const Scope scope(program, "norm");
     return rms_norm(x, w("norm"), {.epsilon = config_.rms_norm_eps});
   }
@@ -72,14 +83,14 @@ class Decoder final : public Model {
   }
 
   // x + down(swiglu(gate_up(norm(x)))), or x + mixture(norm(x))
-  Tensor mlp_block(WeightBinder& w, std::int64_t layer, Tensor x) const {
+  Tensor mlp_block(WeightBinder& w, std::int64_t layer, Tensor x, RouterFigures& figures) const {
     const Scope scope(x.program(), "mlp");
     const Tensor h = rms_norm(x, w(layer_name(layer, "mlp_norm")), {.epsilon = config_.rms_norm_eps});
-    if (has_mixture(layer)) return x + mixture_forward(*options_.mixture, layer, w, h);
+    if (has_mixture(layer)) return x + mixture_forward(mixture_, layer, w, h, figures);
     return x + linear(swiglu(linear(h, w(layer_name(layer, "mlp.gate_up")))), w(layer_name(layer, "mlp.down")));
   }
 
-  bool has_mixture(std::int64_t layer) const { return options_.mixture && options_.mixture->is_in(layer); }
+  bool has_mixture(std::int64_t layer) const { return options_.mixture && mixture_.is_in(layer); }
 
   void describe_weights() {
     const ModelShape& s = config_.shape;
@@ -131,13 +142,14 @@ class Decoder final : public Model {
     matrix(layer_name(layer, "attention.out"), s.hidden_size, q, part + "self_attn.o_proj.weight",
            {ShardAxis::kHeads, 1, s.head_dim});
     norm(layer_name(layer, "mlp_norm"), s.hidden_size, part + "post_attention_layernorm.weight");
-    if (has_mixture(layer)) return describe_mixture(*options_.mixture, layer, s.hidden_size, specs_);
+    if (has_mixture(layer)) return describe_mixture(mixture_, layer, s.hidden_size, specs_);
     describe_gated_mlp(layer_name(layer, "mlp."), part + "mlp.", s.hidden_size, config_.intermediate_size, specs_);
   }
 
   Json json_;
   DecoderConfig config_;
   DecoderOptions options_;
+  ExpertMixture mixture_;  // without experts if the family has none
   std::vector<WeightSpec> specs_;
 };
 

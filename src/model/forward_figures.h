@@ -23,9 +23,13 @@ enum class StatisticKind : std::uint8_t {
   kSum,   // f32 [n], elementwise sum, for example the tokens routed to each expert
   kMax,   // f32 [n], elementwise maximum
   kMean,  // f32 [tokens], mean over the tokens in use
+  kLoad,  // f32 [experts], elementwise sum of the choices that fell on each expert of a layer
 };
 
 // A statistic for the log. A value with several entries is logged as NAME/min, NAME/mean and NAME/max over the entries.
+// A load NAME/LAYER is logged as its coefficient of variation, the standard deviation over the experts divided by the
+// mean, under NAME_cv/LAYER; NAME_cv is the mean over the layers, and NAME_max the largest load of an expert in any
+// layer, divided by the mean load.
 struct ModelStatistic {
   std::string name;  // metric name, for example "expert_load"
   StatisticKind kind = StatisticKind::kMean;

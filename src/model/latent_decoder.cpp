@@ -13,8 +13,12 @@
 #include "ops/embedding/embedding.h"
 #include "ops/head_columns/head_columns.h"
 #include "ops/linear/linear.h"
+#include "ops/linear_logprobs/linear_logprobs.h"
+#include "ops/lora/lora.h"
+#include "ops/next_in_document/next_in_document.h"
 #include "ops/rms_norm/rms_norm.h"
 #include "ops/rope/rope.h"
+#include "ops/scale/scale.h"
 #include "ops/swiglu/swiglu.h"
 
 namespace hone {
@@ -123,6 +127,11 @@ class LatentDecoder final : public Model {
   const std::vector<WeightSpec>& weights() const override { return specs_; }
   std::string_view head() const override { return config_.tie_word_embeddings ? "embedding" : "head"; }
 
+  void prepare_training(const ModelTraining& training) override {
+    prepare_predictions(training);
+    prepare_sequence_balance(options_.mixture, specs_, training);
+  }
+
   std::string_view left_out(std::string_view tensor) const override {
     constexpr std::string_view kPrefix = "model.layers.";
     if (!tensor.starts_with(kPrefix)) return {};
@@ -131,6 +140,7 @@ class LatentDecoder final : public Model {
     const auto [end, error] = std::from_chars(tensor.data(), tensor.data() + tensor.size(), layer);
     const bool is_layer = error == std::errc{} && end != tensor.data() + tensor.size() && *end == '.';
     const std::int64_t layers = config_.shape.num_hidden_layers;
+    if (mtp_loss_weight_ > 0) return {};
     const bool predicts = is_layer && layer >= layers && layer < layers + config_.prediction_layers;
     return predicts ? "layers for multi-token prediction" : std::string_view{};
   }
@@ -142,16 +152,62 @@ class LatentDecoder final : public Model {
       const Scope scope(program, "embedding");
       return embedding(batch.tokens, w("embedding"));
     }();
+    RouterFigures figures(options_.mixture, batch);
     for (std::int64_t layer = 0; layer < config_.shape.num_hidden_layers; ++layer) {
       const Scope scope(program, text_of("layers.", layer));
       x = attention_block(w, batch, layer, x, table);
-      x = mlp_block(w, layer, x);
+      x = mlp_block(w, layer, x, figures);
     }
-    const Scope scope(program, "norm");
-    return rms_norm(x, w("norm"), {.epsilon = config_.rms_norm_eps});
+    x = [&] {
+      const Scope scope(program, "norm");
+      return rms_norm(x, w("norm"), {.epsilon = config_.rms_norm_eps});
+    }();
+    if (batch.learns && mtp_loss_weight_ > 0) predict_further(w, batch, x, table, figures);
+    figures.finish();
+    return x;
   }
 
  private:
+  // Keeps the layer for multi-token prediction if its loss has a weight.
+  void prepare_predictions(const ModelTraining& training) {
+    if (training.mtp_loss_weight > 0 && config_.prediction_layers == 0) refuse_predictions(training);
+    if (training.mtp_loss_weight > 0 && config_.prediction_layers > 1) {
+      throw Error("mtp_loss_weight", text_of("is ", training.mtp_loss_weight, ", but num_nextn_predict_layers is ",
+                                             config_.prediction_layers, ": hone trains one such layer"));
+    }
+    mtp_loss_weight_ = training.mtp_loss_weight;
+    specs_.clear();
+    describe_weights();
+  }
+
+  // The index of the layer for multi-token prediction, after the last one.
+  std::int64_t prediction_layer() const { return config_.shape.num_hidden_layers; }
+
+  // The loss of the layer for multi-token prediction (DeepSeek-V3, 2024, section 2.2). At token t it joins the hidden
+  // state after the last norm, as vLLM and SGLang do, with the embedding of token t + 1, and predicts token t + 2 by
+  // the model's own head. Where token t + 1 is no target, the loss of t has the weight 0.
+  void predict_further(WeightBinder& w, Batch& batch, Tensor hidden, Tensor table, RouterFigures& figures) const {
+    Program& program = hidden.program();
+    const std::int64_t layer = prediction_layer();
+    const auto weight = [&](std::string_view name) { return w(latent_layer_name(layer, name)); };
+    const auto norm = [&](Tensor x, std::string_view name) {
+      return rms_norm(x, weight(name), {.epsilon = config_.rms_norm_eps});
+    };
+    const Tensor bounds = program.tensor(program.find(Role::kInput, "cu_seqlens"));
+    const Tensor y = [&] {
+      const Scope scope(program, text_of("layers.", layer));
+      const Tensor next = embedding(next_in_document(batch.tokens, bounds, {}), w("embedding"));
+      const Tensor joined =
+          join_columns(norm(next, "prediction.embedding_norm"), norm(hidden, "prediction.hidden_norm"));
+      const Tensor x = attention_block(w, batch, layer, linear(joined, weight("prediction.join")), table);
+      return mlp_block(w, layer, x, figures);
+    }();
+    const Scope scope(program, "prediction_head");
+    const Tensor targets = next_in_document(batch.targets(), bounds, {.last = -1});
+    const Tensor logp = linear_logprobs(norm(y, "prediction.norm"), w(head()), targets, {}).logp;
+    batch.add_loss({"mtp_loss", mtp_loss_weight_, scale(logp, -1.0)});
+  }
+
   // x + out(attention(query(h), latent(h), rope_key(h))), h = norm(x)
   Tensor attention_block(WeightBinder& w, Batch& batch, std::int64_t layer, Tensor x, Tensor table) const {
     const Scope scope(x.program(), "attention");
@@ -190,10 +246,10 @@ class LatentDecoder final : public Model {
   }
 
   // x + down(swiglu(gate_up(norm(x)))), or x + mixture(norm(x))
-  Tensor mlp_block(WeightBinder& w, std::int64_t layer, Tensor x) const {
+  Tensor mlp_block(WeightBinder& w, std::int64_t layer, Tensor x, RouterFigures& figures) const {
     const Scope scope(x.program(), "mlp");
     const Tensor h = rms_norm(x, w(latent_layer_name(layer, "mlp_norm")), {.epsilon = config_.rms_norm_eps});
-    if (options_.mixture.is_in(layer)) return x + mixture_forward(options_.mixture, layer, w, h);
+    if (options_.mixture.is_in(layer)) return x + mixture_forward(options_.mixture, layer, w, h, figures);
     const Tensor inner = swiglu(linear(h, w(latent_layer_name(layer, "mlp.gate_up"))));
     return x + linear(inner, w(latent_layer_name(layer, "mlp.down")));
   }
@@ -212,23 +268,39 @@ class LatentDecoder final : public Model {
     const ModelShape& s = config_.shape;
     const PartAxis by_token{ShardAxis::kVocabulary};
     add_matrix("embedding", s.vocab_size, s.hidden_size, "model.embed_tokens.weight", by_token, WeightKind::embedding);
-    for (std::int64_t layer = 0; layer < s.num_hidden_layers; ++layer) {
-      const std::string part = text_of("model.layers.", layer, ".");
-      add_norm(latent_layer_name(layer, "input_norm"), s.hidden_size, part + "input_layernorm.weight");
-      describe_attention(latent_layer_name(layer, "attention."), part + "self_attn.");
-      add_norm(latent_layer_name(layer, "mlp_norm"), s.hidden_size, part + "post_attention_layernorm.weight");
-      if (options_.mixture.is_in(layer)) {
-        describe_mixture(options_.mixture, layer, s.hidden_size, specs_);
-      } else {
-        describe_gated_mlp(latent_layer_name(layer, "mlp."), part + "mlp.", s.hidden_size, config_.intermediate_size,
-                           specs_);
-      }
-    }
+    for (std::int64_t layer = 0; layer < s.num_hidden_layers; ++layer) describe_layer(layer);
     add_norm("norm", s.hidden_size, "model.norm.weight");
     if (!config_.tie_word_embeddings) {
       add_matrix("head", s.vocab_size, s.hidden_size, "lm_head.weight", by_token, WeightKind::head);
     }
+    if (mtp_loss_weight_ > 0) describe_predictions();
     check_parameter_count(specs_);
+  }
+
+  void describe_layer(std::int64_t layer) {
+    const std::int64_t hidden = config_.shape.hidden_size;
+    const std::string part = text_of("model.layers.", layer, ".");
+    add_norm(latent_layer_name(layer, "input_norm"), hidden, part + "input_layernorm.weight");
+    describe_attention(latent_layer_name(layer, "attention."), part + "self_attn.");
+    add_norm(latent_layer_name(layer, "mlp_norm"), hidden, part + "post_attention_layernorm.weight");
+    if (options_.mixture.is_in(layer)) return describe_mixture(options_.mixture, layer, hidden, specs_);
+    describe_gated_mlp(latent_layer_name(layer, "mlp."), part + "mlp.", hidden, config_.intermediate_size, specs_);
+  }
+
+  // The layer for multi-token prediction. Folders hold copies of the embedding and the head in it.
+  void describe_predictions() {
+    const std::int64_t layer = prediction_layer();
+    const std::int64_t hidden = config_.shape.hidden_size;
+    const std::string part = text_of("model.layers.", layer, ".");
+    for (WeightSpec& spec : specs_) {
+      if (spec.name == "embedding") spec.parts[0].copies.push_back(part + "embed_tokens.weight");
+      if (spec.name == head()) spec.parts[0].copies.push_back(part + "shared_head.head.weight");
+    }
+    describe_layer(layer);
+    add_norm(latent_layer_name(layer, "prediction.embedding_norm"), hidden, part + "enorm.weight");
+    add_norm(latent_layer_name(layer, "prediction.hidden_norm"), hidden, part + "hnorm.weight");
+    add_matrix(latent_layer_name(layer, "prediction.join"), hidden, 2 * hidden, part + "eh_proj.weight", {});
+    add_norm(latent_layer_name(layer, "prediction.norm"), hidden, part + "shared_head.norm.weight");
   }
 
   void describe_attention(const std::string& block, const std::string& part) {
@@ -254,6 +326,7 @@ class LatentDecoder final : public Model {
   Json json_;
   LatentDecoderConfig config_;
   LatentDecoderOptions options_;
+  double mtp_loss_weight_ = 0;  // above 0 if the model has its layer for multi-token prediction
   std::vector<WeightSpec> specs_;
 };
 

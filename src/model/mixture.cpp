@@ -9,14 +9,19 @@
 #include "ops/add/add.h"
 #include "ops/expert_combine/expert_combine.h"
 #include "ops/expert_dispatch/expert_dispatch.h"
+#include "ops/expert_load/expert_load.h"
 #include "ops/expert_order/expert_order.h"
+#include "ops/fill/fill.h"
 #include "ops/grouped_linear/grouped_linear.h"
 #include "ops/linear/linear.h"
 #include "ops/router/router.h"
+#include "ops/router_balance/router_balance.h"
 #include "ops/swiglu/swiglu.h"
 
 namespace hone {
 namespace {
+
+constexpr const char* kRouterLoss = "aux_loss";  // metric of the loss that balances routers, as TRL calls it
 
 std::string block_name(std::int64_t layer, std::string_view rest) { return text_of("layers.", layer, ".mlp.", rest); }
 
@@ -68,10 +73,8 @@ ExpertMixture parse_mixture(const Json& json, std::string_view inner_key, Mixtur
   mixture.routing.normalize = config.boolean("norm_topk_prob", false);
   mixture.step = config.positive("decoder_sparse_step", 1);
   mixture.dense_layers = parse_dense_layers(json);
-  if (config.boolean("output_router_logits", false)) {
-    throw Error("config.json", "'output_router_logits': true is not supported by hone",
-                "set it to false to train without the router's auxiliary loss");
-  }
+  mixture.balance.router_loss = config.boolean("output_router_logits", false);
+  mixture.balance.router_loss_coef = config.number("router_aux_loss_coef", mixture.balance.router_loss_coef);
   if (const double noise = config.number("router_jitter_noise", 0.0); noise != 0) {
     throw Error("config.json", text_of("'router_jitter_noise' is ", noise, ", expected 0"));
   }
@@ -118,7 +121,7 @@ void describe_mixture(const ExpertMixture& mixture, std::int64_t layer, std::int
                      .parts = {{.name = prefix + mixture.names.router + ".e_score_correction_bias",
                                 .row = 0,
                                 .rows = mixture.experts}},
-                     .kind = WeightKind::bias,
+                     .kind = WeightKind::router_bias,
                      .initializer = Initializer::kZeros,
                      .dtype = DType::kF32,
                      .trainable = false});
@@ -163,11 +166,72 @@ void describe_gated_mlp(const std::string& block, const std::string& part, std::
                    WeightKind::linear});
 }
 
-Tensor mixture_forward(const ExpertMixture& mixture, std::int64_t layer, WeightBinder& w, Tensor x) {
+void prepare_router_loss(ExpertMixture& mixture, const ModelTraining& training) {
+  refuse_sequence_balance(training);
+  MixtureBalance& balance = mixture.balance;
+  balance.router_loss = training.output_router_logits.value_or(balance.router_loss);
+  if (training.router_aux_loss_coef && !balance.router_loss) {
+    throw Error("router_aux_loss_coef",
+                text_of("is ", *training.router_aux_loss_coef, ", but output_router_logits is false: there is no loss"),
+                "set output_router_logits: true");
+  }
+  balance.router_loss_coef = training.router_aux_loss_coef.value_or(balance.router_loss_coef);
+}
+
+void prepare_sequence_balance(ExpertMixture& mixture, std::vector<WeightSpec>& specs, const ModelTraining& training) {
+  refuse_router_loss(training);
+  mixture.balance.sequence_alpha = training.aux_loss_alpha;
+  if (!mixture.correction_bias) {
+    ModelTraining others = training;
+    others.aux_loss_alpha = 0;
+    refuse_sequence_balance(others);
+  }
+  for (WeightSpec& spec : specs) {
+    if (spec.kind != WeightKind::router_bias) continue;
+    spec.update_speed = training.bias_update_speed;
+    spec.trainable = training.bias_update_speed > 0;
+  }
+}
+
+void RouterFigures::add(std::int64_t layer, Tensor logits, const Routing& routing) {
+  if (!batch_.learns) return;
+  Program& program = logits.program();
+  const Tensor nothing = fill(program, {DType::kF32, {mixture_.experts}}, 0.0);
+  batch_.add_statistic(
+      {text_of("expert_load/layers.", layer), StatisticKind::kLoad, expert_load(routing.expert, nothing)});
+  ++layers_;
+  const MixtureBalance& balance = mixture_.balance;
+  if (balance.router_loss) {
+    const Tensor sums = router_sums(logits, routing.expert, {}, {});
+    sums_ = sums_ ? sums_ + sums : sums;
+  }
+  if (balance.sequence_alpha == 0) return;
+  // DeepSeek-V3 counts the experts with the highest scores, whatever the biases and the groups choose.
+  const RouterAttributes& choice = mixture_.routing;
+  const Tensor expert = mixture_.correction_bias
+                            ? router(logits, {}, {.top_k = choice.top_k, .sigmoid = choice.sigmoid}).expert
+                            : routing.expert;
+  const Tensor bounds = program.tensor(program.find(Role::kInput, "cu_seqlens"));
+  const Tensor term = router_balance(router_sums(logits, expert, bounds, {.sigmoid = choice.sigmoid}), batch_.tokens,
+                                     bounds, {.factor = 1.0 / static_cast<double>(choice.top_k)});
+  term_ = term_ ? term_ + term : term;
+}
+
+void RouterFigures::finish() {
+  if (sums_) {
+    batch_.add_loss({kRouterLoss, mixture_.balance.router_loss_coef,
+                     router_balance(sums_, batch_.tokens, {}, {.layers = layers_})});
+  }
+  if (term_) batch_.add_loss({kRouterLoss, mixture_.balance.sequence_alpha, term_});
+}
+
+Tensor mixture_forward(const ExpertMixture& mixture, std::int64_t layer, WeightBinder& w, Tensor x,
+                       RouterFigures& figures) {
   const GroupedLinearAttributes by_expert{.experts = mixture.experts};
   const Tensor logits = linear(x, w(block_name(layer, "router")), {}, {.f32_output = true});
   const Tensor bias = mixture.correction_bias ? w(block_name(layer, "router_bias")) : Tensor();
   const Routing routing = router(logits, bias, mixture.routing);
+  figures.add(layer, logits, routing);
   const ExpertOrder order = expert_order(routing.expert, {.experts = mixture.experts});
   const Tensor rows = expert_dispatch(x, order.position);
   const Tensor gate_up = grouped_linear(rows, w(block_name(layer, "experts.gate_up")), order.start, by_expert);

@@ -40,6 +40,45 @@ std::string_view Model::left_out(std::string_view tensor) const {
   return {};
 }
 
+void Model::prepare_training(const ModelTraining& training) {
+  refuse_router_loss(training);
+  refuse_sequence_balance(training);
+  refuse_predictions(training);
+}
+
+void refuse_router_loss(const ModelTraining& training) {
+  constexpr const char* kReason = "the model has no router whose loss transformers adds (mixtral, qwen3_moe)";
+  if (training.output_router_logits == true) throw Error("output_router_logits", text_of("is true, but ", kReason));
+  if (training.router_aux_loss_coef) {
+    throw Error("router_aux_loss_coef", text_of("is ", *training.router_aux_loss_coef, ", but ", kReason));
+  }
+}
+
+void refuse_sequence_balance(const ModelTraining& training) {
+  if (training.aux_loss_alpha != 0) {
+    throw Error("aux_loss_alpha",
+                text_of("is ", training.aux_loss_alpha,
+                        ", but the model has no routers of DeepSeek's kind (deepseek_v2, deepseek_v3)"));
+  }
+  if (training.bias_update_speed != 0) {
+    throw Error("bias_update_speed",
+                text_of("is ", training.bias_update_speed,
+                        ", but the model's routers have no biases (e_score_correction_bias of deepseek_v3)"));
+  }
+}
+
+void refuse_predictions(const ModelTraining& training) {
+  if (training.mtp_loss_weight == 0) return;
+  throw Error("mtp_loss_weight", text_of("is ", training.mtp_loss_weight,
+                                         ", but the model has no layer for multi-token prediction (deepseek_v3 with "
+                                         "num_nextn_predict_layers in config.json)"));
+}
+
+bool has_router_biases(const Model& model) {
+  return std::ranges::any_of(model.weights(),
+                             [](const WeightSpec& spec) { return spec.kind == WeightKind::router_bias; });
+}
+
 Program Model::adapted(Program program, const TraceUse& use) const {
   (void)use;
   return program;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -47,6 +48,15 @@ class WeightBinder {
 
 class LoraModel;
 
+// Settings of a model's training in addition to the token loss. Unset values are those of config.json, or off.
+struct ModelTraining {
+  std::optional<bool> output_router_logits;  // adds the loss that balances a router, as transformers does
+  std::optional<double> router_aux_loss_coef;
+  double aux_loss_alpha = 0;     // coefficient of the sequence-wise loss that balances a router (DeepSeek)
+  double bias_update_speed = 0;  // change of a router's biases by an optimizer step; 0: they are constant
+  double mtp_loss_weight = 0;    // of the loss of the layer for multi-token prediction; 0: the layer is left out
+};
+
 // The use for which a program was traced.
 struct TraceUse {
   bool trainable = false;
@@ -73,6 +83,9 @@ class Model {
   // multi-token prediction"; empty if the tensor is one of the model's, or is unknown. Loading says once what it has
   // left out.
   [[nodiscard]] virtual std::string_view left_out(std::string_view tensor) const;
+  // Settles what training computes besides the token loss, before weights are loaded or programs are traced: the
+  // weights may change. Throws Error that names the key if the model has no use for it.
+  virtual void prepare_training(const ModelTraining& training);
   // Transforms a program traced from this model before any pass runs. LoraModel inserts its adapters here.
   [[nodiscard]] virtual Program adapted(Program program, const TraceUse& use) const;
   // Returns this object as LoraModel if it is a base model with an adapter (model/lora.h), otherwise null.
@@ -89,11 +102,20 @@ class Family {
   [[nodiscard]] virtual std::unique_ptr<Model> create(const Json& config) const = 0;
 };
 
+// Returns true if routers of the model have biases that balance the load of experts.
+[[nodiscard]] bool has_router_biases(const Model& model);
+
 // Returns true if embedding and head are the same weight.
 [[nodiscard]] bool has_tied_head(const Model& model);
 
 // Numbers of parameters in all weights and in the trainable ones. Rows of a weight that belong to no part do not count.
 [[nodiscard]] std::int64_t parameter_count(const Model& model);
 [[nodiscard]] std::int64_t trained_parameter_count(const Model& model);
+
+// Throw Error if a key is set that only some models have a use for: those with transformers' loss of routers, those
+// with DeepSeek's routers, those with a layer for multi-token prediction.
+void refuse_router_loss(const ModelTraining& training);
+void refuse_sequence_balance(const ModelTraining& training);
+void refuse_predictions(const ModelTraining& training);
 
 }  // namespace hone

@@ -42,12 +42,13 @@ class WeightKind {
   [[nodiscard]] constexpr const WeightTraits& traits() const { return *traits_; }
   constexpr bool operator==(const WeightKind&) const = default;
 
-  static const WeightKind unset;      // not allowed: check_specs() requires families to set a kind
-  static const WeightKind linear;     // matrices of linear layers
-  static const WeightKind expert;     // matrices of the experts of a mixture
-  static const WeightKind router;     // scores the experts of a mixture
-  static const WeightKind embedding;  // token embedding, in a tied model also the head
-  static const WeightKind head;       // output projection to logits
+  static const WeightKind unset;        // not allowed: check_specs() requires families to set a kind
+  static const WeightKind linear;       // matrices of linear layers
+  static const WeightKind expert;       // matrices of the experts of a mixture
+  static const WeightKind router;       // scores the experts of a mixture
+  static const WeightKind router_bias;  // added to the scores for the choice of experts only; moved by load balancing
+  static const WeightKind embedding;    // token embedding, in a tied model also the head
+  static const WeightKind head;         // output projection to logits
   static const WeightKind norm;
   static const WeightKind bias;
   static const WeightKind table;  // everything else: learned positions, parts of adapters
@@ -63,6 +64,7 @@ inline constexpr WeightTraits kLinear{
 inline constexpr WeightTraits kExpert{
     .name = "expert", .has_axes = true, .adapter = AdapterUse::kRefused, .muon = MuonUse::kRefused};
 inline constexpr WeightTraits kRouter{.name = "router"};
+inline constexpr WeightTraits kRouterBias{.name = "router_bias", .decays = false};
 inline constexpr WeightTraits kEmbedding{
     .name = "embedding", .by_token = true, .has_axes = true, .adapter = AdapterUse::kAllowed};
 inline constexpr WeightTraits kHead{
@@ -77,6 +79,7 @@ inline constexpr WeightKind WeightKind::unset{};
 inline constexpr WeightKind WeightKind::linear{weight_traits::kLinear};
 inline constexpr WeightKind WeightKind::expert{weight_traits::kExpert};
 inline constexpr WeightKind WeightKind::router{weight_traits::kRouter};
+inline constexpr WeightKind WeightKind::router_bias{weight_traits::kRouterBias};
 inline constexpr WeightKind WeightKind::embedding{weight_traits::kEmbedding};
 inline constexpr WeightKind WeightKind::head{weight_traits::kHead};
 inline constexpr WeightKind WeightKind::norm{weight_traits::kNorm};

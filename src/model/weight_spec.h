@@ -47,6 +47,7 @@ struct WeightPart {
   std::vector<PartAxis> axes = {};  // more than one for an expert's matrix, which can also be sharded by itself
   PartSource source = {};
   PartSource alternative = {};  // where folders hold the part that have no tensor of its name; used for loading only
+  std::vector<std::string> copies = {};  // further tensors of a folder that equal this one; written, ignored in loading
 };
 
 // The axes of a part along one of its dimensions, or ShardAxis::kWhole if it has none there. The axes along dimension 0
@@ -63,8 +64,9 @@ struct WeightSpec {
   Initializer initializer = Initializer::kNormal;
   std::optional<DType> dtype;  // fixed element type; unset: the dtype that the model is loaded in
   bool trainable = true;
-  bool in_folder = true;   // false: belongs to an adapter and is not saved in model folders
-  double deviation = 1.0;  // standard deviation of normal initialization, in units of config.json's initializer_range
+  bool in_folder = true;    // false: belongs to an adapter and is not saved in model folders
+  double deviation = 1.0;   // standard deviation of normal initialization, in units of config.json's initializer_range
+  double update_speed = 0;  // change by an optimizer step of a kind that has its own update rule (router_bias)
 
   [[nodiscard]] bool decays() const { return kind.traits().decays; }
   [[nodiscard]] bool is_by_token() const { return kind.traits().by_token; }

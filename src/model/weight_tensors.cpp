@@ -58,6 +58,7 @@ std::vector<TensorSource> weight_sources(const std::vector<WeightSpec>& specs, b
   const auto staging = std::make_shared<Staging>();
   for (CheckpointTensor& tensor : checkpoint_tensors(specs, in_folder)) {
     TensorSource source{tensor.name, weights.type(tensor.slices.front().spec->name).dtype, tensor.shape, {}};
+    const std::vector<std::string>& copies = tensor.slices.front().part->copies;
     source.piece = [&weights, staging, tensor = std::move(tensor)](std::uint64_t begin, std::size_t most) {
       if (tensor.transposed) return transposed_piece(tensor, weights, *staging, begin, most);
       staging->rows.resize(most);
@@ -65,6 +66,11 @@ std::vector<TensorSource> weight_sources(const std::vector<WeightSpec>& specs, b
       return std::span<const std::byte>(staging->rows);
     };
     sources.push_back(std::move(source));
+    for (const std::string& copy : copies) {
+      TensorSource again = sources.back();
+      again.name = copy;
+      sources.push_back(std::move(again));
+    }
   }
   return sources;
 }

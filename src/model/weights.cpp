@@ -66,6 +66,7 @@ void reject_unexpected_tensors(const Model& model, const std::vector<WeightSpec>
   std::set<std::string, std::less<>> known;
   for (const CheckpointTensor& tensor : checkpoint_tensors(specs, true)) {
     known.insert(stored(model, directory, tensor.name).name);
+    for (const PartSlice& slice : tensor.slices) known.insert(slice.part->copies.begin(), slice.part->copies.end());
   }
   for (const std::string& name : files.names()) {
     if (known.contains(name) || is_derived(model, name)) continue;
@@ -221,7 +222,8 @@ void reload_weights(const Model& model, const ModelDirectory& directory, TensorS
   check_same_config(model, directory);
   check_weights(model, directory);
   begun = true;
-  for (const CheckpointTensor& tensor : checkpoint_tensors(model.weights(), true)) {
+  const std::vector<WeightSpec> specs = specs_in_folder(model, directory.weights());
+  for (const CheckpointTensor& tensor : checkpoint_tensors(specs, true)) {
     const StoredTensor& from = stored(model, directory, tensor.name);
     for (const PartSlice& slice : tensor.slices) load_part(tensor, slice, from, weights, kPieceBytes);
   }

@@ -202,12 +202,14 @@ RunPlan plan_run(const GrpoRun& run, std::span<const std::size_t> gpus) {
 }
 
 RunPlan plan_sketch(const PretrainOptions& options, ModelSketch sketch, std::span<const std::size_t> gpus) {
+  prepare_experts(*sketch.model, options.experts, false, kPretrainBiasSpeed);
   return plan_language_sketch("pretrain", options,
                               {.model = sketch.model.get(), .dtype = weight_dtype(options).value_or(sketch.dtype)},
                               options.block_size, documents_in(options.block_size), "block_size", gpus);
 }
 
 RunPlan plan_sketch(const SftOptions& options, ModelSketch sketch, std::span<const std::size_t> gpus) {
+  prepare_experts(*sketch.model, options.experts, options.use_peft);
   const std::unique_ptr<Model> model = with_adapter(std::move(sketch.model), options, options);
   const LanguageSizes sizes{
       .model = model.get(), .dtype = weight_dtype(options).value_or(sketch.dtype), .loss = options.loss_type};
@@ -218,6 +220,7 @@ RunPlan plan_sketch(const SftOptions& options, ModelSketch sketch, std::span<con
 
 RunPlan plan_sketch(const GrpoOptions& options, const OptionInput& input, ModelSketch sketch,
                     std::span<const std::size_t> gpus) {
+  prepare_experts(*sketch.model, options.experts, options.use_peft);
   const std::unique_ptr<Model> model = with_adapter(std::move(sketch.model), options, options);
   const GrpoBatch batch = grpo_batch(options, 1, input);
   const std::int64_t positions = model->shape().max_position_embeddings;

@@ -101,6 +101,7 @@ GrpoRun prepare_grpo(const GrpoOptions& options, const OptionInput& input) {
   check_vocabulary(*run.model, run.tokenizer);
   run.dtype = weight_dtype(options).value_or(checkpoint_dtype(*run.initial));
   run.generation_config = run.initial->generation_config() != nullptr ? run.initial->generation_config()->dump() : "{}";
+  prepare_experts(*run.model, options.experts, options.use_peft);
   run.model = with_adapter(std::move(run.model), options, options);
   run.stop_token_ids = stop_token_ids(run.generation_config, *run.model, run.tokenizer);
   if (run.stop_token_ids.empty()) {

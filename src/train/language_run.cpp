@@ -152,6 +152,7 @@ LanguageRun prepare_pretrain(const PretrainOptions& options) {
     run.model = family_registry().create(config);
     run.dtype = weight_dtype(options).value_or(DType::kF32);
   }
+  prepare_experts(*run.model, options.experts, false, kPretrainBiasSpeed);
   check_vocabulary(*run.model, run.tokenizer);
 
   // Encode the training data, and the evaluation data: the end of the same text or a separate source.
@@ -199,6 +200,7 @@ void open_for_sft(LanguageRun& run, const SftOptions& options) {
   open_model(run, options);
   check_vocabulary(*run.model, run.tokenizer);
   if (run.tokenizer.chat_template().empty() && options.chat_template.empty()) use_chatml(run, options);
+  prepare_experts(*run.model, options.experts, options.use_peft);
   run.model = with_adapter(std::move(run.model), options, options);
   if (!options.eos_token.empty()) run.tokenizer.set_eos_token(options.eos_token);
   if (const auto id = run.tokenizer.eos_token_id()) {

@@ -80,6 +80,8 @@ MetricValues LanguageTask::accumulate(std::int64_t step) {
   return values;
 }
 
+std::vector<std::string> LanguageTask::shown_metrics() const { return {"aux_loss", "mtp_loss", "expert_load_cv"}; }
+
 double LanguageTask::epoch() const {
   const LoaderPosition position = setup_.batches.position();
   return static_cast<double>(position.epoch) +

@@ -39,6 +39,7 @@ class LanguageTask final : public TrainingTask {
   explicit LanguageTask(Setup setup) : setup_(std::move(setup)) {}
 
   MetricValues accumulate(std::int64_t step) override;
+  std::vector<std::string> shown_metrics() const override;
   double epoch() const override;
   std::int64_t tokens_seen() const override { return tokens_seen_; }
   double flops() const override { return flops_; }

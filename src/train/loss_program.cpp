@@ -51,7 +51,7 @@ void trace_log_probabilities(LossTrace& trace, const Model& model, const Capacit
   WeightBinder weights(trace.program, model.weights(), options.trainable);
   const Tensor hidden = model.forward(weights, batch);
   const Scope scope(trace.program, "head");
-  const Tensor targets = trace.program.input("targets", {DType::kI32, {{capacity.tokens, Count::tokens}}});
+  const Tensor targets = batch.targets();
   const LinearLogprobs head =
       linear_logprobs(hidden, weights(model.head()), targets, {.temperature = options.temperature});
   trace.logp = head.logp;

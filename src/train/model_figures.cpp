@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 #include <numeric>
 
@@ -19,7 +20,8 @@ constexpr std::string_view kLoss = "model.loss.";
 constexpr std::string_view kSum = "model.sum.";
 constexpr std::string_view kMax = "model.max.";
 constexpr std::string_view kMean = "model.mean.";
-constexpr std::array kKinds{kLoss, kSum, kMax, kMean};
+constexpr std::string_view kLoad = "model.load.";
+constexpr std::array kKinds{kLoss, kSum, kMax, kMean, kLoad};
 
 std::string output_name(std::string_view kind, const std::string& name) { return text_of(kind, name); }
 
@@ -28,13 +30,15 @@ void output_statistic(Program& program, const ModelStatistic& statistic) {
   const bool by_token = type.count() == Count::tokens;
   if (type.dtype != DType::kF32 || type.shape.size() != 1 || by_token != (statistic.kind == StatisticKind::kMean)) {
     throw Error(statistic.name, text_of("a statistic of the model is ", to_text(type), "; a mean must be f32[tokens], ",
-                                        "a sum or a maximum f32[n]"));
+                                        "a sum, a maximum or a load f32[n]"));
   }
   switch (statistic.kind) {
     case StatisticKind::kSum:
       return program.output(output_name(kSum, statistic.name), statistic.value);
     case StatisticKind::kMax:
       return program.output(output_name(kMax, statistic.name), statistic.value);
+    case StatisticKind::kLoad:
+      return program.output(output_name(kLoad, statistic.name), statistic.value);
     case StatisticKind::kMean:
       return program.output(output_name(kMean, statistic.name),
                             weighted_sum(statistic.value, fill(program, type, 1.0)));
@@ -122,9 +126,37 @@ void ModelFigures::add_ranks(const Job& job) {
   }
 }
 
-void ModelFigures::append_to(MetricValues& values, double divisor) const {
+void ModelFigures::append_loads_to(MetricValues& values) const {
+  const auto metric = [](const std::string& name, std::string_view suffix, bool by_layer) {
+    const std::size_t slash = std::min(name.find('/'), name.size());
+    return text_of(name.substr(0, slash), suffix, by_layer ? name.substr(slash) : "");
+  };
+  MetricValues by_layer;
+  std::string name;
+  double sum = 0;
+  double most = 0;
   for (const Figure& figure : figures_) {
-    if (runs_ == 0) continue;
+    if (figure.kind != kLoad) continue;
+    const auto experts = static_cast<double>(figure.values.size());
+    const double mean = std::accumulate(figure.values.begin(), figure.values.end(), 0.0) / experts;
+    double squares = 0;
+    for (const double load : figure.values) squares += (load - mean) * (load - mean);
+    const double variation = mean > 0 ? std::sqrt(squares / experts) / mean : 0.0;
+    name = figure.name;
+    sum += variation;
+    if (mean > 0) most = std::max(most, std::ranges::max(figure.values) / mean);
+    by_layer.emplace_back(metric(name, "_cv", true), variation);
+  }
+  if (by_layer.empty() || runs_ == 0) return;
+  values.emplace_back(metric(name, "_cv", false), sum / static_cast<double>(by_layer.size()));
+  values.emplace_back(metric(name, "_max", false), most);
+  values.insert(values.end(), by_layer.begin(), by_layer.end());
+}
+
+void ModelFigures::append_to(MetricValues& values, double divisor) const {
+  append_loads_to(values);
+  for (const Figure& figure : figures_) {
+    if (runs_ == 0 || figure.kind == kLoad) continue;
     const double by = figure.kind == kLoss ? divisor : figure.kind == kMean ? std::max(tokens_, 1.0) : 1.0;
     const std::vector<double>& entries = figure.values;
     if (entries.size() == 1) {

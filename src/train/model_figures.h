@@ -42,6 +42,8 @@ class ModelFigures {
   void append_to(MetricValues& values, double divisor) const;
 
  private:
+  void append_loads_to(MetricValues& values) const;
+
   struct Figure {
     std::string output;
     std::string_view kind;       // prefix of the output's name, which gives the reduction

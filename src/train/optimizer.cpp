@@ -9,6 +9,7 @@
 #include "model/weights.h"
 #include "ops/gradient_norm/gradient_norm.h"
 #include "ops/guard/guard.h"
+#include "train/registry.h"
 
 namespace hone {
 namespace {
@@ -92,7 +93,8 @@ Program trace_update(const Model& model, DType dtype, const OptimizerOptions& op
       each.states.push_back(program.state(state_name(weight.name, state.name),
                                           type_of_rows(state.type, weight.type, rows), placement_of(weight, options)));
     }
-    gradients.push_back(each.gradient);
+    const WeightUpdateRule* own = update_rule_registry().find(spec.kind);
+    if (own == nullptr || own->has_gradient()) gradients.push_back(each.gradient);
     tensors.push_back(each);
   }
   // The norm of all gradients decides clipping, and whether any weight is updated at all: guard() sets the flag if the

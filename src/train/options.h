@@ -15,6 +15,7 @@
 #include "core/options.h"
 #include "data/source.h"
 #include "tracker/tracker.h"
+#include "train/expert_options.h"
 #include "train/hub_options.h"
 #include "train/lora_options.h"
 #include "train/schedule.h"
@@ -163,6 +164,8 @@ struct TrainingOptions {
   double warmup_ratio = 0;
   std::int64_t warmup_steps = 0;
 
+  ExpertOptions experts;
+
   std::string output_dir;
   bool overwrite_output_dir = false;
   std::string resume_from_checkpoint;
@@ -193,6 +196,7 @@ struct TrainingOptions {
   void fields(Visitor& v) {
     training_fields(v);
     optimizer_fields(v);
+    experts.fields(v);
     v.run_only([&] { hub.fields(v); });
     output_fields(v);
   }

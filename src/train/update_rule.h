@@ -73,6 +73,8 @@ class WeightUpdateRule {
   // Returns the names and types of the states of a weight.
   [[nodiscard]] virtual std::vector<NamedType> states(const WeightSpec& spec, const Type& weight,
                                                       const OptimizerOptions& options) const = 0;
+  // Returns true if `gradient` holds a gradient, which counts in the norm by which gradients are clipped.
+  [[nodiscard]] virtual bool has_gradient() const { return true; }
   // Appends the update of a weight. attributes: weight_decay, seed and stream are those of this weight.
   virtual void append(const WeightSpec& spec, const UpdatedWeight& tensors, const AdamwStep& step,
                       const AdamwAttributes& attributes) const = 0;

@@ -84,7 +84,7 @@ TEST(Config, RefusesMixturesThatCannotBeComputedWith) {
               HasSubstr("'num_experts_per_tok' is 7, expected up to the 6 experts of a layer"));
   EXPECT_THAT(mixture_error({{"mlp_only_layers", {0, -1}}}), HasSubstr("'mlp_only_layers' is [0,-1], expected a list"));
   EXPECT_THAT(mixture_error({{"mlp_only_layers", 1}}), HasSubstr("'mlp_only_layers' is 1, expected a list"));
-  EXPECT_THAT(mixture_error({{"output_router_logits", true}}), HasSubstr("'output_router_logits': true"));
+  EXPECT_EQ(mixture_error({{"output_router_logits", true}}), "no error");
   EXPECT_THAT(mixture_error({{"router_jitter_noise", 0.1}}), HasSubstr("'router_jitter_noise' is 0.1, expected 0"));
   EXPECT_THAT(mixture_error({{"model_type", "mixtral"}, {"sliding_window", 4096}}),
               HasSubstr("'sliding_window' is 4096, expected null"));

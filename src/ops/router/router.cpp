@@ -3,6 +3,7 @@
 #include <array>
 
 #include "core/error.h"
+#include "ops/expert_load/expert_load.h"
 #include "ops/registry.h"
 #include "program/gradient_builder.h"
 
@@ -68,6 +69,10 @@ class Router final : public Op {
   }
   void gradient(GradientBuilder& builder, const Node& node) const override {
     const Tensor dweight = builder.output_gradient(RouterOut::weight);
+    if (builder.needs(RouterIn::bias)) {
+      builder.set_accumulator(RouterIn::bias,
+                              expert_load(builder.output(RouterOut::expert), builder.accumulator(RouterIn::bias)));
+    }
     if (!dweight || !builder.needs(RouterIn::logits)) return;
     builder.add(RouterIn::logits, builder.program().append1(
                                       kBackward, node.attributes,

@@ -49,7 +49,9 @@ struct Routing {
 
 // Routes by logits [tokens, experts], f32 (or f64), and bias [experts] of the same dtype or none. The bias is added to
 // the scores for the choice of groups and experts only. Of equal scores the lowest index wins. Throws Error if the
-// sizes do not fit. The gradient is that of the weights with respect to the logits; the bias has none.
+// sizes do not fit. The gradient is that of the weights with respect to the logits. The loss does not depend on the
+// bias; in the place of its gradient, a trainable bias accumulates the number of times that each expert was chosen, by
+// which its update rule moves it (ops/expert_bias).
 [[nodiscard]] Routing router(Tensor logits, Tensor bias, const RouterAttributes& attributes);
 
 }  // namespace hone
