@@ -72,7 +72,8 @@ int converse(Conversation& conversation) {
 int run(const ChatOptions& given, const OptionInput& input) {
   ChatOptions options = given;
   options.model_name_or_path = model_argument("chat", given.model_name_or_path, input);
-  LoadedModel loaded = load_model(options.model_name_or_path, std::nullopt, open_device(options.device));
+  LoadedModel loaded =
+      load_model(options.model_name_or_path, std::nullopt, open_device(options.device), {}, options.quantization);
   Conversation conversation(options, loaded);
   catch_interrupts();
   if (::isatty(STDIN_FILENO) != 0) return converse(conversation);

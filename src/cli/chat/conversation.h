@@ -24,6 +24,7 @@ struct ChatOptions : SamplingKeys {
   std::string chat_template;
   std::int64_t max_tokens = 1024;
   std::int64_t max_model_len = 0;
+  Quantization quantization = Quantization::kAutomatic;
   DeviceChoice device = DeviceChoice::kAutomatic;
 
   template <class Visitor>
@@ -32,6 +33,7 @@ struct ChatOptions : SamplingKeys {
     v("model_name_or_path", model_name_or_path, "Folder or Hugging Face name of the model; also the first argument");
     v("chat_template", chat_template, "Chat template, as Jinja text or a file; unset: the model's");
     v("system_prompt", system_prompt, "System message at the start of the conversation");
+    v("quantization", quantization, kQuantizationHelp);
     v("device", device, kDeviceHelp);
     v("max_model_len", max_model_len, "Maximum tokens per conversation; 0: the model's positions, at most 8,192",
       at_least(0));
