@@ -183,7 +183,7 @@ std::int64_t tokens_within(const ModelShape& shape, const GenerateOptions& optio
 
 void generate_missing(const GenerateOptions& options, std::span<const GeneratePrompt> prompts, Journal& journal) {
   Device& device = open_device(options.device);
-  LoadedModel loaded = load_model(options.model_name_or_path, std::nullopt, device);
+  LoadedModel loaded = load_model(options.model_name_or_path, std::nullopt, device, {}, options.quantization);
   Engine engine(*loaded.model, loaded.tokenizer, loaded.weights, std::make_shared<Arena>(device),
                 engine_options({.max_model_len = tokens_within(loaded.model->shape(), options, prompts),
                                 .max_num_seqs = options.max_num_seqs,

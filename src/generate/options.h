@@ -9,6 +9,7 @@
 #include "backend/device_option.h"
 #include "core/options.h"
 #include "engine/sampling_keys.h"
+#include "model/quantization.h"
 #include "rl/options.h"
 
 namespace hone {
@@ -25,6 +26,7 @@ struct GenerateOptions : SamplingKeys, RewardKeys {
   std::string model_name_or_path;
   std::string chat_template;
   std::string system_prompt;
+  Quantization quantization = Quantization::kAutomatic;
   DeviceChoice device = DeviceChoice::kAutomatic;
 
   std::string endpoint;
@@ -72,6 +74,7 @@ struct GenerateOptions : SamplingKeys, RewardKeys {
       "Folder of the model; with an endpoint, name of the model on the server");
     v("chat_template", chat_template, "Jinja text, or a file with it, that replaces the model's chat template");
     v("system_prompt", system_prompt, "System message for conversations that have none");
+    v("quantization", quantization, kQuantizationHelp);
     v("device", device, kDeviceHelp);
     endpoint_fields(v);
     data_fields(v);

@@ -2,9 +2,13 @@
 
 #include <algorithm>
 
+#include "checkpoint/fp8_tensor.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json_value.h"
+#include "core/log.h"
+#include "core/strings.h"
+#include "model/fp8_model.h"
 #include "model/registry.h"
 
 namespace hone {
@@ -39,7 +43,8 @@ std::vector<TokenId> stop_token_ids(const std::string& generation_config, const 
 DType checkpoint_dtype(const ModelDirectory& directory) {
   for (const SafetensorsFile& file : directory.weights().files()) {
     for (const StoredTensor& tensor : file.tensors()) {
-      if (tensor.type == StoredType::kBf16 || tensor.type == StoredType::kF16) return DType::kBf16;
+      const StoredType type = tensor.type;
+      if (type == StoredType::kBf16 || type == StoredType::kF16 || type == StoredType::kF8E4m3) return DType::kBf16;
     }
   }
   return DType::kF32;
@@ -55,14 +60,40 @@ Tokenizer load_tokenizer(const std::filesystem::path& folder) {
   return Tokenizer::load(is_adapter_folder(folder) ? ModelDirectory(folder).tokenizer_path() : folder);
 }
 
-LoadedModel load_model(const std::string& name, std::optional<DType> dtype, Device& device, const ModelWrap& wrap) {
+namespace {
+
+// Says how much memory FP8 weights save.
+void log_fp8(const Model& model, const TensorStore& weights) {
+  std::size_t in_fp8 = 0;
+  std::size_t in_bf16 = 0;
+  for (const WeightSpec& spec : model.weights()) {
+    if (!is_fp8_block(spec)) continue;
+    const auto elements = static_cast<std::size_t>(weights.type(spec.name).elements());
+    in_fp8 += elements + weights.type(fp8_scale_name(spec.name)).bytes();
+    in_bf16 += elements * sizeof(BFloat16);
+  }
+  if (in_fp8 == 0) return;
+  log_info(text_of("weights take ", format_bytes(weights.bytes()), ", of which linear layers in FP8 ",
+                   format_bytes(in_fp8), " (", format_bytes(in_bf16), " in bf16)"));
+}
+
+}  // namespace
+
+LoadedModel load_model(const std::string& name, std::optional<DType> dtype, Device& device, const ModelWrap& wrap,
+                       Quantization quantization) {
   const std::filesystem::path path = resolve_model(name);
   const ModelDirectory directory(path);
   std::unique_ptr<Model> model = family_registry().create(directory.config());
   if (wrap) model = wrap(std::move(model));
+  const bool stored = has_fp8(directory.weights());
+  if (quantization == Quantization::kFp8 || (quantization == Quantization::kAutomatic && stored)) {
+    model = std::make_unique<Fp8Model>(std::move(model));
+    dtype = DType::kBf16;
+  }
   Tokenizer tokenizer = Tokenizer::load(directory.tokenizer_path());
   check_vocabulary(*model, tokenizer);
   TensorStore weights = load_weights(*model, directory, dtype.value_or(checkpoint_dtype(directory)), device);
+  log_fp8(*model, weights);
   std::string generation_config =
       directory.generation_config() != nullptr ? directory.generation_config()->dump() : "{}";
   return {path, std::move(model), std::move(weights), std::move(tokenizer), std::move(generation_config)};

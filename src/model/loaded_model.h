@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/json.h"
+#include "model/quantization.h"
 #include "model/weights.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
@@ -33,9 +34,10 @@ struct LoadedModel {
 // if the tokenizer has more ids than the model.
 // `wrap` may put another Model around the one of the folder before its weights are loaded.
 using ModelWrap = std::function<std::unique_ptr<Model>(std::unique_ptr<Model>)>;
+// If `quantization` asks for FP8 weights, the model is an Fp8Model around that, and its other weights are bf16.
 [[nodiscard]] LoadedModel load_model(const std::string& name, std::optional<DType> dtype, Device& device,
-                                     const ModelWrap& wrap = {});
-// bf16 if the checkpoint has F16 or BF16 tensors, otherwise f32.
+                                     const ModelWrap& wrap = {}, Quantization quantization = Quantization::kNone);
+// bf16 if the checkpoint has tensors of F16, BF16 or FP8, otherwise f32.
 [[nodiscard]] DType checkpoint_dtype(const ModelDirectory& directory);
 
 // Loads the tokenizer of a model folder. For an adapter's folder without a tokenizer, loads that of the base model.

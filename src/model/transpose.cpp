@@ -17,6 +17,7 @@ void transpose(std::span<const std::byte> from, std::int64_t rows, std::int64_t 
       }
     }
   };
+  if (size == sizeof(std::uint8_t)) return copy.template operator()<std::uint8_t>();
   if (size == sizeof(std::uint16_t)) return copy.template operator()<std::uint16_t>();
   if (size == sizeof(std::uint32_t)) return copy.template operator()<std::uint32_t>();
   copy.template operator()<std::uint64_t>();

@@ -75,7 +75,7 @@ std::vector<TensorSource> weight_sources(const std::vector<WeightSpec>& specs, b
   return sources;
 }
 
-void read_part(const CheckpointTensor& tensor, const PartSlice& slice, const StoredTensor& stored, DType wanted,
+void read_part(const CheckpointTensor& tensor, const PartSlice& slice, const ScaledTensor& stored, DType wanted,
                std::span<std::byte> out) {
   const std::size_t size = size_of(wanted);
   const std::int64_t elements = std::min(slice.elements(), stored.element_count());
@@ -99,7 +99,7 @@ void read_part(const CheckpointTensor& tensor, const PartSlice& slice, const Sto
   transpose(columns, tensor.columns, rows, size, out);
 }
 
-void load_part(const CheckpointTensor& tensor, const PartSlice& slice, const StoredTensor& stored, TensorStore& weights,
+void load_part(const CheckpointTensor& tensor, const PartSlice& slice, const ScaledTensor& stored, TensorStore& weights,
                std::size_t piece_bytes) {
   const std::string& block = slice.spec->name;
   const DType held = weights.type(block).dtype;

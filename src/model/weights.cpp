@@ -6,12 +6,15 @@
 #include <set>
 #include <string>
 
+#include "checkpoint/fp8_tensor.h"
 #include "core/error.h"
 #include "core/json_value.h"
 #include "core/log.h"
 #include "core/random.h"
 #include "model/adapter_merge.h"
 #include "model/config_reader.h"
+#include "model/fp8_model.h"
+#include "model/fp8_weights.h"
 #include "model/weight_tensors.h"
 #include "ops/normal_fill/normal_fill.h"
 #include "ops/registry.h"
@@ -69,14 +72,15 @@ void reject_unexpected_tensors(const Model& model, const std::vector<WeightSpec>
     for (const PartSlice& slice : tensor.slices) known.insert(slice.part->copies.begin(), slice.part->copies.end());
   }
   for (const std::string& name : files.names()) {
-    if (known.contains(name) || is_derived(model, name)) continue;
+    if (known.contains(name) || is_derived(model, name) || are_fp8_scales(name, files)) continue;
     if (const std::string_view left = model.left_out(name); !left.empty()) {
       log_once(text_of(directory.path().string(), ": ", left, " are left out"));
       continue;
     }
-    if (name.ends_with(".weight_scale_inv")) {
-      throw Error(files.at(name).file, text_of("tensor ", name, " scales FP8 weights, which hone does not read"),
-                  "a folder with weights of bfloat16");
+    if (const std::string_view of = std::string_view(name).substr(0, name.size() - kScaleSuffix.size());
+        name.ends_with(kScaleSuffix) && known.contains(of)) {
+      throw Error(files.at(name).file, text_of("tensor ", name, " scales ", of, ", which is ",
+                                               name_of(files.at(of).type), " instead of F8_E4M3"));
     }
     throw Error(files.at(name).file,
                 text_of("tensor ", name, " is not part of this ",
@@ -123,12 +127,13 @@ void fill_with_mean(std::span<std::byte> block, std::int64_t filled, std::int64_
 
 // Loads a part that needs changes, staged as a whole: rows from index `filled` on (0: none) become the mean of the rows
 // before, and adapters are merged in f32.
-void load_changed(const CheckpointTensor& tensor, const PartSlice& slice, const StoredTensor& from, std::int64_t filled,
+void load_changed(const CheckpointTensor& tensor, const PartSlice& slice, const ScaledTensor& from, std::int64_t filled,
                   AdapterMerge& merge, TensorStore& store) {
   const WeightSpec& spec = *slice.spec;
   const std::int64_t columns = row_elements(spec);
   const auto elements = static_cast<std::size_t>(slice.elements());
-  const DType held = store.type(spec.name).dtype;
+  const bool fp8 = is_fp8_block(spec);
+  const DType held = fp8 ? DType::kBf16 : store.type(spec.name).dtype;
   const DType staged = merge.empty() ? held : DType::kF32;
   std::vector<std::byte> rows(elements * size_of(staged));
   read_part(tensor, slice, from, staged, rows);
@@ -138,15 +143,19 @@ void load_changed(const CheckpointTensor& tensor, const PartSlice& slice, const 
     merge.apply(*slice.part, values, columns);
     if (held != staged) narrow(values, rows);
   }
+  if (fp8) {
+    const std::span values(reinterpret_cast<const BFloat16*>(rows.data()), elements);
+    return store_quantized(spec, slice.part->name, slice.part->row, values, store);
+  }
   store.upload(spec.name, static_cast<std::size_t>(slice.part->row * columns) * size_of(held),
                std::span(rows).first(elements * size_of(held)));
 }
 
 // Throws Error if config.json of the folder differs from the model's in a key that the computation depends on.
 void check_same_config(const Model& model, const ModelDirectory& directory) {
-  static constexpr std::array<std::string_view, 9> kWithoutEffect{
+  static constexpr std::array<std::string_view, 10> kWithoutEffect{
       "dtype",     "torch_dtype",  "transformers_version", "_name_or_path", "architectures",
-      "use_cache", "bos_token_id", "eos_token_id",         "pad_token_id"};
+      "use_cache", "bos_token_id", "eos_token_id",         "pad_token_id",  kQuantizationKey};
   const auto check = [&](const Json& one, const Json& other, bool ours) {
     for (const auto& [key, value] : one.items()) {
       const Json found = other.value(key, Json());
@@ -173,7 +182,7 @@ std::vector<NamedType> weight_types(const Model& model, DType dtype) {
 
 DType model_dtype(const Model& model, const TensorStore& weights) {
   for (const WeightSpec& spec : model.weights()) {
-    if (!spec.dtype) return weights.type(spec.name).dtype;
+    if (const DType dtype = weights.type(spec.name).dtype; !spec.dtype && is_floating(dtype)) return dtype;
   }
   throw Defect("every weight of the model has a fixed dtype");
 }
@@ -181,6 +190,7 @@ DType model_dtype(const Model& model, const TensorStore& weights) {
 void check_weights(const Model& model, const ModelDirectory& directory, Vocabulary vocabulary) {
   const WeightFiles& files = directory.weights();
   if (files.empty()) throw Error(directory.path().string(), "there are no weights (model.safetensors) in this folder");
+  check_quantization(directory.config(), (directory.path() / "config.json").string());
   const std::vector<WeightSpec> specs = specs_in_folder(model, files);
   reject_unexpected_tensors(model, specs, directory);
   const std::int64_t stored_vocab = vocabulary == Vocabulary::kMayGrow ? smaller_vocabulary(model, directory) : 0;
@@ -188,7 +198,10 @@ void check_weights(const Model& model, const ModelDirectory& directory, Vocabula
     const StoredTensor& tensor = stored(model, directory, wanted.name);
     std::vector<std::int64_t> shape = wanted.shape;
     if (stored_vocab > 0 && wanted.slices.front().spec->is_by_token()) shape[0] = stored_vocab;
-    if (tensor.shape == shape) continue;
+    if (tensor.shape == shape) {
+      (void)with_scales(tensor, files);
+      continue;
+    }
     throw Error(tensor.file, text_of("tensor ", wanted.name, " is ", shape_text(tensor.shape),
                                      ", but config.json requires ", shape_text(shape)));
   }
@@ -199,14 +212,21 @@ TensorStore load_weights(const Model& model, const ModelDirectory& directory, DT
   check_weights(model, directory, vocabulary);
   TensorStore store(device, weight_types(model, dtype));
   AdapterMerge merge(directory);
+  const auto kept = [](const WeightSpec& spec) { return is_fp8_block(spec); };
+  if (has_fp8(directory.weights()) && std::ranges::none_of(model.weights(), kept)) {
+    log_once(text_of(directory.path().string(), ": FP8 weights are converted to ",
+                     dtype == DType::kBf16 ? "bfloat16" : "float32"));
+  }
   const std::int64_t stored_vocab = vocabulary == Vocabulary::kMayGrow ? smaller_vocabulary(model, directory) : 0;
   const std::vector<WeightSpec> specs = specs_in_folder(model, directory.weights());
   for (const CheckpointTensor& tensor : checkpoint_tensors(specs, true)) {
-    const StoredTensor& from = stored(model, directory, tensor.name);
+    const ScaledTensor from = with_scales(stored(model, directory, tensor.name), directory.weights());
     for (const PartSlice& slice : tensor.slices) {
       const bool grows = stored_vocab > 0 && slice.spec->is_by_token();
       if (grows || !merge.empty()) {
         load_changed(tensor, slice, from, grows ? stored_vocab : 0, merge, store);
+      } else if (is_fp8_block(*slice.spec)) {
+        load_fp8_part(tensor, slice, from, store);
       } else {
         load_part(tensor, slice, from, store, piece_bytes);
       }
@@ -224,10 +244,50 @@ void reload_weights(const Model& model, const ModelDirectory& directory, TensorS
   begun = true;
   const std::vector<WeightSpec> specs = specs_in_folder(model, directory.weights());
   for (const CheckpointTensor& tensor : checkpoint_tensors(specs, true)) {
-    const StoredTensor& from = stored(model, directory, tensor.name);
-    for (const PartSlice& slice : tensor.slices) load_part(tensor, slice, from, weights, kPieceBytes);
+    const ScaledTensor from = with_scales(stored(model, directory, tensor.name), directory.weights());
+    for (const PartSlice& slice : tensor.slices) {
+      if (is_fp8_block(*slice.spec)) {
+        load_fp8_part(tensor, slice, from, weights);
+      } else {
+        load_part(tensor, slice, from, weights, kPieceBytes);
+      }
+    }
   }
 }
+
+namespace {
+
+// Appends the nodes that fill the parts of a block with normal numbers.
+void fill_normal(Program& program, const WeightSpec& spec, DType dtype, std::uint64_t seed, double deviation) {
+  Tensor weight = program.weight(spec.name, {dtype, Shape(spec.shape.begin(), spec.shape.end())});
+  for (const WeightPart& part : spec.parts) {
+    weight = normal_fill(weight, {.key = static_cast<std::int64_t>(RandomStream(seed, part.name).key()),
+                                  .deviation = deviation * spec.deviation,
+                                  .first = part.row * row_elements(spec),
+                                  .count = part.rows * row_elements(spec)});
+  }
+}
+
+// Fills an FP8 block with what the same numbers in bf16 are quantized to.
+void fill_quantized(const WeightSpec& spec, std::uint64_t seed, double deviation, TensorStore& store) {
+  const NamedType plain{spec.name, {DType::kBf16, Shape(spec.shape.begin(), spec.shape.end())}};
+  TensorStore values(store.device(), {&plain, 1});
+  if (spec.initializer != Initializer::kZeros) {
+    Program program;
+    fill_normal(program, spec, DType::kBf16, seed, deviation);
+    Executable(std::move(program), std::make_shared<Arena>(store.device()), {.weights = &values}).run();
+  }
+  const std::vector<std::byte> bytes = values.download(spec.name);
+  const std::span all(reinterpret_cast<const BFloat16*>(bytes.data()), bytes.size() / sizeof(BFloat16));
+  for (const WeightPart& part : spec.parts) {
+    store_quantized(spec, part.name, part.row,
+                    all.subspan(static_cast<std::size_t>(part.row * row_elements(spec)),
+                                static_cast<std::size_t>(part.rows * row_elements(spec))),
+                    store);
+  }
+}
+
+}  // namespace
 
 TensorStore random_weights(const Model& model, std::uint64_t seed, DType dtype, Device& device) {
   HONE_ASSERT(dtype == DType::kF32 || dtype == DType::kBf16, "weights of ", name_of(dtype));
@@ -236,17 +296,12 @@ TensorStore random_weights(const Model& model, std::uint64_t seed, DType dtype, 
   TensorStore store(device, weight_types(model, dtype));
   Program program;
   for (const WeightSpec& spec : model.weights()) {
-    if (spec.initializer == Initializer::kZeros) continue;  // stores are zero-filled
-    if (spec.initializer == Initializer::kOnes) {
+    if (is_fp8_block(spec)) {
+      fill_quantized(spec, seed, deviation, store);
+    } else if (spec.initializer == Initializer::kOnes) {
       store.upload(spec.name, ones(store.type(spec.name)));
-      continue;
-    }
-    Tensor weight = program.weight(spec.name, store.type(spec.name));
-    for (const WeightPart& part : spec.parts) {
-      weight = normal_fill(weight, {.key = static_cast<std::int64_t>(RandomStream(seed, part.name).key()),
-                                    .deviation = deviation * spec.deviation,
-                                    .first = part.row * row_elements(spec),
-                                    .count = part.rows * row_elements(spec)});
+    } else if (spec.initializer != Initializer::kZeros) {  // stores are zero-filled
+      fill_normal(program, spec, store.type(spec.name).dtype, seed, deviation);
     }
   }
   Executable(std::move(program), std::make_shared<Arena>(device), {.weights = &store}).run();
@@ -258,6 +313,7 @@ void save_model(const std::filesystem::path& path, const Model& model, const Ten
                 const Json* generation_config) {
   const std::vector<TensorSource> sources = weight_sources(model.weights(), true, weights);
   Json config = model.config();
+  config.erase(std::string(kQuantizationKey));  // FP8 weights that were read have been converted
   const DType dtype = model_dtype(model, weights);
   const char* name = dtype == DType::kBf16 ? "bfloat16" : "float32";
   config[config.contains("dtype") ? "dtype" : "torch_dtype"] = name;

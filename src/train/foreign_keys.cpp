@@ -45,6 +45,7 @@ constexpr std::array kTrainingKeys = std::to_array<ForeignKey>({
     {"fp16_full_eval", kNever, "float16 is not offered, use bf16"},
     {"load_in_8bit", kNever, "8-bit weights are not offered"},
     {"load_in_4bit", kNever, "4-bit weights are not offered"},
+    {"quantization", kNever, "FP8 weights are for generation"},
     {"use_fp8", kNotYet, "FP8 training is"},
     {"fp8_weight_quant", kNoEffect, "use_fp8 is not set"},
     {"fp8_activation_quant", kNoEffect, "use_fp8 is not set"},

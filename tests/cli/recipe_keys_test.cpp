@@ -31,7 +31,7 @@ constexpr std::string_view kCommon =
     "model_init_kwargs dataloader_num_workers dataloader_pin_memory ddp_timeout use_cpu fp16 tf32 full_determinism "
     "use_peft lora_r lora_alpha lora_dropout lora_target_modules lora_modules_to_save use_rslora use_dora "
     "lora_target_parameters "
-    "load_in_8bit load_in_4bit use_fp8 fp8_weight_quant fp8_activation_quant activation_offloading";
+    "load_in_8bit load_in_4bit quantization use_fp8 fp8_weight_quant fp8_activation_quant activation_offloading";
 constexpr std::string_view kSft =
     "packing packing_strategy eval_packing max_length max_seq_length eos_token dataset_text_field "
     "completion_only_loss assistant_only_loss padding_free pad_to_multiple_of pad_token dataset_kwargs "

@@ -64,7 +64,8 @@ TEST(Deepseek, LoadingLeavesOutLayersForMultiTokenPredictionOnly) {
   write_with_tensors(path("inside"), "deepseek_v3", config, {"model.layers.2.enorm.weight"});
   EXPECT_THAT(loading(path("inside")), HasSubstr("model.layers.2.enorm.weight is not part of this"));
   write_with_tensors(path("fp8"), "deepseek_v3", config, {"model.layers.1.self_attn.o_proj.weight_scale_inv"});
-  EXPECT_THAT(loading(path("fp8")), HasSubstr("o_proj.weight_scale_inv scales FP8 weights, which hone does not read"));
+  EXPECT_THAT(loading(path("fp8")),
+              HasSubstr("o_proj.weight_scale_inv scales model.layers.1.self_attn.o_proj.weight, which is F32 instead"));
   Json none = config;
   none["num_nextn_predict_layers"] = 0;
   write_with_tensors(path("none"), "deepseek_v3", none, {"model.layers.3.enorm.weight"});

@@ -17,6 +17,7 @@
 
 #include "backend/cpu/bf16_products.h"
 #include "backend/cpu/gemm_bf16.h"
+#include "backend/cpu/gemm_fp8.h"
 #include "backend/cpu/gemm_kernels.h"
 #include "backend/cpu/gemm_pack.h"
 #include "backend/cpu/gemm_parts.h"
@@ -95,8 +96,12 @@ struct Operand {
 template <class Real, class Out>
 class Part {
  public:
-  Part(const GemmArgs& args, const Blocking<Real>& blocking, std::byte* workspace)
-      : args_(args), blocking_(blocking), tile_(tile_kernels<Real>()), packed_a_(reinterpret_cast<Real*>(workspace)) {
+  Part(const GemmArgs& args, const BlockScales& scales, const Blocking<Real>& blocking, std::byte* workspace)
+      : args_(args),
+        scales_(scales),
+        blocking_(blocking),
+        tile_(tile_kernels<Real>()),
+        packed_a_(reinterpret_cast<Real*>(workspace)) {
     packed_b_ = packed_a_ + blocking.a_size();
     partial_ = packed_b_ + blocking.b_size();
     const DType type = DTypeOf<Real>::value;
@@ -119,7 +124,7 @@ class Part {
   // accumulates, the chains start at its widened values. With k = 0, one empty block still writes C.
   void run_chains(std::int64_t row, std::int64_t rows) {
     const PackSource a{args_.a, args_.a_type, args_.lda, args_.transpose_a == Transpose::kYes};
-    const PackSource b{args_.b, args_.b_type, args_.ldb, args_.transpose_b == Transpose::kNo};
+    const PackSource b{args_.b, args_.b_type, args_.ldb, args_.transpose_b == Transpose::kNo, scales_};
     std::int64_t step = 0;
     if constexpr (!std::is_same_v<Real, Out>) {
       for (std::int64_t i = 0; args_.accumulate && i < rows; ++i) {
@@ -212,6 +217,7 @@ class Part {
   }
 
   const GemmArgs& args_;
+  const BlockScales& scales_;
   const Blocking<Real>& blocking_;
   const TileKernels<Real>& tile_;
   Operand<Real> a_{}, b_{};
@@ -223,14 +229,14 @@ class Part {
 };
 
 template <class Real, class Out>
-void run(const GemmArgs& args) {
+void run(const GemmArgs& args, const BlockScales& scales = {}) {
   const Blocking<Real> blocking(args);
   const std::size_t share = blocking.bytes();
   const ThreadBuffers buffers = thread_buffers(args, share, kWorkPerThread);
   const TileShape tile{tile_kernels<Real>().rows, tile_kernels<Real>().columns};
   const Grid grid = grid_of(args, tile, buffers.threads, kPackingCost);
   parallel_for(grid.rows * grid.columns, 1, [&](std::int64_t begin, std::int64_t end) {
-    Part<Real, Out> part(args, blocking, buffers.base + static_cast<std::size_t>(begin) * share);
+    Part<Real, Out> part(args, scales, blocking, buffers.base + static_cast<std::size_t>(begin) * share);
     for (std::int64_t i = begin; i < end; ++i) {
       with_part(args, tile, grid, i, [&](auto... bounds) { part.run(bounds...); });
     }
@@ -263,6 +269,26 @@ void gemm(const GemmArgs& args) {
   if (both_bf16(args) && bf16_products() != Bf16Products::kFma) return gemm_bf16(args);
   if (args.c_type == DType::kBf16) return run<float, BFloat16>(args);
   run<float, float>(args);
+}
+
+void gemm_fp8(const GemmArgs& args, const BlockScales& scales) {
+  GemmArgs as_bf16 = args;
+  as_bf16.b_type = DType::kBf16;
+  check(as_bf16);
+  HONE_ASSERT(both_bf16(as_bf16) && args.b_type == DType::kU8 && args.transpose_b == Transpose::kYes &&
+                  scales.data != nullptr && scales.rows > 0 && scales.stride >= scale_blocks(args.k),
+              name_of(args.a_type), " by ", name_of(args.b_type), ", scales of ", scales.rows, " rows and ",
+              scales.stride, " columns");
+  if (args.m == 0 || args.n == 0) return;
+  if (bf16_products() != Bf16Products::kFma) return gemm_bf16(args, scales);
+  if (args.c_type == DType::kBf16) return run<float, BFloat16>(args, scales);
+  run<float, float>(args, scales);
+}
+
+std::size_t gemm_fp8_workspace_bytes(const GemmArgs& args, int threads) {
+  GemmArgs as_bf16 = args;
+  as_bf16.b_type = DType::kBf16;
+  return gemm_workspace_bytes(as_bf16, threads);
 }
 
 std::size_t gemm_workspace_bytes(const GemmArgs& args, int threads) {

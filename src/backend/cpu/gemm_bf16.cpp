@@ -50,8 +50,13 @@ struct Bf16Blocking {
 template <class Out>
 class Bf16Part {
  public:
-  Bf16Part(const GemmArgs& args, const Bf16Blocking& blocking, const Bf16Kernels& kernels, std::byte* workspace)
-      : args_(args), blocking_(blocking), kernels_(kernels), packed_a_(reinterpret_cast<BFloat16*>(workspace)) {
+  Bf16Part(const GemmArgs& args, const BlockScales& scales, const Bf16Blocking& blocking, const Bf16Kernels& kernels,
+           std::byte* workspace)
+      : args_(args),
+        scales_(scales),
+        blocking_(blocking),
+        kernels_(kernels),
+        packed_a_(reinterpret_cast<BFloat16*>(workspace)) {
     packed_b_ = packed_a_ + blocking.a_size();
     partial_ = reinterpret_cast<float*>(packed_b_ + blocking.b_size());
   }
@@ -76,7 +81,7 @@ class Bf16Part {
         for (std::int64_t j = 0; j < columns_; ++j) partial_[i * blocking_.columns + j] = static_cast<float>(from[j]);
       }
     }
-    const PackSource b{args_.b, args_.b_type, args_.ldb, args_.transpose_b == Transpose::kNo};
+    const PackSource b{args_.b, args_.b_type, args_.ldb, args_.transpose_b == Transpose::kNo, scales_};
     step_ = 0;
     do {
       depth_ = std::min(blocking_.depth, args_.k - step_);
@@ -153,6 +158,7 @@ class Bf16Part {
   }
 
   const GemmArgs& args_;
+  const BlockScales& scales_;
   const Bf16Blocking& blocking_;
   const Bf16Kernels& kernels_;
   BFloat16* packed_a_;
@@ -163,7 +169,7 @@ class Bf16Part {
 };
 
 template <class Out>
-void run(const GemmArgs& args) {
+void run(const GemmArgs& args, const BlockScales& scales) {
   const Bf16Blocking blocking(args);
   const Bf16Kernels kernels = bf16_products() == Bf16Products::kAmx ? bf16_kernels_amx() : bf16_kernels_avx512();
   const std::size_t share = blocking.bytes();
@@ -171,7 +177,7 @@ void run(const GemmArgs& args) {
   const Grid grid = grid_of(args, kTile, buffers.threads, kPackingCost);
   parallel_for(grid.rows * grid.columns, 1, [&](std::int64_t begin, std::int64_t end) {
     kernels.begin();
-    Bf16Part<Out> part(args, blocking, kernels, buffers.base + static_cast<std::size_t>(begin) * share);
+    Bf16Part<Out> part(args, scales, blocking, kernels, buffers.base + static_cast<std::size_t>(begin) * share);
     for (std::int64_t i = begin; i < end; ++i) {
       with_part(args, kTile, grid, i, [&](auto... bounds) { part.run(bounds...); });
     }
@@ -181,9 +187,9 @@ void run(const GemmArgs& args) {
 
 }  // namespace
 
-void gemm_bf16(const GemmArgs& args) {
-  if (args.c_type == DType::kBf16) return run<BFloat16>(args);
-  run<float>(args);
+void gemm_bf16(const GemmArgs& args, const BlockScales& scales) {
+  if (args.c_type == DType::kBf16) return run<BFloat16>(args, scales);
+  run<float>(args, scales);
 }
 
 std::size_t gemm_bf16_share(const GemmArgs& args) { return Bf16Blocking(args).bytes(); }

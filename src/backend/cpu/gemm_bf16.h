@@ -8,11 +8,12 @@
 #include <cstddef>
 
 #include "backend/gemm.h"
+#include "core/block_scales.h"
 
 namespace hone {
 
-// Requires a and b in bf16, c and bias in f32 or bf16.
-void gemm_bf16(const GemmArgs& args);
+// Requires a in bf16, c and bias in f32 or bf16. b is bf16, or the bytes of e4m3 (u8) with `scales` (gemm_fp8.h).
+void gemm_bf16(const GemmArgs& args, const BlockScales& scales = {});
 
 // Workspace of one thread that suffices for any smaller m and k.
 [[nodiscard]] std::size_t gemm_bf16_share(const GemmArgs& args);

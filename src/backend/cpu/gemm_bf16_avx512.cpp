@@ -141,6 +141,13 @@ Bf16Kernels bf16_kernels_avx512() {
 
 // Rows of a matrix are read in the order of their addresses, as far as a block of k allows.
 void pack_bf16(const PackSource& source, const PackRange& range, Bf16Layout layout, BFloat16* out) {
+  if (source.dtype == DType::kU8) {
+    const std::int64_t padded = (range.depth + kBf16Block - 1) / kBf16Block * kBf16Block;
+    return for_dequantized_parts(
+        source, range, kBf16Tile, [&](const auto& part, const auto& inside, auto line, auto depth) {
+          pack_bf16(part, inside, layout, out + line * padded + depth / kBf16Block * kBf16PanelBlock);
+        });
+  }
   const auto* data = static_cast<const BFloat16*>(source.data);
   const std::int64_t panels = (range.lines + kBf16Tile - 1) / kBf16Tile;
   const std::int64_t blocks = (range.depth + kBf16Block - 1) / kBf16Block;

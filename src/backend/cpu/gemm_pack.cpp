@@ -6,6 +6,7 @@
 
 #include "backend/cpu/vector_math.h"
 #include "core/error.h"
+#include "core/float8.h"
 
 namespace hone {
 namespace {
@@ -139,11 +140,32 @@ void pack_panels(const PackSource& source, const PackRange& range, Real* out) {
 template <int Width>
 void pack_width(const PackSource& source, const PackRange& range, float* out) {
   if (source.dtype == DType::kF32) return pack_panels<Width, float>(source, range, out);
+  if (source.dtype == DType::kU8) {
+    return for_dequantized_parts(source, range, Width,
+                                 [&](const auto& part, const auto& inside, auto line, auto depth) {
+                                   pack_panels<Width, BFloat16>(part, inside, out + line * range.depth + depth * Width);
+                                 });
+  }
   HONE_ASSERT(source.dtype == DType::kBf16, name_of(source.dtype));
   pack_panels<Width, BFloat16>(source, range, out);
 }
 
 }  // namespace
+
+PackSource DequantizedPart::fill(const PackSource& source, const PackRange& range) {
+  HONE_ASSERT(!source.depth_major && range.lines <= kLines && range.depth <= kScaleBlock, range.lines, " ",
+              range.depth);
+  const auto* data = static_cast<const std::uint8_t*>(source.data);
+  for (std::int64_t i = 0; i < range.lines; ++i) {
+    const std::int64_t line = range.first + i;
+    const std::uint8_t* row = data + line * source.stride;
+    const float* scales = source.scales.data + line / source.scales.rows * source.scales.stride;
+    // The part after this one, in lines too far apart for the processor.
+    for (std::int64_t at = 0; at < kScaleBlock; at += 64) __builtin_prefetch(row + range.begin + kScaleBlock + at);
+    dequantize_e4m3_row(row + range.begin, scales, range.begin, range.depth, values + i * kScaleBlock);
+  }
+  return {values, DType::kBf16, kScaleBlock, false};
+}
 
 void pack(const PackSource& source, const PackRange& range, int width, float* out) {
   switch (width) {

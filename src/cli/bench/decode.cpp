@@ -20,6 +20,8 @@
 #include "core/random.h"
 #include "core/strings.h"
 #include "engine/engine.h"
+#include "model/fp8_model.h"
+#include "model/quantization.h"
 #include "model/weights.h"
 #include "ops/registry.h"
 #include "program/node_observer.h"
@@ -36,6 +38,7 @@ struct BenchDecodeOptions {
   std::int64_t steps = 128;
   double temperature = 1;
   TorchDtype dtype = TorchDtype::kBfloat16;
+  Quantization quantization = Quantization::kNone;
   DeviceChoice device = DeviceChoice::kAutomatic;
   GemmOptions gemm;
   bool profile = false;
@@ -51,6 +54,8 @@ struct BenchDecodeOptions {
     v("steps", steps, "Measured steps, one token of each request", at_least(1));
     v("temperature", temperature, "Divides the logits; 0: greedy decoding", at_least(0));
     v("dtype", dtype, "Dtype of the weights and the KV cache");
+    v("quantization", quantization,
+      "Weights of linear layers: fp8 (e4m3 with a scale for each 128 x 128); auto, none: as dtype");
     v("device", device, kDeviceHelp);
     gemm.fields(v);
     v.group("Measurement");
@@ -230,7 +235,12 @@ int bench_decode(std::span<const std::string> arguments) {
                 text_of("at least ", options.steps / 2 + 1, ", or fewer --steps"));
   }
   register_operations();
-  const std::unique_ptr<Model> model = open_shape(options.shape());
+  std::unique_ptr<Model> model = open_shape(options.shape());
+  if (options.quantization == Quantization::kFp8) {
+    if (options.weight_dtype() != DType::kBf16)
+      throw Error("--quantization", "fp8 needs activations in bfloat16", "leave out --dtype");
+    model = std::make_unique<Fp8Model>(std::move(model));
+  }
   Device& device = open_device(options.device);
   set_gemm_tuning(device, options.gemm.tuning());
   const double copy_rate =
@@ -245,7 +255,8 @@ int bench_decode(std::span<const std::string> arguments) {
       const Decoded decoded = decoding.measure();
       const double rate = static_cast<double>(streams) / decoded.seconds_per_step;
       const double bytes = (weights_read + decoding.kv_bytes()) / decoded.seconds_per_step;
-      const std::string shape = text_of(options.model, ", streams ", streams, ", context ", context);
+      const std::string shape = text_of(options.model, options.quantization == Quantization::kFp8 ? " in fp8" : "",
+                                        ", streams ", streams, ", context ", context);
       const bool tera = bytes >= 1e12;
       std::printf("%s: %.0f tokens/s, step %.3f ms, %.2f %s (%.0f%% of a copy's rate), first token after %.1f ms\n",
                   shape.c_str(), rate, decoded.seconds_per_step * 1e3, bytes * (tera ? 1e-12 : 1e-9),

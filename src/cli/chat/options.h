@@ -7,6 +7,7 @@
 #include "backend/device_option.h"
 #include "core/options.h"
 #include "engine/sampling_keys.h"
+#include "model/quantization.h"
 
 namespace hone {
 
@@ -16,6 +17,7 @@ struct ChatOptions : SamplingKeys {
   std::string chat_template;
   std::int64_t max_tokens = 1024;
   std::int64_t max_model_len = 0;
+  Quantization quantization = Quantization::kAutomatic;
   DeviceChoice device = DeviceChoice::kAutomatic;
   std::string server;
   std::string api_key;
@@ -32,6 +34,7 @@ struct ChatOptions : SamplingKeys {
     v.alias("model", "model_name_or_path");
     v("chat_template", chat_template, "Chat template, as Jinja text or a file; unset: the model's");
     v("system_prompt", system_prompt, "System message at the start of the conversation");
+    v("quantization", quantization, kQuantizationHelp);
     v("device", device, kDeviceHelp);
     v("max_model_len", max_model_len, "Maximum tokens per conversation; 0: the model's positions, at most 8,192",
       at_least(0));

@@ -3,8 +3,10 @@
 #include <filesystem>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
+#include "checkpoint/fp8_tensor.h"
 #include "checkpoint/model_directory.h"
 #include "cli/registry.h"
 #include "core/error.h"
@@ -138,16 +140,41 @@ void convert_adapter(const ConvertOptions& options, const OptionInput& input, co
   log_written(options, "an adapter (hone merge merges it into its base), ", sources);
 }
 
+// Makes the sources of a model's tensors. Those in FP8 are converted, and their scales and quantization_config left
+// out.
+std::vector<TensorSource> model_sources(const ModelDirectory& directory, std::optional<DType> wanted, Json& config,
+                                        std::vector<std::byte>& buffer) {
+  const WeightFiles& files = directory.weights();
+  check_quantization(config, (directory.path() / "config.json").string());
+  std::vector<const StoredTensor*> others;
+  std::vector<TensorSource> sources;
+  for (const std::string& name : files.names()) {
+    const StoredTensor& tensor = files.at(name);
+    if (tensor.type != StoredType::kF8E4m3 || !wanted) {
+      if (!are_fp8_scales(name, files)) others.push_back(&tensor);
+      continue;
+    }
+    sources.push_back(
+        {name, *wanted, tensor.shape,
+         [scaled = with_scales(tensor, files), &buffer, dtype = *wanted](std::uint64_t begin, std::size_t most) {
+           buffer.resize(most);
+           read_as(scaled, dtype, static_cast<std::int64_t>(begin / size_of(dtype)), buffer);
+           return std::span<const std::byte>(buffer);
+         }});
+  }
+  if (!sources.empty()) config.erase(std::string(kQuantizationKey));
+  for (TensorSource& source : sources_of(others, wanted, buffer)) sources.push_back(std::move(source));
+  return sources;
+}
+
 void convert_model(const ConvertOptions& options, const fs::path& from, std::uint64_t most_bytes) {
   const ModelDirectory directory(from);
   if (directory.weights().empty()) throw Error(from.string(), "the folder holds no weights");
   (void)family_registry().create(directory.config());  // throws if hone does not support it
   ensure_writable_folder(options.output_dir, "output_dir");
   Json config = directory.config();
-  std::vector<const StoredTensor*> tensors;
-  for (const std::string& name : directory.weights().names()) tensors.push_back(&directory.weights().at(name));
   std::vector<std::byte> buffer;
-  const std::vector<TensorSource> sources = sources_of(tensors, wanted_type(options.torch_dtype), buffer);
+  const std::vector<TensorSource> sources = model_sources(directory, wanted_type(options.torch_dtype), config, buffer);
   const DType dtype = sources.front().dtype;
   config[config.contains("dtype") ? "dtype" : "torch_dtype"] = dtype == DType::kBf16  ? "bfloat16"
                                                                : dtype == DType::kF32 ? "float32"

@@ -44,6 +44,7 @@ struct EvalOptions : SamplingKeys {
   std::string system_prompt;
   std::int64_t max_model_len = 0;
   std::int64_t max_num_seqs = 64;
+  Quantization quantization = Quantization::kAutomatic;
   DeviceChoice device = DeviceChoice::kAutomatic;
   std::string output_dir;
   std::vector<std::string> compare;
@@ -54,6 +55,7 @@ struct EvalOptions : SamplingKeys {
     v("model_name_or_path", model_name_or_path, "Folder or Hugging Face name of the model; also the first argument");
     v("chat_template", chat_template, "Chat template, as Jinja text or a file; unset: the model's");
     v("system_prompt", system_prompt, "System message before every problem");
+    v("quantization", quantization, kQuantizationHelp);
     v("device", device, kDeviceHelp);
     v.group("Task");
     v("task", task,
@@ -159,7 +161,7 @@ int run(const EvalOptions& given, const OptionInput& input) {
   if (!options.output_dir.empty()) ensure_writable_folder(options.output_dir, "output_dir");
   std::vector<Evaluation> evaluations = read_evaluations(options);
   Device& device = open_device(options.device);
-  LoadedModel loaded = load_model(options.model_name_or_path, std::nullopt, device);
+  LoadedModel loaded = load_model(options.model_name_or_path, std::nullopt, device, {}, options.quantization);
   const std::int64_t longest = model_len(loaded.model->shape(), options.max_model_len, kLongestAnswer);
   Engine engine(
       *loaded.model, loaded.tokenizer, loaded.weights, std::make_shared<Arena>(device),
@@ -176,6 +178,8 @@ int run(const EvalOptions& given, const OptionInput& input) {
   std::optional<Journal> journal;
   if (!options.output_dir.empty()) journal.emplace(answered, "key");
   answers.model_key = weights_key(loaded.path);
+  if (options.quantization != Quantization::kAutomatic)
+    answers.model_key += text_of("\nquantization ", name_of(options.quantization));
   std::vector<TaskResult> results;
   for (Evaluation& evaluation : evaluations) {
     answers.samples = options.samples.value_or(evaluation.task.samples);

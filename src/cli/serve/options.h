@@ -8,6 +8,7 @@
 
 #include "backend/device_option.h"
 #include "core/options.h"
+#include "model/quantization.h"
 
 namespace hone {
 
@@ -39,6 +40,7 @@ struct ServeOptions {
   std::vector<std::string> adapters;
   std::int64_t max_loras = 0;
   std::int64_t max_lora_rank = 16;
+  Quantization quantization = Quantization::kAutomatic;
   DeviceChoice device = DeviceChoice::kAutomatic;
 
   std::string host = "127.0.0.1";
@@ -79,6 +81,7 @@ struct ServeOptions {
     v.alias("lora_modules", "adapters");
     v("max_loras", max_loras, "Adapters in one batch, others wait; 0: as many as adapters names", within(0, 256));
     v("max_lora_rank", max_lora_rank, "Largest rank of an adapter", within(1, 512));
+    v("quantization", quantization, kQuantizationHelp);
     v("device", device, kDeviceHelp);
     v.group("Server");
     v("host", host, "Name or address of the interface to listen on; 0.0.0.0: all");

@@ -151,11 +151,13 @@ void check_weight_updates(const ServeOptions& options) {
               "set api_key or HONE_API_KEY, or host 127.0.0.1");
 }
 
-// Gives a model slots for adapters if the options ask for them.
-ModelWrap with_slots(const ServeOptions& options) {
+// Gives a model slots for adapters if the options ask for them, and sets `model_with_slots` to it.
+ModelWrap with_slots(const ServeOptions& options, const AdapterSlots*& model_with_slots) {
   if (options.max_loras == 0) return {};
-  return [slots = options.max_loras, rank = options.max_lora_rank](std::unique_ptr<Model> model) {
-    return std::make_unique<AdapterSlots>(std::move(model), slots, rank);
+  return [slots = options.max_loras, rank = options.max_lora_rank, &model_with_slots](std::unique_ptr<Model> model) {
+    auto with = std::make_unique<AdapterSlots>(std::move(model), slots, rank);
+    model_with_slots = with.get();
+    return with;
   };
 }
 
@@ -179,8 +181,9 @@ int run_serve(const ServeOptions& given, const OptionInput& input) {
     throw Error("runs", text_of(options.runs, " is not a folder"), "give a folder that has runs");
   Device& device = open_device(options.device);
   if (options.max_loras == 0) options.max_loras = std::ssize(options.adapters);
-  LoadedModel loaded = load_model(options.model_name_or_path, std::nullopt, device, with_slots(options));
-  const auto* slots = dynamic_cast<const AdapterSlots*>(loaded.model.get());
+  const AdapterSlots* slots = nullptr;
+  LoadedModel loaded =
+      load_model(options.model_name_or_path, std::nullopt, device, with_slots(options, slots), options.quantization);
   const EngineOptions engine_options = serving_engine(options, loaded, device);
   ServedModel model = served_model(options, loaded, engine_options);
   if (slots != nullptr) model.adapters = adapter_table(options, *slots, model_dtype(*slots, loaded.weights));

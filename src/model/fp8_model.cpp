@@ -1,0 +1,90 @@
+#include "model/fp8_model.h"
+
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "core/block_scales.h"
+#include "core/error.h"
+#include "ops/fp8_linear/fp8_linear.h"
+#include "ops/linear/linear.h"
+
+namespace hone {
+
+bool is_fp8_block(const WeightSpec& spec) { return spec.dtype == DType::kU8; }
+
+std::string fp8_scale_name(std::string_view block) { return std::string(block) + ".scale"; }
+
+std::int64_t fp8_scale_rows(const WeightSpec& spec) {
+  std::int64_t rows = kScaleBlock;
+  for (const WeightPart& part : spec.parts) {
+    rows = std::gcd(std::gcd(rows, part.row), std::gcd(part.source.row, part.alternative.row));
+  }
+  return rows;
+}
+
+Fp8Model::Fp8Model(std::unique_ptr<Model> base) : base_(std::move(base)), specs_(base_->weights()) {
+  std::vector<WeightSpec> scales;
+  for (WeightSpec& spec : specs_) {
+    if (spec.kind != WeightKind::linear || spec.shape.size() != 2 || !spec.in_folder || spec.dtype) continue;
+    spec.dtype = DType::kU8;
+    const std::int64_t rows = fp8_scale_rows(spec);
+    scales.push_back({.name = fp8_scale_name(spec.name),
+                      .shape = {(spec.shape[0] + rows - 1) / rows, scale_blocks(spec.shape[1])},
+                      .parts = {},
+                      .kind = WeightKind::table,
+                      .initializer = Initializer::kZeros,
+                      .dtype = DType::kF32,
+                      .trainable = false,
+                      .in_folder = false});
+  }
+  specs_.insert(specs_.end(), scales.begin(), scales.end());
+  check_specs(specs_);
+}
+
+Tensor Fp8Model::forward(WeightBinder&, Batch& batch) const {
+  WeightBinder weights(batch.tokens.program(), base_->weights(), false);
+  return base_->forward(weights, batch);
+}
+
+Program Fp8Model::adapted(Program program, const TraceUse& use) const {
+  HONE_ASSERT(!use.trainable, "FP8 weights are for generation");
+  const Program traced = base_->adapted(std::move(program), use);
+  std::map<std::string_view, const WeightSpec*> blocks;
+  for (const WeightSpec& spec : specs_) {
+    if (is_fp8_block(spec)) blocks.emplace(spec.name, &spec);
+  }
+  const auto spec_of = [&](const Value& value) -> const WeightSpec* {
+    const auto found = value.role == Role::kWeight ? blocks.find(value.name) : blocks.end();
+    return found != blocks.end() ? found->second : nullptr;
+  };
+  ProgramRewriter rewriter(traced, [&](const Value& value) {
+    Type type = value.type;
+    if (spec_of(value) != nullptr) type.dtype = DType::kU8;
+    return type;
+  });
+  for (const Node& node : traced.nodes()) {
+    const WeightSpec* spec =
+        node.op->name() == "linear" ? spec_of(traced.value(node.inputs[LinearIn::weight])) : nullptr;
+    if (spec == nullptr) {
+      rewriter.replay(node);
+      continue;
+    }
+    HONE_ASSERT(!node.attributes.as<LinearAttributes>().f32_output, "the output of ", spec->name, " is f32");
+    Program& to = rewriter.program();
+    to.set_scope(node.scope);
+    to.set_phase(node.phase);
+    const std::string name = fp8_scale_name(spec->name);
+    const std::int64_t rows = fp8_scale_rows(*spec);
+    const ValueId known = to.find(Role::kWeight, name);
+    const Type type{DType::kF32, {(spec->shape[0] + rows - 1) / rows, scale_blocks(spec->shape[1])}};
+    const Tensor scale = known != kNoValue ? to.tensor(known) : to.weight(name, type, false, true);
+    const Tensor bias = node.inputs.size() > LinearIn::bias ? rewriter.mapped(node.inputs[LinearIn::bias]) : Tensor();
+    rewriter.map(node.outputs[0],
+                 fp8_linear(rewriter.mapped(node.inputs[LinearIn::x]), rewriter.mapped(node.inputs[LinearIn::weight]),
+                            scale, bias, {.scale_rows = rows}));
+  }
+  return rewriter.finish();
+}
+
+}  // namespace hone

@@ -1,0 +1,49 @@
+// A model whose linear layers have their weights in FP8 (core/float8.h), for generation.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/model.h"
+
+namespace hone {
+
+// The kind of a block decides whether it is in FP8: matrices of linear layers are, everything else is not. Such a block
+// of [rows, columns] has the type u8, the bytes of e4m3, and its scales are a separate block, f32 [ceil(rows /
+// scale_rows), ceil(columns / 128)]. Everything else is as in the base model, and so are the bits of what it computes
+// by the same weights in bf16.
+class Fp8Model final : public Model {
+ public:
+  explicit Fp8Model(std::unique_ptr<Model> base);
+
+  const ModelShape& shape() const override { return base_->shape(); }
+  const Json& config() const override { return base_->config(); }
+  // The blocks of the base, followed by the scales, which belong to no part.
+  const std::vector<WeightSpec>& weights() const override { return specs_; }
+  // Traces the base model, whose weights adapted() replaces.
+  Tensor forward(WeightBinder& weights, Batch& batch) const override;
+  std::string_view head() const override { return base_->head(); }
+  std::string_view base_prefix() const override { return base_->base_prefix(); }
+  std::string_view left_out(std::string_view tensor) const override { return base_->left_out(tensor); }
+  // Replaces linear() by fp8_linear() where the weight is in FP8. Throws Defect for training.
+  Program adapted(Program program, const TraceUse& use) const override;
+
+  [[nodiscard]] const Model& base() const { return *base_; }
+
+ private:
+  std::unique_ptr<Model> base_;
+  std::vector<WeightSpec> specs_;
+};
+
+// Returns true if the block is one that Fp8Model stores in FP8.
+[[nodiscard]] bool is_fp8_block(const WeightSpec& spec);
+// Name of the block with the scales of a block.
+[[nodiscard]] std::string fp8_scale_name(std::string_view block);
+// Rows of a block for each row of its scales: 128, or the greatest divisor of it so that no such rows have two scales,
+// where parts, or the blocks of the tensors that they are slices of, begin elsewhere.
+[[nodiscard]] std::int64_t fp8_scale_rows(const WeightSpec& spec);
+
+}  // namespace hone

@@ -1,0 +1,24 @@
+// Loads blocks of an Fp8Model: weights that are stored in FP8 as they are, others quantized.
+#pragma once
+
+#include <span>
+
+#include "checkpoint/fp8_tensor.h"
+#include "model/weight_layout.h"
+#include "program/tensor_store.h"
+
+namespace hone {
+
+// Loads a part of an FP8 block, and its scales, from the stored tensor. A part that is stored in FP8 keeps its
+// bytes and scales, transposed if it is a whole tensor that is stored transposed. Every other part is quantized in
+// blocks of 128 x 128 from its first element on, in pieces of some blocks, or as a whole if it is stored transposed.
+void load_fp8_part(const CheckpointTensor& tensor, const PartSlice& slice, const ScaledTensor& stored,
+                   TensorStore& weights);
+
+// Quantizes rows [row, row + rows) of a block, as a part of it whose first element begins a block of 128 x 128, or as
+// 128 rows, or their rest, of such a part. `values` is [rows, columns]. Throws Error, naming `name`, if a value is not
+// finite or too large.
+void store_quantized(const WeightSpec& spec, std::string_view name, std::int64_t row, std::span<const BFloat16> values,
+                     TensorStore& weights);
+
+}  // namespace hone

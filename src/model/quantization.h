@@ -1,0 +1,21 @@
+// The choice of FP8 weights for generation.
+#pragma once
+
+#include <cstdint>
+
+#include "core/options.h"
+
+namespace hone {
+
+enum class Quantization : std::uint8_t {
+  kAutomatic,  // as the folder has them: FP8 weights are kept, others are bf16 or f32
+  kFp8,        // the weights of linear layers in FP8
+  kNone,       // bf16 or f32, converted from FP8 if the folder has that
+};
+template <>
+inline constexpr EnumTable kEnumTable<Quantization>{.names = "auto|fp8|none"};
+
+inline constexpr const char* kQuantizationHelp =
+    "Weights of linear layers: fp8 (e4m3 with a scale for each 128 x 128), none (bfloat16 or float32); auto: as stored";
+
+}  // namespace hone

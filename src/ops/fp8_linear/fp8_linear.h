@@ -1,0 +1,43 @@
+// Linear layer with weights in FP8: y = x W^T + bias, where W = bf16(e4m3 x scale) (core/float8.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "backend/gemm.h"
+#include "core/block_scales.h"
+#include "program/kernel.h"
+#include "program/program.h"
+
+namespace hone {
+
+// Indices of the inputs and outputs.
+struct Fp8LinearIn {
+  enum : std::size_t { x, weight, scale, bias };
+};
+
+struct Fp8LinearAttributes {
+  std::int64_t scale_rows = kScaleBlock;  // rows of the weight for each row of scales
+
+  template <class Visitor>
+  void fields(Visitor& v) {
+    v("scale_rows", scale_rows);
+  }
+};
+
+// Returns y [rows, n], in bf16, for x [rows, k], weight [n, k], the bytes of e4m3 as u8, scale f32 [ceil(n /
+// scale_rows), ceil(k / 128)] and bias [n] or none, both in bf16. The bits are those of linear() by the weights in
+// bf16, for any number of rows. A program that has not gone through the precision pass may have x and bias in f32; y
+// then is too. There is no gradient. Throws Error if the types do not fit.
+[[nodiscard]] Tensor fp8_linear(Tensor x, Tensor weight, Tensor scale, Tensor bias = {},
+                                const Fp8LinearAttributes& attributes = {});
+
+// A product by FP8 weights: b has the bytes of e4m3, transposed, and these scales.
+struct Fp8Product {
+  GemmArgs args;
+  BlockScales scales;
+};
+// The product of a call at full capacity, with the operands.
+[[nodiscard]] Fp8Product fp8_product(const KernelCall& call);
+
+}  // namespace hone
