@@ -47,6 +47,21 @@ TEST(BenchCommand, MeasuresKernelsAndProducts) {
   EXPECT_THAT(ended.output, HasSubstr("expected bfloat16 or float32, saw 'float99'"));
 }
 
+TEST(BenchCommand, MeasuresMixtures) {
+  const TemporaryDirectory directory;
+  const std::string file = directory.path() / "mixtures.json";
+  Ended ended =
+      run_program({"bench", "grouped_gemm", "--shapes", "32x4,16x2", "--hidden_size", "64", "--intermediate_size", "24",
+                   "--dtype", "float32", "--seconds", "0.001", "--device", "cpu", "--json", file});
+  ASSERT_EQ(ended.code, 0) << ended.output;
+  ASSERT_EQ(read_json(file).size(), 6u);
+  EXPECT_EQ(read_json(file)[5]["what"], "grouped_gemm forward and backward");
+  EXPECT_EQ(read_json(file)[5]["shape"], "16 tokens, 2 experts of 64 x 24, 6 a token");
+  ended = run_program({"bench", "grouped_gemm", "--shapes", "32y4"});
+  EXPECT_EQ(ended.code, 1);
+  EXPECT_THAT(ended.output, HasSubstr("shapes: expected tokens x experts, such as 4096x64, saw '32y4'"));
+}
+
 TEST(BenchCommand, TrainWritesItsFigures) {
   const TemporaryDirectory directory;
   const std::string file = directory.path() / "train.json";

@@ -156,36 +156,47 @@ TEST(ExpertOrder, Cases) {
          .seeded = {false, false}});
 }
 
-// y = W_e x by the experts of each row, and back to the tokens: the four operations together.
-TEST(GroupedLinear, CasesWithDispatchAndCombine) {
-  const std::int64_t k = 5;
-  const std::int64_t n = 3;
-  check({.name = "mixture",
-         .inputs = {{"x", {DType::kF32, {{5, Count::tokens}, k}}},
-                    {.name = "weight", .type = {DType::kF32, {4 * n, k}}, .weight = true},
-                    {.name = "expert", .type = {DType::kI32, {{5, Count::tokens}, 2}}, .values = kChoices},
-                    {.name = "factor", .type = {DType::kF32, {{5, Count::tokens}, 2}}, .keeps_dtype = true}},
-         .below = {{Count::tokens, 3}},
-         .build = [](Program&, std::span<const Tensor> in) -> std::vector<Tensor> {
-           const ExpertOrder order = expert_order(in[2], {.experts = 4});
-           const Tensor rows = expert_dispatch(in[0], order.position);
-           const Tensor y = grouped_linear(rows, in[1], order.start, {.experts = 4});
-           return {expert_combine(y, in[3], order.position)};
-         },
-         .reference =
-             [=](std::span<const Values> in, const Counts&) {
-               Values out(5 * n);
-               for (std::int64_t t = 0; t < 5; ++t) {
-                 for (std::int64_t j = 0; j < 2; ++j) {
-                   const auto e = static_cast<std::int64_t>(kChoices[2 * t + j]);
-                   for (std::int64_t i = 0; i < n * k; ++i) {
-                     out[t * n + i / k] += in[3][2 * t + j] * in[1][e * n * k + i] * in[0][t * k + i % k];
-                   }
-                 }
-               }
-               return std::vector<Values>{out};
-             },
-         .tolerance = 2.0});
+// y = W_e x by the experts of each row, and back to the tokens: the four operations together. `choices` has `top_k`
+// experts for each token.
+OpCase mixture_case(std::string name, std::int64_t experts, std::int64_t n, std::int64_t k, std::int64_t top_k,
+                    const Values& choices) {
+  const auto tokens = static_cast<std::int64_t>(choices.size()) / top_k;
+  return {.name = std::move(name),
+          .inputs = {{"x", {DType::kF32, {{tokens, Count::tokens}, k}}},
+                     {.name = "weight", .type = {DType::kF32, {experts * n, k}}, .weight = true},
+                     {.name = "expert", .type = {DType::kI32, {{tokens, Count::tokens}, top_k}}, .values = choices},
+                     {.name = "factor", .type = {DType::kF32, {{tokens, Count::tokens}, top_k}}, .keeps_dtype = true}},
+          .below = {{Count::tokens, (tokens + 1) / 2}},
+          .build = [=](Program&, std::span<const Tensor> in) -> std::vector<Tensor> {
+            const ExpertOrder order = expert_order(in[2], {.experts = experts});
+            const Tensor rows = expert_dispatch(in[0], order.position);
+            const Tensor y = grouped_linear(rows, in[1], order.start, {.experts = experts});
+            return {expert_combine(y, in[3], order.position)};
+          },
+          .reference =
+              [=](std::span<const Values> in, const Counts&) {
+                Values out(tokens * n);
+                for (std::int64_t t = 0; t < tokens * top_k; ++t) {
+                  const auto e = static_cast<std::int64_t>(choices[t]);
+                  for (std::int64_t i = 0; i < n * k; ++i) {
+                    out[t / top_k * n + i / k] += in[3][t] * in[1][e * n * k + i] * in[0][t / top_k * k + i % k];
+                  }
+                }
+                return std::vector<Values>{out};
+              },
+          .tolerance = 2.0};
+}
+
+TEST(GroupedLinear, CasesWithDispatchAndCombine) { check(mixture_case("mixture", 4, 3, 5, 2, kChoices)); }
+
+// Shapes that tensor cores compute: empty experts, one row, all rows in one expert, widths that fill no tile.
+TEST(GroupedLinear, CasesOfWholeWords) {
+  check(mixture_case("one_token", 3, 8, 16, 1, {1}));
+  check(mixture_case("empty_experts", 4, 24, 8, 2, kChoices));
+  check(mixture_case("one_expert", 3, 16, 72, 1, Values(37, 1.0)));
+  Values spread;
+  for (std::int64_t t = 0; t < 90; ++t) spread.push_back(static_cast<double>(t * t % 7));
+  check(mixture_case("ragged", 7, 136, 40, 1, spread));
 }
 
 TEST(GroupedLinear, RefusesWhatDoesNotFit) {

@@ -4,6 +4,7 @@
 
 #include "cli/bench/collectives.h"
 #include "cli/bench/decode.h"
+#include "cli/bench/grouped_gemm.h"
 #include "cli/bench/kernels.h"
 #include "cli/bench/matmul.h"
 #include "cli/bench/serve.h"
@@ -16,7 +17,7 @@ namespace {
 
 const CommandText kBenchText{.name = "bench",
                              .summary = "Benchmark training steps, decoding, kernels, GEMMs or a server",
-                             .positionals = "train|decode|kernels|matmul|serve|collectives"};
+                             .positionals = "train|decode|kernels|matmul|grouped_gemm|serve|collectives"};
 
 struct Kind {
   std::string_view name;
@@ -34,6 +35,8 @@ constexpr Kind kKinds[] = {
      bench_kernels_help, bench_kernels_keys},
     {"matmul", "GEMMs over sizes and dtypes, with and without tuning", bench_matmul, bench_matmul_help,
      bench_matmul_keys},
+    {"grouped_gemm", "GEMMs of the experts of a mixture, forward and backward", bench_grouped_gemm,
+     bench_grouped_gemm_help, bench_grouped_gemm_keys},
     {"serve", "requests to an OpenAI-compatible server: rates, times to the first token and between tokens",
      bench_serve, bench_serve_help, bench_serve_keys},
     {"collectives", "sums and copies between the devices of several processes", bench_collectives,
@@ -56,7 +59,7 @@ int run_bench(std::span<const std::string> arguments) {
   }
   throw Error(
       "hone bench",
-      text_of("expected train, decode, kernels, matmul, serve or collectives, saw ", shown(std::string_view(name))),
+      text_of("expected train, decode, kernels, matmul, grouped_gemm, serve or collectives, saw ", shown(std::string_view(name))),
       "for example hone bench train --model qwen2.5-0.5b");
 }
 

@@ -1,5 +1,6 @@
 #include "cli/bench/train.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <memory>
@@ -14,6 +15,7 @@
 #include "cli/profile/limits.h"
 #include "cli/profile/report.h"
 #include "cli/profile/timing.h"
+#include "core/json_value.h"
 #include "core/log.h"
 #include "core/strings.h"
 #include "train/setup.h"
@@ -51,15 +53,26 @@ const CommandText kTrainText{.name = "bench train", .summary = {}};
 
 constexpr double kLimitSeconds = 0.5;  // duration of the measurement of a limit that is not stored yet
 
-// Model FLOPs per token, forward and backward: 6 for each parameter except those of an untied input embedding, plus
-// 6 x layers x width x length for causal attention, where width is heads x head size and length is that of the token's
-// document, averaged over the tokens.
+// The share of a mixture's experts that a token is sent to; 1 without a mixture.
+double expert_share(const Model& model) {
+  const auto is_router = [](const WeightSpec& spec) { return spec.kind == WeightKind::router; };
+  const auto router = std::ranges::find_if(model.weights(), is_router);
+  const auto top_k = model.config().find("num_experts_per_tok");
+  if (router == model.weights().end() || top_k == model.config().end()) return 1;
+  return top_k->get<double>() / static_cast<double>(router->shape[0]);
+}
+
+// Model FLOPs per token, forward and backward: 6 for each parameter except those of an untied input embedding and of
+// experts that the token is not sent to, plus 6 x layers x width x length for causal attention, where width is heads x
+// head size and length is that of the token's document, averaged over the tokens.
 double flops_per_token(const Model& model, const TensorStore& weights, const StepOptions& options) {
   const ModelShape shape = model.shape();
   double parameters = static_cast<double>(parameter_count(model));
   for (const WeightSpec& spec : model.weights()) {
+    const auto size = [&] { return static_cast<double>(weights.type(spec.name).elements()); };
     const bool is_read_by_row = spec.kind == WeightKind::embedding && !has_tied_head(model);
-    if (is_read_by_row) parameters -= static_cast<double>(weights.type(spec.name).elements());
+    if (is_read_by_row) parameters -= size();
+    if (spec.kind == WeightKind::expert) parameters -= size() * (1 - expert_share(model));
   }
   const double attention = static_cast<double>(shape.num_hidden_layers * shape.num_attention_heads * shape.head_dim);
   double squares = 0;

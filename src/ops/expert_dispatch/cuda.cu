@@ -7,28 +7,41 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// One block for each token. The rows of the tokens in use are the first ones, so that the other tokens clear the rest.
-template <class T>
+// One block for each token, whose row is read once. The rows of the tokens in use are the first ones, so that the other
+// tokens clear the rest.
+template <class T, int kPack>
 __global__ void __launch_bounds__(kThreads) dispatch_kernel(const T* x, const std::int32_t* position, RowCount tokens,
                                                             std::int64_t top_k, std::int64_t n, T* y) {
+  begin_dependent_kernel();
   const std::int64_t t = blockIdx.x;
   const bool is_used = t < tokens.get();
-  for (std::int64_t j = t * top_k; j < (t + 1) * top_k; ++j) {
-    T* to = y + (is_used ? position[j] : j) * n;
-    for (std::int64_t i = threadIdx.x; i < n; i += kThreads) to[i] = is_used ? x[t * n + i] : narrowed<T>(0);
+  for (std::int64_t i = std::int64_t{threadIdx.x} * kPack; i < n; i += kThreads * kPack) {
+    Pack<T, kPack> values = load_streamed<T, kPack>(x + t * n + i);
+    if (!is_used) values = {};
+    for (std::int64_t j = t * top_k; j < (t + 1) * top_k; ++j) {
+      store_values(y + (is_used ? position[j] : j) * n + i, values.values);
+    }
   }
 }
 
-template <class T>
+template <class T, int kPack>
 __global__ void __launch_bounds__(kThreads)
     dispatch_backward_kernel(const T* dy, const std::int32_t* position, RowCount tokens, std::int64_t top_k,
                              std::int64_t n, T* dx) {
+  begin_dependent_kernel();
   const std::int64_t t = blockIdx.x;
   const bool is_used = t < tokens.get();
-  for (std::int64_t i = threadIdx.x; i < n; i += kThreads) {
-    CudaAccumulator<T> sum = 0;
-    for (std::int64_t j = t * top_k; is_used && j < (t + 1) * top_k; ++j) sum += widened(dy[position[j] * n + i]);
-    dx[t * n + i] = narrowed<T>(sum);
+  for (std::int64_t i = std::int64_t{threadIdx.x} * kPack; i < n; i += kThreads * kPack) {
+    CudaAccumulator<T> sum[kPack]{};
+    for (std::int64_t j = t * top_k; is_used && j < (t + 1) * top_k; ++j) {
+      Pack<T, kPack> values = load_streamed<T, kPack>(dy + position[j] * n + i);
+#pragma unroll
+      for (int k = 0; k < kPack; ++k) sum[k] += widened(values[k]);
+    }
+    T rounded[kPack];
+#pragma unroll
+    for (int k = 0; k < kPack; ++k) rounded[k] = narrowed<T>(sum[k]);
+    store_values(dx + t * n + i, rounded);
   }
 }
 
@@ -37,9 +50,11 @@ void forward(const KernelCall& call) {
   const TensorView& x = call.in(ExpertDispatchIn::x);
   const TensorView& position = call.in(ExpertDispatchIn::position);
   if (x.capacity() == 0) return;
-  dispatch_kernel<T><<<static_cast<unsigned>(x.capacity()), kThreads, 0, stream_of(call)>>>(
-      cuda_data<T>(x), position.as<std::int32_t>(), row_count(x), position.row_size(), x.row_size(),
-      cuda_data<T>(call.out(0)));
+  with_pack<T>(x.row_size(), [&]<int kPack>() {
+    launch_dependent({static_cast<unsigned>(x.capacity()), kThreads}, stream_of(call), dispatch_kernel<T, kPack>,
+                     cuda_data<T>(x), position.as<std::int32_t>(), row_count(x), position.row_size(), x.row_size(),
+                     cuda_data<T>(call.out(0)));
+  });
   check_launch("expert_dispatch");
 }
 
@@ -48,9 +63,12 @@ void backward(const KernelCall& call) {
   const TensorView& position = call.in(ExpertDispatchBackwardIn::position);
   const TensorView& dx = call.out(0);
   if (dx.capacity() == 0) return;
-  dispatch_backward_kernel<T><<<static_cast<unsigned>(dx.capacity()), kThreads, 0, stream_of(call)>>>(
-      cuda_data<T>(call.in(ExpertDispatchBackwardIn::dy)), position.as<std::int32_t>(), row_count(position),
-      position.row_size(), dx.row_size(), cuda_data<T>(dx));
+  with_pack<T>(dx.row_size(), [&]<int kPack>() {
+    launch_dependent({static_cast<unsigned>(dx.capacity()), kThreads}, stream_of(call),
+                     dispatch_backward_kernel<T, kPack>, cuda_data<T>(call.in(ExpertDispatchBackwardIn::dy)),
+                     position.as<std::int32_t>(), row_count(position), position.row_size(), dx.row_size(),
+                     cuda_data<T>(dx));
+  });
   check_launch("expert_dispatch_backward");
 }
 

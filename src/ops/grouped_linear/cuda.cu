@@ -1,6 +1,8 @@
-// Simple kernels: each reads an expert's matrix once for every row.
+// wgmma_cuda.cu computes bf16 on Hopper. Otherwise simple kernels do, each of which reads an expert's matrix once for
+// every row.
 #include "ops/cuda_kernel.cuh"
 #include "ops/grouped_linear/grouped_linear.h"
+#include "ops/grouped_linear/wgmma_cuda.h"
 #include "ops/registry.h"
 
 namespace hone {
@@ -91,6 +93,9 @@ void forward(const KernelCall& call) {
   const TensorView& x = call.in(GroupedLinearIn::x);
   const TensorView& y = call.out(0);
   if (y.elements() == 0) return;
+  const GroupedOperands operands{x, call.in(GroupedLinearIn::weight), call.in(GroupedLinearIn::start), y,
+                                 experts_of(call)};
+  if (launch_grouped_forward(operands, stream_of(call))) return;
   grouped_linear_kernel<T><<<grid_of(y.capacity(), y.row_size(), kWarps * kColumns), kThreads, 0, stream_of(call)>>>(
       cuda_data<T>(x), cuda_data<T>(call.in(GroupedLinearIn::weight)),
       call.in(GroupedLinearIn::start).as<std::int32_t>(), experts_of(call), y.row_size(), x.row_size(),
@@ -103,6 +108,9 @@ void input_gradient(const KernelCall& call) {
   const TensorView& dy = call.in(GroupedLinearInputGradientIn::dy);
   const TensorView& dx = call.out(0);
   if (dx.elements() == 0) return;
+  const GroupedOperands operands{dy, call.in(GroupedLinearInputGradientIn::weight),
+                                 call.in(GroupedLinearInputGradientIn::start), dx, experts_of(call)};
+  if (launch_grouped_input(operands, stream_of(call))) return;
   grouped_input_kernel<T><<<grid_of(dx.capacity(), dx.row_size(), kThreads), kThreads, 0, stream_of(call)>>>(
       cuda_data<T>(dy), cuda_data<T>(call.in(GroupedLinearInputGradientIn::weight)),
       call.in(GroupedLinearInputGradientIn::start).as<std::int32_t>(), experts_of(call), dy.row_size(), dx.row_size(),
@@ -116,6 +124,8 @@ void weight_gradient(const KernelCall& call) {
   const TensorView& x = call.in(GroupedLinearWeightGradientIn::x);
   const TensorView& dweight = call.out(0);
   if (dweight.elements() == 0) return;
+  const GroupedOperands operands{dy, x, call.in(GroupedLinearWeightGradientIn::start), dweight, experts_of(call)};
+  if (launch_grouped_weight(operands, stream_of(call))) return;
   grouped_weight_kernel<T, G>
       <<<grid_of(dweight.capacity(), dweight.row_size(), kThreads), kThreads, 0, stream_of(call)>>>(
           cuda_data<T>(dy), cuda_data<T>(x), call.in(GroupedLinearWeightGradientIn::start).as<std::int32_t>(),

@@ -1,0 +1,33 @@
+// PTX wrappers with which tiles of bf16 leave registers by way of shared memory (sm_90 and later).
+#pragma once
+
+#include <cstdint>
+
+#include "backend/cuda/bulk_copy.cuh"
+#include "backend/cuda/mma.cuh"
+
+namespace hone {
+
+// Inverse of load_matrices_transposed.
+__device__ inline void store_matrices_transposed(std::uint32_t address, const std::uint32_t (&r)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};\n" ::"r"(address), "r"(r[0]),
+               "r"(r[1]), "r"(r[2]), "r"(r[3])
+               : "memory");
+}
+[[nodiscard]] __device__ inline uint4 load_shared16(std::uint32_t shared) {
+  uint4 words;
+  asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];\n"
+               : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
+               : "r"(shared)
+               : "memory");
+  return words;
+}
+// Copies a box of shared memory to where a row_boxes() map has it; elements outside the tensor are not written. The
+// copy is one of those that bulk_commit() ends and the waits after it cover.
+__device__ inline void bulk_store_box(const CUtensorMap& map, std::uint32_t shared, int column, int head, int row) {
+  asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%1, %2, %3}], [%4];\n" ::"l"(&map),
+               "r"(column), "r"(head), "r"(row), "r"(shared)
+               : "memory");
+}
+
+}  // namespace hone

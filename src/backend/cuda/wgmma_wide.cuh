@@ -1,0 +1,186 @@
+// wgmma with 8 to 256 columns, and with an operand in registers; see wgmma.cuh for operands, fences and waits.
+#pragma once
+
+#include <cstdint>
+
+#include "backend/cuda/wgmma.cuh"
+
+namespace hone {
+
+// C of the first 1, 2, 4, ... groups of 8 columns: the operands of the asm statement and their names in its text.
+#define HONE_FOUR(n) "+f"(c[n][0]), "+f"(c[n][1]), "+f"(c[n][2]), "+f"(c[n][3])
+#define HONE_NAMES_1 "%0, %1, %2, %3"
+#define HONE_C_1 HONE_FOUR(0)
+#define HONE_NAMES_2 HONE_NAMES_1 ", %4, %5, %6, %7"
+#define HONE_C_2 HONE_C_1, HONE_FOUR(1)
+#define HONE_NAMES_4 HONE_NAMES_2 ", %8, %9, %10, %11, %12, %13, %14, %15"
+#define HONE_C_4 HONE_C_2, HONE_FOUR(2), HONE_FOUR(3)
+#define HONE_NAMES_6 HONE_NAMES_4 ", %16, %17, %18, %19, %20, %21, %22, %23"
+#define HONE_C_6 HONE_C_4, HONE_FOUR(4), HONE_FOUR(5)
+#define HONE_NAMES_8 HONE_NAMES_6 ", %24, %25, %26, %27, %28, %29, %30, %31"
+#define HONE_C_8 HONE_C_6, HONE_FOUR(6), HONE_FOUR(7)
+#define HONE_NAMES_10 HONE_NAMES_8 ", %32, %33, %34, %35, %36, %37, %38, %39"
+#define HONE_C_10 HONE_C_8, HONE_FOUR(8), HONE_FOUR(9)
+#define HONE_NAMES_12 HONE_NAMES_10 ", %40, %41, %42, %43, %44, %45, %46, %47"
+#define HONE_C_12 HONE_C_10, HONE_FOUR(10), HONE_FOUR(11)
+#define HONE_NAMES_14 HONE_NAMES_12 ", %48, %49, %50, %51, %52, %53, %54, %55"
+#define HONE_C_14 HONE_C_12, HONE_FOUR(12), HONE_FOUR(13)
+#define HONE_NAMES_16 HONE_NAMES_14 ", %56, %57, %58, %59, %60, %61, %62, %63"
+#define HONE_C_16 HONE_C_14, HONE_FOUR(14), HONE_FOUR(15)
+#define HONE_NAMES_18 HONE_NAMES_16 ", %64, %65, %66, %67, %68, %69, %70, %71"
+#define HONE_C_18 HONE_C_16, HONE_FOUR(16), HONE_FOUR(17)
+#define HONE_NAMES_20 HONE_NAMES_18 ", %72, %73, %74, %75, %76, %77, %78, %79"
+#define HONE_C_20 HONE_C_18, HONE_FOUR(18), HONE_FOUR(19)
+#define HONE_NAMES_22 HONE_NAMES_20 ", %80, %81, %82, %83, %84, %85, %86, %87"
+#define HONE_C_22 HONE_C_20, HONE_FOUR(20), HONE_FOUR(21)
+#define HONE_NAMES_24 HONE_NAMES_22 ", %88, %89, %90, %91, %92, %93, %94, %95"
+#define HONE_C_24 HONE_C_22, HONE_FOUR(22), HONE_FOUR(23)
+#define HONE_NAMES_26 HONE_NAMES_24 ", %96, %97, %98, %99, %100, %101, %102, %103"
+#define HONE_C_26 HONE_C_24, HONE_FOUR(24), HONE_FOUR(25)
+#define HONE_NAMES_28 HONE_NAMES_26 ", %104, %105, %106, %107, %108, %109, %110, %111"
+#define HONE_C_28 HONE_C_26, HONE_FOUR(26), HONE_FOUR(27)
+#define HONE_NAMES_30 HONE_NAMES_28 ", %112, %113, %114, %115, %116, %117, %118, %119"
+#define HONE_C_30 HONE_C_28, HONE_FOUR(28), HONE_FOUR(29)
+#define HONE_NAMES_32 HONE_NAMES_30 ", %120, %121, %122, %123, %124, %125, %126, %127"
+#define HONE_C_32 HONE_C_30, HONE_FOUR(30), HONE_FOUR(31)
+// The instruction with 8 count columns; a_, b_, keep_, ... are the names of the operands after C.
+#define HONE_WGMMA(count, columns, a_, b_, keep_, order_a_, order_b_)                               \
+  asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, " keep_                                      \
+               ", 0;\n"                                                                             \
+               "wgmma.mma_async.sync.aligned.m64n" columns "k16.f32.bf16.bf16 {" HONE_NAMES_##count \
+               "}, " a_ ", " b_ ", keep, 1, 1, " order_a_ ", " order_b_ ";\n}\n"                    \
+               : HONE_C_##count                                                                     \
+               : "l"(a), "l"(b), "r"(keep), "n"(kOrderA), "n"(kOrderB))
+// The same with A in registers.
+#define HONE_WGMMA_HELD(count, columns, a0_, a1_, a2_, a3_, b_, keep_, order_b_)                    \
+  asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, " keep_                                      \
+               ", 0;\n"                                                                             \
+               "wgmma.mma_async.sync.aligned.m64n" columns "k16.f32.bf16.bf16 {" HONE_NAMES_##count \
+               "}, {" a0_ ", " a1_ ", " a2_ ", " a3_ "}, " b_ ", keep, 1, 1, " order_b_ ";\n}\n"    \
+               : HONE_C_##count                                                                     \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep), "n"(kOrderB))
+
+// Does the same as warpgroup_multiply for 1 or an even number of groups of 8 columns, up to 32.
+template <Major kMajorA, Major kMajorB, int kCount>
+__device__ void warpgroup_multiply_wide(float (&c)[kCount][4], std::uint64_t a, std::uint64_t b, int keep) {
+  constexpr int kOrderA = static_cast<int>(kMajorA);
+  constexpr int kOrderB = static_cast<int>(kMajorB);
+  static_assert(kCount == 1 || (kCount % 2 == 0 && kCount <= 32));
+  if constexpr (kCount == 1) {
+    HONE_WGMMA(1, "8", "%4", "%5", "%6", "%7", "%8");
+  } else if constexpr (kCount == 2) {
+    HONE_WGMMA(2, "16", "%8", "%9", "%10", "%11", "%12");
+  } else if constexpr (kCount == 4) {
+    HONE_WGMMA(4, "32", "%16", "%17", "%18", "%19", "%20");
+  } else if constexpr (kCount == 6) {
+    HONE_WGMMA(6, "48", "%24", "%25", "%26", "%27", "%28");
+  } else if constexpr (kCount == 8) {
+    HONE_WGMMA(8, "64", "%32", "%33", "%34", "%35", "%36");
+  } else if constexpr (kCount == 10) {
+    HONE_WGMMA(10, "80", "%40", "%41", "%42", "%43", "%44");
+  } else if constexpr (kCount == 12) {
+    HONE_WGMMA(12, "96", "%48", "%49", "%50", "%51", "%52");
+  } else if constexpr (kCount == 14) {
+    HONE_WGMMA(14, "112", "%56", "%57", "%58", "%59", "%60");
+  } else if constexpr (kCount == 16) {
+    HONE_WGMMA(16, "128", "%64", "%65", "%66", "%67", "%68");
+  } else if constexpr (kCount == 18) {
+    HONE_WGMMA(18, "144", "%72", "%73", "%74", "%75", "%76");
+  } else if constexpr (kCount == 20) {
+    HONE_WGMMA(20, "160", "%80", "%81", "%82", "%83", "%84");
+  } else if constexpr (kCount == 22) {
+    HONE_WGMMA(22, "176", "%88", "%89", "%90", "%91", "%92");
+  } else if constexpr (kCount == 24) {
+    HONE_WGMMA(24, "192", "%96", "%97", "%98", "%99", "%100");
+  } else if constexpr (kCount == 26) {
+    HONE_WGMMA(26, "208", "%104", "%105", "%106", "%107", "%108");
+  } else if constexpr (kCount == 28) {
+    HONE_WGMMA(28, "224", "%112", "%113", "%114", "%115", "%116");
+  } else if constexpr (kCount == 30) {
+    HONE_WGMMA(30, "240", "%120", "%121", "%122", "%123", "%124");
+  } else if constexpr (kCount == 32) {
+    HONE_WGMMA(32, "256", "%128", "%129", "%130", "%131", "%132");
+  }
+}
+
+// Does the same with A in registers: each warp holds its 16 rows in the layout of A of mma.m16n8k16.
+template <Major kMajorB, int kCount>
+__device__ void warpgroup_multiply_wide(float (&c)[kCount][4], const std::uint32_t (&a)[4], std::uint64_t b, int keep) {
+  constexpr int kOrderB = static_cast<int>(kMajorB);
+  static_assert(kCount == 1 || (kCount % 2 == 0 && kCount <= 32));
+  if constexpr (kCount == 1) {
+    HONE_WGMMA_HELD(1, "8", "%4", "%5", "%6", "%7", "%8", "%9", "%10");
+  } else if constexpr (kCount == 2) {
+    HONE_WGMMA_HELD(2, "16", "%8", "%9", "%10", "%11", "%12", "%13", "%14");
+  } else if constexpr (kCount == 4) {
+    HONE_WGMMA_HELD(4, "32", "%16", "%17", "%18", "%19", "%20", "%21", "%22");
+  } else if constexpr (kCount == 6) {
+    HONE_WGMMA_HELD(6, "48", "%24", "%25", "%26", "%27", "%28", "%29", "%30");
+  } else if constexpr (kCount == 8) {
+    HONE_WGMMA_HELD(8, "64", "%32", "%33", "%34", "%35", "%36", "%37", "%38");
+  } else if constexpr (kCount == 10) {
+    HONE_WGMMA_HELD(10, "80", "%40", "%41", "%42", "%43", "%44", "%45", "%46");
+  } else if constexpr (kCount == 12) {
+    HONE_WGMMA_HELD(12, "96", "%48", "%49", "%50", "%51", "%52", "%53", "%54");
+  } else if constexpr (kCount == 14) {
+    HONE_WGMMA_HELD(14, "112", "%56", "%57", "%58", "%59", "%60", "%61", "%62");
+  } else if constexpr (kCount == 16) {
+    HONE_WGMMA_HELD(16, "128", "%64", "%65", "%66", "%67", "%68", "%69", "%70");
+  } else if constexpr (kCount == 18) {
+    HONE_WGMMA_HELD(18, "144", "%72", "%73", "%74", "%75", "%76", "%77", "%78");
+  } else if constexpr (kCount == 20) {
+    HONE_WGMMA_HELD(20, "160", "%80", "%81", "%82", "%83", "%84", "%85", "%86");
+  } else if constexpr (kCount == 22) {
+    HONE_WGMMA_HELD(22, "176", "%88", "%89", "%90", "%91", "%92", "%93", "%94");
+  } else if constexpr (kCount == 24) {
+    HONE_WGMMA_HELD(24, "192", "%96", "%97", "%98", "%99", "%100", "%101", "%102");
+  } else if constexpr (kCount == 26) {
+    HONE_WGMMA_HELD(26, "208", "%104", "%105", "%106", "%107", "%108", "%109", "%110");
+  } else if constexpr (kCount == 28) {
+    HONE_WGMMA_HELD(28, "224", "%112", "%113", "%114", "%115", "%116", "%117", "%118");
+  } else if constexpr (kCount == 30) {
+    HONE_WGMMA_HELD(30, "240", "%120", "%121", "%122", "%123", "%124", "%125", "%126");
+  } else if constexpr (kCount == 32) {
+    HONE_WGMMA_HELD(32, "256", "%128", "%129", "%130", "%131", "%132", "%133", "%134");
+  }
+}
+
+#undef HONE_WGMMA
+#undef HONE_WGMMA_HELD
+#undef HONE_NAMES_1
+#undef HONE_C_1
+#undef HONE_NAMES_2
+#undef HONE_C_2
+#undef HONE_NAMES_4
+#undef HONE_C_4
+#undef HONE_NAMES_6
+#undef HONE_C_6
+#undef HONE_NAMES_8
+#undef HONE_C_8
+#undef HONE_NAMES_10
+#undef HONE_C_10
+#undef HONE_NAMES_12
+#undef HONE_C_12
+#undef HONE_NAMES_14
+#undef HONE_C_14
+#undef HONE_NAMES_16
+#undef HONE_C_16
+#undef HONE_NAMES_18
+#undef HONE_C_18
+#undef HONE_NAMES_20
+#undef HONE_C_20
+#undef HONE_NAMES_22
+#undef HONE_C_22
+#undef HONE_NAMES_24
+#undef HONE_C_24
+#undef HONE_NAMES_26
+#undef HONE_C_26
+#undef HONE_NAMES_28
+#undef HONE_C_28
+#undef HONE_NAMES_30
+#undef HONE_C_30
+#undef HONE_NAMES_32
+#undef HONE_C_32
+#undef HONE_FOUR
+
+}  // namespace hone
