@@ -68,8 +68,8 @@ TEST(FewRows, AreThoseOfManyRows) {
               : std::vector<LayerShape>{{96, 72, true, false}, {40, 24, false, true}};
   for (const LayerShape& shape : shapes) {
     const LayerValues values(shape);
-    const std::vector<float> many = first_rows(shape, values, on_cuda ? 1024 : 200, 128);
-    for (const std::int64_t rows : {1, 2, 8, 9, 16, 24, 32, 48, 64, 100, 128}) {
+    const std::vector<float> many = first_rows(shape, values, 1024, 512);
+    for (const std::int64_t rows : {1, 2, 8, 9, 16, 24, 32, 48, 64, 100, 128, 129, 192, 256, 300, 384, 512}) {
       const std::vector<float> few = first_rows(shape, values, rows, rows);
       const auto size = static_cast<std::ptrdiff_t>(few.size());
       EXPECT_TRUE(same_bits(few, std::vector<float>(many.begin(), many.begin() + size)))

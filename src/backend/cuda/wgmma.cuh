@@ -58,13 +58,30 @@ __device__ inline void settle(float (&c)[kCount][4]) {
 #define HONE_C_7 HONE_C_6, HONE_FOUR(6)
 #define HONE_NAMES_8 HONE_NAMES_7 ", %28, %29, %30, %31"
 #define HONE_C_8 HONE_C_7, HONE_FOUR(7)
-#define HONE_NAMES_16                                                                  \
-  HONE_NAMES_8                                                                         \
-  ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
-  "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define HONE_C_16                                                                                                  \
-  HONE_C_8, HONE_FOUR(8), HONE_FOUR(9), HONE_FOUR(10), HONE_FOUR(11), HONE_FOUR(12), HONE_FOUR(13), HONE_FOUR(14), \
-      HONE_FOUR(15)
+#define HONE_NAMES_10 HONE_NAMES_8 ", %32, %33, %34, %35, %36, %37, %38, %39"
+#define HONE_C_10 HONE_C_8, HONE_FOUR(8), HONE_FOUR(9)
+#define HONE_NAMES_12 HONE_NAMES_10 ", %40, %41, %42, %43, %44, %45, %46, %47"
+#define HONE_C_12 HONE_C_10, HONE_FOUR(10), HONE_FOUR(11)
+#define HONE_NAMES_14 HONE_NAMES_12 ", %48, %49, %50, %51, %52, %53, %54, %55"
+#define HONE_C_14 HONE_C_12, HONE_FOUR(12), HONE_FOUR(13)
+#define HONE_NAMES_16 HONE_NAMES_14 ", %56, %57, %58, %59, %60, %61, %62, %63"
+#define HONE_C_16 HONE_C_14, HONE_FOUR(14), HONE_FOUR(15)
+#define HONE_NAMES_18 HONE_NAMES_16 ", %64, %65, %66, %67, %68, %69, %70, %71"
+#define HONE_C_18 HONE_C_16, HONE_FOUR(16), HONE_FOUR(17)
+#define HONE_NAMES_20 HONE_NAMES_18 ", %72, %73, %74, %75, %76, %77, %78, %79"
+#define HONE_C_20 HONE_C_18, HONE_FOUR(18), HONE_FOUR(19)
+#define HONE_NAMES_22 HONE_NAMES_20 ", %80, %81, %82, %83, %84, %85, %86, %87"
+#define HONE_C_22 HONE_C_20, HONE_FOUR(20), HONE_FOUR(21)
+#define HONE_NAMES_24 HONE_NAMES_22 ", %88, %89, %90, %91, %92, %93, %94, %95"
+#define HONE_C_24 HONE_C_22, HONE_FOUR(22), HONE_FOUR(23)
+#define HONE_NAMES_26 HONE_NAMES_24 ", %96, %97, %98, %99, %100, %101, %102, %103"
+#define HONE_C_26 HONE_C_24, HONE_FOUR(24), HONE_FOUR(25)
+#define HONE_NAMES_28 HONE_NAMES_26 ", %104, %105, %106, %107, %108, %109, %110, %111"
+#define HONE_C_28 HONE_C_26, HONE_FOUR(26), HONE_FOUR(27)
+#define HONE_NAMES_30 HONE_NAMES_28 ", %112, %113, %114, %115, %116, %117, %118, %119"
+#define HONE_C_30 HONE_C_28, HONE_FOUR(28), HONE_FOUR(29)
+#define HONE_NAMES_32 HONE_NAMES_30 ", %120, %121, %122, %123, %124, %125, %126, %127"
+#define HONE_C_32 HONE_C_30, HONE_FOUR(30), HONE_FOUR(31)
 // The instruction with 8 count columns; a_, b_, keep_, ... are the names of the operands after C.
 #define HONE_WGMMA(count, columns, a_, b_, keep_, order_a_, order_b_)                               \
   asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, " keep_                                      \
@@ -80,7 +97,7 @@ template <Major kMajorA, Major kMajorB, int kCount>
 __device__ void warpgroup_multiply(float (&c)[kCount][4], std::uint64_t a, std::uint64_t b, int keep) {
   constexpr int kOrderA = static_cast<int>(kMajorA);
   constexpr int kOrderB = static_cast<int>(kMajorB);
-  static_assert((kCount >= 1 && kCount <= 8) || kCount == 16);
+  static_assert(kCount >= 1 && kCount <= 32 && (kCount <= 8 || kCount % 2 == 0));
   if constexpr (kCount == 1) {
     HONE_WGMMA(1, "8", "%4", "%5", "%6", "%7", "%8");
   } else if constexpr (kCount == 2) {
@@ -97,8 +114,30 @@ __device__ void warpgroup_multiply(float (&c)[kCount][4], std::uint64_t a, std::
     HONE_WGMMA(7, "56", "%28", "%29", "%30", "%31", "%32");
   } else if constexpr (kCount == 8) {
     HONE_WGMMA(8, "64", "%32", "%33", "%34", "%35", "%36");
+  } else if constexpr (kCount == 10) {
+    HONE_WGMMA(10, "80", "%40", "%41", "%42", "%43", "%44");
+  } else if constexpr (kCount == 12) {
+    HONE_WGMMA(12, "96", "%48", "%49", "%50", "%51", "%52");
+  } else if constexpr (kCount == 14) {
+    HONE_WGMMA(14, "112", "%56", "%57", "%58", "%59", "%60");
   } else if constexpr (kCount == 16) {
     HONE_WGMMA(16, "128", "%64", "%65", "%66", "%67", "%68");
+  } else if constexpr (kCount == 18) {
+    HONE_WGMMA(18, "144", "%72", "%73", "%74", "%75", "%76");
+  } else if constexpr (kCount == 20) {
+    HONE_WGMMA(20, "160", "%80", "%81", "%82", "%83", "%84");
+  } else if constexpr (kCount == 22) {
+    HONE_WGMMA(22, "176", "%88", "%89", "%90", "%91", "%92");
+  } else if constexpr (kCount == 24) {
+    HONE_WGMMA(24, "192", "%96", "%97", "%98", "%99", "%100");
+  } else if constexpr (kCount == 26) {
+    HONE_WGMMA(26, "208", "%104", "%105", "%106", "%107", "%108");
+  } else if constexpr (kCount == 28) {
+    HONE_WGMMA(28, "224", "%112", "%113", "%114", "%115", "%116");
+  } else if constexpr (kCount == 30) {
+    HONE_WGMMA(30, "240", "%120", "%121", "%122", "%123", "%124");
+  } else if constexpr (kCount == 32) {
+    HONE_WGMMA(32, "256", "%128", "%129", "%130", "%131", "%132");
   }
 }
 
@@ -143,8 +182,30 @@ __device__ void warpgroup_multiply(float (&c)[kCount][4], const std::uint32_t (&
 #undef HONE_C_7
 #undef HONE_NAMES_8
 #undef HONE_C_8
+#undef HONE_NAMES_10
+#undef HONE_C_10
+#undef HONE_NAMES_12
+#undef HONE_C_12
+#undef HONE_NAMES_14
+#undef HONE_C_14
 #undef HONE_NAMES_16
 #undef HONE_C_16
+#undef HONE_NAMES_18
+#undef HONE_C_18
+#undef HONE_NAMES_20
+#undef HONE_C_20
+#undef HONE_NAMES_22
+#undef HONE_C_22
+#undef HONE_NAMES_24
+#undef HONE_C_24
+#undef HONE_NAMES_26
+#undef HONE_C_26
+#undef HONE_NAMES_28
+#undef HONE_C_28
+#undef HONE_NAMES_30
+#undef HONE_C_30
+#undef HONE_NAMES_32
+#undef HONE_C_32
 #undef HONE_FOUR
 
 // Launch bounds of kernels that use wgmma. Code for other architectures gets a bound of 32 threads, so that launchers

@@ -35,6 +35,22 @@ namespace hone {
   return part;
 }
 
+// The tile of an index as sequence_tile() gives it, but without the empty ones in between if every sequence has one
+// row. Blocks that take several items then get equally many.
+[[nodiscard]] __device__ inline SequenceTile decode_tile(const Sequences& sequences, std::int64_t tile_rows,
+                                                         std::int64_t index) {
+  const auto count = static_cast<std::int32_t>(sequences.count.get());
+  if (sequences.cu_seqlens[count] != count) return sequence_tile(sequences, 1, tile_rows, index);
+  SequenceTile tile{};
+  tile.outside = index >= count;
+  tile.sequence = tile.outside ? count : static_cast<std::int32_t>(index);
+  tile.token = tile.sequence;
+  tile.rows = tile.outside ? static_cast<std::int32_t>(sequences.capacity) - count : 1;
+  tile.first = static_cast<std::int32_t>((index - tile.sequence) * tile_rows);
+  tile.end = min(tile.first + static_cast<std::int32_t>(tile_rows), tile.rows);
+  return tile;
+}
+
 // The side that copies: finds the block's items, passes them on, and copies their queries, keys and values.
 template <class Plan, class Keys>
 struct DecodeCopy {
@@ -92,7 +108,9 @@ struct DecodeCopy {
       copy.kv_head = index % kv_heads;
       const int part = index / kv_heads;
       const ForwardTurns turns{part % splits.blocks, splits.blocks};
-      const SequenceTile tile = sequence_tile(sequences, 1, item_tokens, part / splits.blocks);
+      const SequenceTile tile = all <= static_cast<int>(gridDim.x)
+                                    ? sequence_tile(sequences, 1, item_tokens, part / splits.blocks)
+                                    : decode_tile(sequences, item_tokens, part / splits.blocks);
       if (tile.first >= tile.end) continue;
       const std::int64_t start = tile.outside ? 0 : copy.keys.start(tile);
       AttentionItem found = attention_item(tile, start);

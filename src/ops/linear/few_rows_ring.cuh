@@ -26,7 +26,9 @@ struct FewRowsArgs {
   const __nv_bfloat16* bias;  // [n] or null
   std::int64_t ldy;
   int m, n, k;
-  int tile_rows, tiles;
+  int tile_rows;    // of W
+  int token_tiles;  // tiles of tokens for the same rows of W; they follow each other
+  int tiles;        // of rows of W and of tokens
   int stages;
   int under_way;  // stages of W that are copied at a time, at most `stages`
   bool constant_weight;
@@ -73,6 +75,7 @@ __device__ inline void copy_weights(WeightRing ring, const CUtensorMap& weight, 
   WeightRing arriving = ring;
   int started = 0;
   for (int tile = static_cast<int>(blockIdx.x); tile < args.tiles; tile += static_cast<int>(gridDim.x)) {
+    const int row = tile / args.token_tiles * args.tile_rows;
     for (int step = 0; step < steps; ++step, ring.next()) {
       barrier_wait(ring.empty(), ring.parity ^ 1);
       if (++started > args.under_way) {
@@ -82,25 +85,26 @@ __device__ inline void copy_weights(WeightRing ring, const CUtensorMap& weight, 
       barrier_expect(ring.weight_full(), kParts * bytes);
 #pragma unroll
       for (int part = 0; part < kParts; ++part) {
-        bulk_copy_box(ring.at() + part * bytes, weight, (step * kParts + part) * kPartColumns, 0, tile * args.tile_rows,
+        bulk_copy_box(ring.at() + part * bytes, weight, (step * kParts + part) * kPartColumns, 0, row,
                       ring.weight_full());
       }
     }
   }
 }
 
-// Copies x to the other parts of the stages, again for each tile.
+// Copies the tiles of x, of bytes / kRowBytes tokens each, to the other parts of the stages, again for each tile.
 template <int kParts, class Out>
 __device__ inline void copy_tokens(WeightRing ring, const CUtensorMap& x, const FewRowsArgs<Out>& args, int steps,
                                    int bytes) {
   const int offset = kParts * args.tile_rows * kRowBytes;
   for (int tile = static_cast<int>(blockIdx.x); tile < args.tiles; tile += static_cast<int>(gridDim.x)) {
+    const int token = tile % args.token_tiles * (bytes / kRowBytes);
     for (int step = 0; step < steps; ++step, ring.next()) {
       barrier_wait(ring.empty(), ring.parity ^ 1);
       barrier_expect(ring.tokens_full(), kParts * bytes);
 #pragma unroll
       for (int part = 0; part < kParts; ++part) {
-        bulk_copy_box(ring.at() + offset + part * bytes, x, (step * kParts + part) * kPartColumns, 0, 0,
+        bulk_copy_box(ring.at() + offset + part * bytes, x, (step * kParts + part) * kPartColumns, 0, token,
                       ring.tokens_full());
       }
     }
