@@ -57,10 +57,10 @@ int run_bench(std::span<const std::string> arguments) {
   for (const Kind& kind : kKinds) {
     if (kind.name == name) return kind.run(arguments.subspan(1));
   }
-  throw Error(
-      "hone bench",
-      text_of("expected train, decode, kernels, matmul, grouped_gemm, serve or collectives, saw ", shown(std::string_view(name))),
-      "for example hone bench train --model qwen2.5-0.5b");
+  throw Error("hone bench",
+              text_of("expected train, decode, kernels, matmul, grouped_gemm, serve or collectives, saw ",
+                      shown(std::string_view(name))),
+              "for example hone bench train --model qwen2.5-0.5b");
 }
 
 // Keys of all benchmarks, each once.
