@@ -170,6 +170,8 @@ TEST(GrpoOptions, KeysOfTheRunAreMarked) {
                                               "rollout_key_variable",
                                               "rollout_weights_dir",
                                               "device",
+                                              "zero_stage",
+                                              "ddp_timeout",
                                               "push_to_hub",
                                               "hub_model_id",
                                               "hub_strategy",
