@@ -36,8 +36,9 @@ TEST(Float8, NumbersAreThoseOfTheFormat) {
 TEST(Float8, RoundsToTheNearestNumberWithAnEvenFraction) {
   const std::vector<float> all = numbers();
   const auto expected = [&](float value) {
-    int best = std::signbit(value) ? 0x80 : 0;
-    for (int byte = best; byte < best + 0x7F; ++byte) {
+    const int first = std::signbit(value) ? 0x80 : 0;
+    int best = first;
+    for (int byte = first; byte < first + 0x7F; ++byte) {
       const double distance = std::fabs(static_cast<double>(all[static_cast<std::size_t>(byte)]) - value);
       const double least = std::fabs(static_cast<double>(all[static_cast<std::size_t>(best)]) - value);
       if (distance < least || (distance == least && byte % 2 == 0)) best = byte;
