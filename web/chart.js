@@ -40,7 +40,7 @@ export function smoothed(values, factor) {
   });
 }
 
-// Of many points keeps the first, lowest, highest and last of each column of pixels.
+// Keeps the first, lowest, highest and last point of each column of pixels.
 export function thinned(points, columns) {
   if (points.length <= columns * 4) return points;
   const kept = [];

@@ -73,7 +73,7 @@ struct GroupedCompute {
     }
   }
   // Loads the warp's 16 rows of a link where shared memory has the terms as rows. wgmma could read them there, at the
-  // same rate, but takes more power.
+  // same rate in a loop alone, but whole products were slower with it.
   __device__ void load_link(std::uint32_t at, int link, std::uint32_t (&held)[4]) const {
     if constexpr (Plan::kProduct != GroupedProduct::kForward) {
       const int lane = thread % 32;
