@@ -74,7 +74,7 @@ void read_input(RequestParameters& parameters, ResponsesRequest& request) {
 void read_choice(const Json& choice, ResponsesRequest& request) {
   if (choice.is_null() || choice == "auto" || choice == "none") return;
   const bool names = choice.is_object() && choice.value("type", Json()) == "function" &&
-                     choice.value("name", Json()).is_string() && choice["name"] != "";
+                     choice.value("name", Json()).is_string() && !choice["name"].get_ref<const std::string&>().empty();
   if (choice != "required" && !names)
     throw RequestError("tool_choice", "is not supported",
                        R"(use "auto", "none", "required" or the name of a function)");

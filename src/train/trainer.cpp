@@ -119,7 +119,7 @@ MetricValues Trainer::run(TrainingTask& task) {
   const auto start = std::chrono::steady_clock::now();
   first_ = checkpoints_.resume(task);
   const std::int64_t first_tokens = task.tokens_seen();
-  log_.emplace(options_, setup_, subject_, checkpoints_.options_json(), first_);
+  log_ = std::make_unique<RunLog>(options_, setup_, subject_, checkpoints_.options_json(), first_);
   for_observers([&](RunObserver& observer) { observer.started(view(first_)); });
   const bool finished = first_ >= setup_.total_steps;
   if (finished) log_info(finished_line(output_dir_.string(), first_, setup_.total_steps));

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 
 #include "train/run_checkpoints.h"
 #include "train/run_log.h"
@@ -48,7 +47,7 @@ class Trainer {
   Schedule schedule_;
   std::filesystem::path output_dir_;
   RunCheckpoints checkpoints_;
-  std::optional<RunLog> log_;  // set by run()
+  std::unique_ptr<RunLog> log_;  // set by run()
   std::int64_t first_ = 0;     // steps done before this process started
 };
 

@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <map>
 #include <memory>
-#include <optional>
 #include <set>
 
 #include "backend/device_model.h"
@@ -113,7 +112,7 @@ class Decoding {
     add_generation(workspace_, model, options.weight_dtype(), engine_options_);
     workspace_.provide(kWeightStore, weights.view());
     workspace_.allocate(arena->device());
-    engine_.emplace(model, tokenizer_, workspace_, engine_options_);
+    engine_ = std::make_unique<Engine>(model, tokenizer_, workspace_, engine_options_);
   }
 
   [[nodiscard]] Decoded measure() {
@@ -142,7 +141,7 @@ class Decoding {
   // Bytes of the KV cache that a step reads in the middle of the measurement.
   [[nodiscard]] double kv_bytes() const {
     const auto tokens = static_cast<double>(resolved(engine_options_).num_blocks * engine_options_.block_size);
-    const auto context = static_cast<double>(prompt_length_ + options_.steps / 2);
+    const auto context = static_cast<double>(prompt_length_) + static_cast<double>(options_.steps) / 2;
     return static_cast<double>(engine_->kv_bytes()) / tokens * context * static_cast<double>(streams_);
   }
 
@@ -199,7 +198,7 @@ class Decoding {
   EngineOptions engine_options_;
   Workspace workspace_;
   Tokenizer tokenizer_ = no_text_tokenizer();
-  std::optional<Engine> engine_;
+  std::unique_ptr<Engine> engine_;
   std::vector<RequestId> ids_;
   std::int64_t added_ = 0;
 };

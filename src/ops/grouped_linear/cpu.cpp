@@ -1,3 +1,5 @@
+#include <string_view>
+
 #include "backend/cpu/gemm.h"
 #include "ops/grouped_linear/grouped_linear.h"
 #include "ops/linear/products.h"
@@ -7,6 +9,8 @@
 namespace hone {
 namespace {
 
+constexpr std::string_view kGroupedLinear = "grouped_linear";
+
 std::int64_t experts_of(const Attributes& attributes) { return attributes.as<GroupedLinearAttributes>().experts; }
 
 // The type of one expert's matrix in a block of all.
@@ -15,18 +19,21 @@ Type matrix_of(const Type& weight, std::int64_t experts) {
 }
 
 GemmArgs forward_product(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) {
-  return linear_product(*inputs[GroupedLinearIn::x],
-                        matrix_of(*inputs[GroupedLinearIn::weight], experts_of(attributes)), outputs[0]);
+  return linear_product(required(inputs, GroupedLinearIn::x, kGroupedLinear),
+                        matrix_of(required(inputs, GroupedLinearIn::weight, kGroupedLinear), experts_of(attributes)),
+                        outputs[0]);
 }
 
 GemmArgs input_product(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) {
-  return linear_input_product(*inputs[GroupedLinearInputGradientIn::dy],
-                              matrix_of(*inputs[GroupedLinearInputGradientIn::weight], experts_of(attributes)),
-                              outputs[0]);
+  return linear_input_product(
+      required(inputs, GroupedLinearInputGradientIn::dy, kGroupedLinear),
+      matrix_of(required(inputs, GroupedLinearInputGradientIn::weight, kGroupedLinear), experts_of(attributes)),
+      outputs[0]);
 }
 
 GemmArgs weight_product(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) {
-  return linear_weight_product(*inputs[GroupedLinearWeightGradientIn::dy], *inputs[GroupedLinearWeightGradientIn::x],
+  return linear_weight_product(required(inputs, GroupedLinearWeightGradientIn::dy, kGroupedLinear),
+                               required(inputs, GroupedLinearWeightGradientIn::x, kGroupedLinear),
                                matrix_of(outputs[0], experts_of(attributes)));
 }
 
