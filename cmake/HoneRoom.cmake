@@ -35,8 +35,9 @@ function(hone_room name)
     target_link_libraries(hone_${name} PUBLIC hone_${room})
   endforeach()
   target_link_libraries(hone_${name} PUBLIC ${ROOM_LIBRARIES} Threads::Threads)
-  if(HONE_CUDA AND name STREQUAL "backend")
-    target_link_libraries(hone_${name} PUBLIC CUDA::cudart_static ${CMAKE_DL_LIBS})
+  if(HONE_CUDA AND name MATCHES "^(backend|ops)$")
+    # PRIVATE, so that other rooms compile by the same commands with CUDA and without.
+    target_link_libraries(hone_${name} PRIVATE CUDA::cudart_static ${CMAKE_DL_LIBS})
   endif()
 endfunction()
 
