@@ -48,7 +48,7 @@ hone_install_output(${CMAKE_INSTALL_DATAROOTDIR}/fish/vendor_completions.d/hone.
 find_program(HONE_DPKG_QUERY dpkg-query)
 find_file(HONE_JSON_HEADER nlohmann/json.hpp)
 find_file(HONE_BEAST_HEADER boost/beast.hpp)
-foreach(file IN LISTS HONE_COMPRESSION HONE_PCRE2 HONE_SECCOMP HONE_JSON_HEADER)
+foreach(file IN LISTS HONE_COMPRESSION HONE_PCRE2 HONE_SECCOMP HONE_SSL HONE_JSON_HEADER)
   if(NOT HONE_DPKG_QUERY OR NOT file MATCHES "\\.(a|hpp)$")
     continue()
   endif()

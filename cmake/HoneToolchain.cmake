@@ -26,6 +26,12 @@ set(HONE_COMPRESSION ${HONE_ZLIB} ${HONE_ZSTD} ${HONE_SNAPPY} ${HONE_LZ4})
 
 find_library(HONE_PCRE2 NAMES libpcre2-8.a pcre2-8 REQUIRED)  # regular expressions
 
+# TLS of the HTTP server. Archives, so that the start of the program does not load libraries that few runs need.
+find_path(HONE_OPENSSL_HEADERS openssl/ssl.h REQUIRED)
+find_library(HONE_SSL NAMES libssl.a ssl REQUIRED)
+find_library(HONE_CRYPTO NAMES libcrypto.a crypto REQUIRED)
+set(HONE_TLS ${HONE_SSL} ${HONE_CRYPTO} ${CMAKE_DL_LIBS})
+
 find_path(HONE_CURL_HEADERS curl/curl.h REQUIRED)  # libcurl itself is loaded at the first download
 find_path(HONE_BOOST_HEADERS boost/beast/version.hpp REQUIRED)  # headers only, in room http
 

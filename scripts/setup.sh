@@ -8,7 +8,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 packages=(g++ cmake ninja-build ccache libgtest-dev libgmock-dev nlohmann-json3-dev libyaml-cpp-dev libedit-dev
   libflint-dev libseccomp-dev bubblewrap libpcre2-dev python3
-  zlib1g-dev libzstd-dev libsnappy-dev liblz4-dev libcurl4-openssl-dev libboost-dev)
+  zlib1g-dev libzstd-dev libsnappy-dev liblz4-dev libcurl4-openssl-dev libboost-dev libssl-dev)
 # Before FLINT 3, Arb, Antic and Calcium are separate packages.
 if grep -qs '^VERSION_CODENAME=bookworm$' /etc/os-release; then
   packages+=(libflint-arb-dev libantic-dev libcalcium-dev)

@@ -1,5 +1,8 @@
 #include "http/connection.h"
 
+#include <openssl/err.h>
+#include <openssl/sslerr.h>
+
 #include <algorithm>
 
 #include "core/error.h"
@@ -17,6 +20,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kLinger{2'000};  // reading what a refused client still sends
 constexpr std::size_t kReadAhead = 64 << 10;         // bytes of a body, or of the next requests, in the buffer
+constexpr std::size_t kWatchedBytes = 1 << 10;       // of one read while a request is answered
 constexpr int kClientLeft = 499;
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 
@@ -24,6 +28,12 @@ int status_of(const ErrorCode& error) {
   if (error == http::error::header_limit || error == http::error::buffer_overflow) return 431;
   if (error == http::error::body_limit) return 413;
   return 400;
+}
+
+// Returns true if the client has sent a request where it should have begun to set up TLS.
+bool is_plain_request(const ErrorCode& error) {
+  return error.category() == asio::error::get_ssl_category() &&
+         ERR_GET_REASON(static_cast<unsigned long>(error.value())) == SSL_R_HTTP_REQUEST;
 }
 
 class ConnectionReply final : public ServerReply {
@@ -73,6 +83,26 @@ HttpConnection::HttpConnection(std::shared_ptr<HttpServerState> server, tcp::soc
   (void)stream_.socket().set_option(tcp::no_delay(true), ignored);
   const auto peer = stream_.socket().remote_endpoint(ignored);
   if (!ignored) peer_ = text_of(peer.address().to_string(), ":", peer.port());
+  is_encrypted_ = options().tls != nullptr;
+  if (is_encrypted_) tls_.emplace(stream_, options().tls->context);
+}
+
+void HttpConnection::start() {
+  if (!is_encrypted_) return read_head();
+  stream_.expires_after(options().header_timeout);
+  // NOLINTNEXTLINE(bugprone-unchecked-optional-access): is_encrypted_
+  tls_->async_handshake(asio::ssl::stream_base::server,
+                        [self = shared_from_this()](const ErrorCode& error) { self->on_handshake(error); });
+}
+
+void HttpConnection::on_handshake(const ErrorCode& error) {
+  if (closed_) return;
+  if (!error) return read_head();
+  if (!is_plain_request(error)) return close();
+  is_encrypted_ = false;
+  began_ = Clock::now();
+  access_ = {.peer = peer_, .method = {}, .target = {}};
+  refuse(400, "this server takes HTTPS only; use a URL that begins with https://");
 }
 
 void HttpConnection::read_head() {
@@ -82,8 +112,10 @@ void HttpConnection::read_head() {
   access_ = {.peer = peer_, .method = {}, .target = {}};
   began_ = Clock::now();
   stream_.expires_after(options().header_timeout);
-  http::async_read_header(stream_, buffer_, parser(),
-                          [self = shared_from_this()](const ErrorCode& error, std::size_t) { self->on_head(error); });
+  with_stream([&](auto& stream) {
+    http::async_read_header(stream, buffer_, parser(),
+                            [self = shared_from_this()](const ErrorCode& error, std::size_t) { self->on_head(error); });
+  });
 }
 
 void HttpConnection::on_head(const ErrorCode& error) {
@@ -101,12 +133,19 @@ void HttpConnection::on_head(const ErrorCode& error) {
   if (const auto [status, message] = fault_of_head(); status != 0) return refuse(status, message);
   keep_alive_ = parser().keep_alive() && head.version() == 11 && !server_->draining;
   if (!hold_body(parser().content_length().value_or(0))) return;
-  if (!parser().is_done() && !request_.header("expect").empty()) {
-    ErrorCode ignored;  // the client sends its body after a while even if this does not reach it
-    (void)stream_.socket().write_some(asio::buffer(kContinue.data(), kContinue.size()), ignored);
-  }
   stream_.expires_after(options().body_timeout);
+  if (!parser().is_done() && !request_.header("expect").empty()) return send_continue();
   read_body();
+}
+
+void HttpConnection::send_continue() {
+  with_stream([&](auto& stream) {
+    asio::async_write(stream, asio::buffer(kContinue.data(), kContinue.size()),
+                      [self = shared_from_this()](const ErrorCode& error, std::size_t) {
+                        if (self->closed_) return;
+                        error ? self->close() : self->read_body();
+                      });
+  });
 }
 
 std::pair<int, std::string_view> HttpConnection::fault_of_head() const {
@@ -131,8 +170,10 @@ std::pair<int, std::string_view> HttpConnection::fault_of_head() const {
 
 void HttpConnection::read_body() {
   if (parser().is_done()) return dispatch();
-  http::async_read_some(stream_, buffer_, parser(),
-                        [self = shared_from_this()](const ErrorCode& error, std::size_t) { self->on_body(error); });
+  with_stream([&](auto& stream) {
+    http::async_read_some(stream, buffer_, parser(),
+                          [self = shared_from_this()](const ErrorCode& error, std::size_t) { self->on_body(error); });
+  });
 }
 
 void HttpConnection::on_body(const ErrorCode& error) {
@@ -184,10 +225,15 @@ void HttpConnection::dispatch() {
   request_ = {};
 }
 
-// Notices that the client leaves while its request is answered. Bytes that arrive belong to a next request; they are
-// left where they are, and a later departure shows when something is sent.
+// Notices that the client leaves while its request is answered.
 void HttpConnection::watch() {
   if (watching_) return;
+  is_encrypted_ ? watch_encrypted() : watch_plain();
+}
+
+// Bytes that arrive belong to a next request; they are left where they are, and a later departure shows when something
+// is sent.
+void HttpConnection::watch_plain() {
   watching_ = true;
   stream_.socket().async_wait(tcp::socket::wait_read, [self = shared_from_this()](const ErrorCode& error) {
     self->watching_ = false;
@@ -198,6 +244,33 @@ void HttpConnection::watch() {
     if (state == asio::error::would_block) return self->watch();
     if (state) self->close();
   });
+}
+
+// Bytes on the socket may be messages of TLS itself, such as the end of the connection, so they say little until they
+// are decrypted. What belongs to a next request is kept in the buffer, up to the size of headers.
+void HttpConnection::watch_encrypted() {
+  if (buffer_.size() >= options().max_header_bytes) return;
+  watching_ = true;
+  // NOLINTNEXTLINE(bugprone-unchecked-optional-access): is_encrypted_
+  tls_->async_read_some(
+      buffer_.prepare(kWatchedBytes),
+      [self = shared_from_this()](const ErrorCode& error, std::size_t bytes) { self->on_watched(error, bytes); });
+}
+
+// Ends the read of watch_encrypted(), after which on_watched() proceeds. That read continues if a part of a message has
+// just arrived, so that one cancellation may not reach it.
+void HttpConnection::end_watch() {
+  if (closed_ || in_flight_ || !watching_) return;
+  stream_.cancel();
+  asio::post(server_->io, [self = shared_from_this()] { self->end_watch(); });
+}
+
+void HttpConnection::on_watched(const ErrorCode& error, std::size_t bytes) {
+  watching_ = false;
+  if (closed_) return;
+  buffer_.commit(bytes);
+  if (!in_flight_) return proceed();
+  error ? close() : watch();
 }
 
 void HttpConnection::fail(const ErrorCode& error) {
@@ -239,9 +312,11 @@ void HttpConnection::write_some() {
     return;
   }
   stream_.expires_after(options().write_timeout);
-  stream_.async_write_some(
-      asio::buffer(writing_.data() + sent_, writing_.size() - sent_),
-      [self = shared_from_this()](const ErrorCode& error, std::size_t bytes) { self->on_written(error, bytes); });
+  with_stream([&](auto& stream) {
+    stream.async_write_some(
+        asio::buffer(writing_.data() + sent_, writing_.size() - sent_),
+        [self = shared_from_this()](const ErrorCode& error, std::size_t bytes) { self->on_written(error, bytes); });
+  });
 }
 
 void HttpConnection::on_written(const ErrorCode& error, std::size_t bytes) {
@@ -260,8 +335,22 @@ void HttpConnection::on_written(const ErrorCode& error, std::size_t bytes) {
 
 void HttpConnection::finish() {
   report();
+  if (is_encrypted_ && watching_) return end_watch();
+  proceed();
+}
+
+void HttpConnection::proceed() {
   if (keep_alive_ && !server_->draining) return read_head();
-  linger();
+  is_encrypted_ ? end_encryption() : linger();
+}
+
+// Announces the end of the answers in TLS, so that clients can tell it from an attacker's.
+void HttpConnection::end_encryption() {
+  stream_.expires_after(kLinger);
+  // NOLINTNEXTLINE(bugprone-unchecked-optional-access): is_encrypted_
+  tls_->async_shutdown([self = shared_from_this()](const ErrorCode&) {
+    if (!self->closed_) self->linger();
+  });
 }
 
 // Ends the current request: writes its line of the access log and gives its bytes back.

@@ -53,6 +53,19 @@ void HttpServerState::accept() {
   });
 }
 
+// Answers a connection that is one too many. A client of HTTPS would first have to set up TLS; it is left without an
+// answer.
+void HttpServerState::refuse(tcp::socket& socket) const {
+  if (options.tls) return;
+  const ResponseForm form{.version = 11, .keep_alive = false, .head_only = false};
+  const std::string text = response_text(
+      {.status = 429, .body = options.error_body(429, "too many connections"), .headers = {{"Retry-After", "1"}}},
+      form);
+  ErrorCode ignored;
+  (void)socket.non_blocking(true, ignored);
+  (void)socket.write_some(asio::buffer(text), ignored);
+}
+
 void HttpServerState::on_accept(const ErrorCode& error, tcp::socket socket) {
   if (draining || error == asio::error::operation_aborted) return;
   if (error) {  // no descriptor is left, or the client has gone already
@@ -62,18 +75,12 @@ void HttpServerState::on_accept(const ErrorCode& error, tcp::socket socket) {
     });
   }
   if (connections.size() >= options.max_connections) {
-    const ResponseForm form{.version = 11, .keep_alive = false, .head_only = false};
-    const std::string text = response_text(
-        {.status = 429, .body = options.error_body(429, "too many connections"), .headers = {{"Retry-After", "1"}}},
-        form);
-    ErrorCode ignored;
-    (void)socket.non_blocking(true, ignored);
-    (void)socket.write_some(asio::buffer(text), ignored);
+    refuse(socket);
   } else {
     auto connection = std::make_shared<HttpConnection>(shared_from_this(), std::move(socket));
     connections.insert(connection);
     open = connections.size();
-    connection->read_head();
+    connection->start();
   }
   accept();
 }

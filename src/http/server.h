@@ -3,7 +3,8 @@
 // One thread does all reading and writing. A few threads run the handler, which parses a request and may answer later,
 // from any thread, through its ServerReply. A body is either chunked or of a stated length; both together, other
 // transfer codings, and a missing or repeated Host are refused (RFC 9112). Pipelined requests are answered in order.
-// Whatever is wrong with a request gives status 4xx, after which the connection is closed.
+// Whatever is wrong with a request gives status 4xx, after which the connection is closed. With a TlsIdentity all of
+// this is over TLS (HTTPS).
 #pragma once
 
 #include <chrono>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "http/message.h"
+#include "http/tls.h"
 
 namespace hone {
 
@@ -30,8 +32,9 @@ struct HttpAccess {
 };
 
 struct HttpOptions {
-  std::string host = "127.0.0.1";  // name or address of the interface
-  std::uint16_t port = 0;          // 0: any free port
+  std::string host = "127.0.0.1";              // name or address of the interface
+  std::uint16_t port = 0;                      // 0: any free port
+  std::shared_ptr<TlsIdentity> tls = nullptr;  // null: connections are not encrypted
   std::size_t handler_threads = 2;
   std::size_t max_header_bytes = 16 << 10;     // request line and headers; more gives 431
   std::size_t max_body_bytes = 16 << 20;       // body of one request; more gives 413
@@ -40,8 +43,8 @@ struct HttpOptions {
   std::size_t max_unsent_bytes = 64 << 10;     // of a stream, after which it is congested
   // Origins whose web pages may read responses (CORS), as the header Origin states them; "*": all.
   std::vector<std::string> allowed_origins;
-  // Times after which a connection is closed: between requests or while headers arrive, while a body arrives, and while
-  // the client takes nothing of a response.
+  // Times after which a connection is closed: between requests or while headers arrive (and before that while TLS is
+  // set up), while a body arrives, and while the client takes nothing of a response.
   std::chrono::milliseconds header_timeout{60'000};
   std::chrono::milliseconds body_timeout{120'000};
   std::chrono::milliseconds write_timeout{60'000};

@@ -25,6 +25,7 @@ struct HttpServerState : std::enable_shared_from_this<HttpServerState> {
   void listen();
   void accept();
   void on_accept(const boost::system::error_code& error, boost::asio::ip::tcp::socket socket);
+  void refuse(boost::asio::ip::tcp::socket& socket) const;
   void run();
   // Runs a function on the thread of the network, unless the server has ended.
   template <class Function>

@@ -8,6 +8,7 @@
 #include <array>
 #include <cctype>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -179,6 +180,9 @@ class Exchange {
     if (is_new_) handle_ = curl_.init();
     if (handle_ == nullptr) throw Error("libcurl.so.4", "cannot create a request");
     set(CURLOPT_URL, url.c_str());
+    // Authorities to trust instead of the system's, such as that of a server on this host. curl reads the same
+    // variable.
+    if (const char* file = std::getenv("SSL_CERT_FILE"); file != nullptr && *file != '\0') set(CURLOPT_CAINFO, file);
     set(CURLOPT_PROTOCOLS_STR, "http,https");
     set(CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
     set(CURLOPT_NOSIGNAL, 1L);

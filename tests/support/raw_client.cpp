@@ -20,7 +20,7 @@ RawClient::RawClient(std::uint16_t port) : socket_(::socket(AF_INET, SOCK_STREAM
     throw std::runtime_error("cannot connect to the server");
 }
 
-RawClient::~RawClient() { close(); }
+RawClient::~RawClient() { RawClient::close(); }
 
 void RawClient::close() {
   if (socket_ >= 0) ::close(std::exchange(socket_, -1));
@@ -28,15 +28,21 @@ void RawClient::close() {
 
 void RawClient::send(std::string_view bytes) {
   while (!bytes.empty()) {
-    const ssize_t sent = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    const ssize_t sent = write_some(bytes);
     if (sent <= 0) return;
     bytes.remove_prefix(static_cast<std::size_t>(sent));
   }
 }
 
+ssize_t RawClient::write_some(std::string_view bytes) {
+  return ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+}
+
+ssize_t RawClient::read_some(char* bytes, std::size_t size) { return ::recv(socket_, bytes, size, 0); }
+
 bool RawClient::more() {
   char bytes[16384];
-  const ssize_t count = ::recv(socket_, bytes, sizeof(bytes), 0);
+  const ssize_t count = read_some(bytes, sizeof(bytes));
   if (count <= 0) return false;
   arrived_.append(bytes, static_cast<std::size_t>(count));
   return true;

@@ -1,8 +1,9 @@
 // A client on loopback that sends whatever bytes a test gives it, valid HTTP or not.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
-#include <map>
 #include <string>
 #include <string_view>
 
@@ -19,7 +20,7 @@ class RawClient {
   explicit RawClient(std::uint16_t port);
   RawClient(const RawClient&) = delete;
   RawClient& operator=(const RawClient&) = delete;
-  ~RawClient();
+  virtual ~RawClient();
 
   // Sends all bytes, or as many as the server takes before it closes the connection.
   void send(std::string_view bytes);
@@ -29,13 +30,19 @@ class RawClient {
   [[nodiscard]] bool wait_for(std::string_view text);
   // Waits until the server closes the connection. Returns what has arrived and was not returned before.
   [[nodiscard]] std::string rest();
-  void close();
+  virtual void close();
+
+ protected:
+  // Write or read some bytes on the connection, as ::send and ::recv do.
+  [[nodiscard]] virtual ssize_t write_some(std::string_view bytes);
+  [[nodiscard]] virtual ssize_t read_some(char* bytes, std::size_t size);
+
+  int socket_ = -1;
 
  private:
   // Waits for more bytes. Returns false at the end of the stream.
   bool more();
 
-  int socket_ = -1;
   std::string arrived_;
 };
 

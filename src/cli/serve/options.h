@@ -45,6 +45,8 @@ struct ServeOptions {
 
   std::string host = "127.0.0.1";
   std::int64_t port = 8000;
+  std::string ssl_certfile;
+  std::string ssl_keyfile;
   std::string api_key;
   std::vector<std::string> allowed_origins;
   std::int64_t max_connections = 4096;
@@ -86,6 +88,11 @@ struct ServeOptions {
     v.group("Server");
     v("host", host, "Name or address of the interface to listen on; 0.0.0.0: all");
     v("port", port, "TCP port; 0: any free one", within(0, 65535));
+    v("ssl_certfile", ssl_certfile,
+      "File with the server's certificate, in PEM form and followed by those of its authorities; the server then "
+      "answers "
+      "over TLS (HTTPS)");
+    v("ssl_keyfile", ssl_keyfile, "File with the certificate's private key; unset: ssl_certfile has it");
     v("api_key", api_key, "Key that clients must send; unset: the variable HONE_API_KEY, if it is set");
     v.secret("api_key");
     v("allowed_origins", allowed_origins,

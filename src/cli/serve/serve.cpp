@@ -125,6 +125,7 @@ HttpOptions http_options(const ServeOptions& options) {
   HttpOptions http;
   http.host = options.host;
   http.port = static_cast<std::uint16_t>(options.port);
+  http.tls = read_tls_identity(options.ssl_certfile, options.ssl_keyfile);
   http.allowed_origins = options.allowed_origins;
   http.max_connections = static_cast<std::size_t>(options.max_connections);
   http.max_body_bytes = static_cast<std::size_t>(options.max_body_mib * (1 << 20));
@@ -177,6 +178,7 @@ int run_serve(const ServeOptions& given, const OptionInput& input) {
   options.model_name_or_path = model_argument("serve", given.model_name_or_path, input);
   if (const char* key = std::getenv("HONE_API_KEY"); options.api_key.empty() && key != nullptr) options.api_key = key;
   check_weight_updates(options);
+  const HttpOptions http = http_options(options);
   if (!options.runs.empty() && !is_folder(options.runs))
     throw Error("runs", text_of(options.runs, " is not a folder"), "give a folder that has runs");
   Device& device = open_device(options.device);
@@ -199,11 +201,11 @@ int run_serve(const ServeOptions& given, const OptionInput& input) {
                          .allow_weight_updates = options.allow_weight_updates,
                          .page = options.page,
                          .runs = options.runs});
-  HttpServer server(
-      http_options(options),
-      [&](const ServerRequest& request, const std::shared_ptr<ServerReply>& reply) { service.handle(request, reply); });
-  log_info(text_of("serving ", model.names.front(), " on http://", options.host, ":", server.port(),
-                   "/v1, max_model_len ", format_count(model.max_model_len), ", KV cache of ",
+  HttpServer server(http, [&](const ServerRequest& request, const std::shared_ptr<ServerReply>& reply) {
+    service.handle(request, reply);
+  });
+  log_info(text_of("serving ", model.names.front(), http.tls ? " on https://" : " on http://", options.host, ":",
+                   server.port(), "/v1, max_model_len ", format_count(model.max_model_len), ", KV cache of ",
                    format_count(engine_options.num_blocks * engine_options.block_size), " tokens"));
   bool drained = false;
   const auto stop = [&] {

@@ -20,12 +20,19 @@ struct WatchKeys {
   std::string run_dir;
   std::string host = "127.0.0.1";
   std::int64_t port = 8080;
+  std::string ssl_certfile;
+  std::string ssl_keyfile;
 
   template <class Visitor>
   void fields(Visitor& v) {
     v("run_dir", run_dir, "Output folder of a run, or a folder that has several; also the first argument");
     v("host", host, "Name or address of the interface to listen on; 0.0.0.0: all");
     v("port", port, "TCP port; 0: any free one", within(0, 65535));
+    v("ssl_certfile", ssl_certfile,
+      "File with the server's certificate, in PEM form and followed by those of its authorities; the page then comes "
+      "over "
+      "TLS (HTTPS)");
+    v("ssl_keyfile", ssl_keyfile, "File with the certificate's private key; unset: ssl_certfile has it");
   }
 };
 
@@ -47,6 +54,7 @@ int run_watch(const WatchKeys& keys, const OptionInput& input) {
   HttpOptions http;
   http.host = keys.host;
   http.port = static_cast<std::uint16_t>(keys.port);
+  http.tls = read_tls_identity(keys.ssl_certfile, keys.ssl_keyfile);
   http.max_connections = 256;
   http.max_body_bytes = 1 << 10;
   http.error_body = [](int status, std::string_view message) { return error_body(message, {}, status); };
@@ -54,8 +62,8 @@ int run_watch(const WatchKeys& keys, const OptionInput& input) {
   HttpServer server(http, [&](const ServerRequest& request, const std::shared_ptr<ServerReply>& reply) {
     service.handle(request, reply);
   });
-  log_info(
-      text_of("watching ", watched_folder(keys, input), " on http://", keys.host, ":", server.port(), "; Ctrl+C ends"));
+  log_info(text_of("watching ", watched_folder(keys, input), http.tls ? " on https://" : " on http://", keys.host, ":",
+                   server.port(), "; Ctrl+C ends"));
   while (!interrupted()) std::this_thread::sleep_for(std::chrono::milliseconds(100));
   server.drain();
   return 0;
