@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "backend/gpu_collective.h"
@@ -80,6 +81,10 @@ class HostCollective final : public Collective {
     all_gather(data, parts);
   }
 
+  void copy(std::byte* to, const std::byte* from, std::size_t bytes) override {
+    if (bytes > 0) std::memcpy(to, from, bytes);
+  }
+
  private:
   static std::span<std::byte> part_of(std::byte* data, const ByteRange& part) {
     return {data + part.begin, part.end - part.begin};
@@ -111,7 +116,14 @@ class HostCollective final : public Collective {
   std::vector<std::byte> received_;  // [ranks, kRoundBytes]
 };
 
+thread_local Collective* innermost = nullptr;
+
 }  // namespace
+
+CollectiveScope::CollectiveScope(Collective* collective) : before_(std::exchange(innermost, collective)) {}
+CollectiveScope::~CollectiveScope() { innermost = before_; }
+
+Collective* current_collective() { return innermost; }
 
 std::unique_ptr<Collective> make_collective(Device& device, Peers& peers) {
   const bool is_gpu = device.kind() == DeviceKind::kCuda;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -42,6 +43,20 @@ class Collective {
   virtual void all_gather(std::byte* data, std::span<const ByteRange> parts) = 0;
   // Copies the bytes of rank `root` to all others.
   virtual void broadcast(std::byte* data, std::size_t bytes, int root) = 0;
+  // Copies bytes of this rank's device, in order with the operations.
+  virtual void copy(std::byte* to, const std::byte* from, std::size_t bytes) = 0;
+
+  // Calls operations() and submits what it calls as a whole, which saves time if there are many small operations.
+  virtual void together(const std::function<void()>& operations) { operations(); }
+  // Calls operations(), whose work begins after the device's work so far and then runs next to its later work, until
+  // wait(slot). Both calls can be recorded if they are in the same recording. `slot` identifies the work until then.
+  virtual void start(int slot, const std::function<void()>& operations) {
+    (void)slot;
+    operations();
+  }
+  virtual void wait(int slot) { (void)slot; }
+  // Announces operations that a recording repeats, so that the loss of a rank is noticed meanwhile.
+  virtual void expect() {}
   // To be called once the device has been waited for. Throws JobFailure if an operation was given up because a rank was
   // lost meanwhile; its results are then undefined.
   virtual void check() {}
@@ -50,6 +65,21 @@ class Collective {
  private:
   Peers& peers_;
 };
+
+// The operations that the programs of this thread use while it exists. They nest.
+class CollectiveScope {
+ public:
+  explicit CollectiveScope(Collective* collective);  // null: none
+  CollectiveScope(const CollectiveScope&) = delete;
+  CollectiveScope& operator=(const CollectiveScope&) = delete;
+  ~CollectiveScope();
+
+ private:
+  Collective* before_;
+};
+
+// Returns the operations of the innermost scope of this thread; null if there is none.
+[[nodiscard]] Collective* current_collective();
 
 // Returns the operations on the memory of a device, which must be of the same kind in all processes: over the
 // connections of `peers` on CPUs, by NCCL between GPUs. Throws Error if the kinds differ, two ranks have the same GPU,

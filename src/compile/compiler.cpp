@@ -1,5 +1,6 @@
 #include "compile/compiler.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/error.h"
@@ -30,13 +31,14 @@ Program Compiler::inference(Program traced) const {
   constexpr ProgramKind kKind = ProgramKind::kInference;
   Program program = with_precision(with(std::move(traced), PassStage::kTraced, kKind), options_.dtype);
   program = fuse(with(std::move(program), PassStage::kTyped, kKind), options_.inference_reach);
+  if (options_.shares != nullptr && options_.shares->weights) program = shard_weights(program, *options_.shares);
   return with(std::move(program), PassStage::kFinished, kKind);
 }
 
 Program Compiler::training(Program traced, std::string_view loss) const {
   constexpr ProgramKind kKind = ProgramKind::kTraining;
   Program program = with_precision(with(std::move(traced), PassStage::kTraced, kKind), options_.dtype);
-  program = differentiated(with(std::move(program), PassStage::kTyped, kKind), loss);
+  program = divided(with(std::move(program), PassStage::kTyped, kKind), loss);
   return with(std::move(program), PassStage::kFinished, kKind);
 }
 
@@ -46,20 +48,33 @@ Program Compiler::update(Program traced) const {
   return with(std::move(program), PassStage::kFinished, kKind);
 }
 
-Program Compiler::differentiated(const Program& typed, std::string_view loss) const {
+Program Compiler::divided(const Program& typed, std::string_view loss) const {
+  Program program = differentiated(typed, loss, options_.activation_budget);
+  if (options_.shares == nullptr) return program;
+  Program sharded = shard_weights(program, *options_.shares);
+  if (options_.recompute == Recompute::kNone) return sharded;
+  // Whole weights and gradients take room next to the activations, so that fewer of these may be kept.
+  const std::size_t kept = plan_memory(program, options_.device).arena;
+  const std::size_t taken = plan_memory(sharded, options_.device).arena;
+  if (taken <= options_.activation_budget || taken <= kept) return sharded;
+  const std::size_t more = taken - kept;
+  program = differentiated(typed, loss, options_.activation_budget - std::min(options_.activation_budget, more));
+  return shard_weights(program, *options_.shares);
+}
+
+Program Compiler::differentiated(const Program& typed, std::string_view loss, std::size_t budget) const {
   // Fusing across layers is possible only if no pass keeps values layer by layer. Try the program without recomputation
   // first and take it if its arena fits the budget.
   if (options_.recompute != Recompute::kLayers && !options_.offload) {
     Program whole = with_gradients(typed, loss, options_.gradients, FusionScope::kProgram);
-    if (options_.recompute == Recompute::kNone ||
-        plan_memory(whole, options_.device).arena <= options_.activation_budget) {
+    if (options_.recompute == Recompute::kNone || plan_memory(whole, options_.device).arena <= budget) {
       return whole;
     }
   }
   Program program = with_gradients(typed, loss, options_.gradients, FusionScope::kLayer);
   // With offload, values kept inside layers would only travel to the host and back, so recompute as much as possible.
   const bool keeps_least = options_.offload && options_.recompute == Recompute::kLayers;
-  program = recompute(program, options_.recompute, keeps_least ? 0 : options_.activation_budget, options_.device);
+  program = recompute(program, options_.recompute, keeps_least ? 0 : budget, options_.device);
   return options_.offload ? offload_activations(program) : program;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <string_view>
 
 #include "backend/device.h"
@@ -9,6 +10,7 @@
 #include "passes/fusion.h"
 #include "passes/gradient.h"
 #include "passes/recompute.h"
+#include "passes/shard.h"
 #include "program/program.h"
 
 namespace hone {
@@ -20,8 +22,9 @@ struct CompileOptions {
   Recompute recompute = Recompute::kNone;
   std::size_t activation_budget = 0;  // bytes that the arena may take, for recomputation
   GradientAccumulation gradients = GradientAccumulation::kWide;
-  bool offload = false;                                 // keep activations in host memory (passes/offload.h)
-  FusionScope inference_reach = FusionScope::kProgram;  // fusion in programs without gradients
+  bool offload = false;                                  // keep activations in host memory (passes/offload.h)
+  FusionScope inference_reach = FusionScope::kProgram;   // fusion in programs without gradients
+  std::shared_ptr<const WeightShares> shares = nullptr;  // division over the ranks of a job; null: nothing is divided
 };
 
 // Applies the passes of hone and those of `passes` to traced programs. The registry must outlive the compiler.
@@ -41,8 +44,10 @@ class Compiler {
   [[nodiscard]] const CompileOptions& options() const { return options_; }
 
  private:
-  // Adds gradients, recomputation and offload to a program whose types are final.
-  [[nodiscard]] Program differentiated(const Program& typed, std::string_view loss) const;
+  // Adds gradients, recomputation and offload to a program whose types are final. budget: bytes of the arena.
+  [[nodiscard]] Program differentiated(const Program& typed, std::string_view loss, std::size_t budget) const;
+  // The same with weights and gradients divided over the ranks of a job, if they are.
+  [[nodiscard]] Program divided(const Program& typed, std::string_view loss) const;
   [[nodiscard]] Program with(Program program, PassStage place, ProgramKind kind) const {
     return passes_.run(std::move(program), place, kind, options_);
   }

@@ -309,6 +309,22 @@ TensorStore random_weights(const Model& model, std::uint64_t seed, DType dtype, 
   return store;
 }
 
+TensorStore random_weight(const Model& model, const WeightSpec& spec, std::uint64_t seed, DType dtype, Device& device) {
+  HONE_ASSERT(!is_fp8_block(spec), spec.name, " is quantized");
+  register_operations();
+  const NamedType type{spec.name, {dtype, Shape(spec.shape.begin(), spec.shape.end())}};
+  TensorStore store(device, {&type, 1});
+  if (spec.initializer == Initializer::kOnes) {
+    store.upload(spec.name, ones(type.type));
+  } else if (spec.initializer != Initializer::kZeros) {
+    Program program;
+    fill_normal(program, spec, dtype, seed, ConfigReader(model.config()).number("initializer_range", 0.02));
+    Executable(std::move(program), std::make_shared<Arena>(device), {.weights = &store}).run();
+  }
+  device.synchronize();
+  return store;
+}
+
 void save_model(const std::filesystem::path& path, const Model& model, const TensorStore& weights,
                 const Json* generation_config) {
   const std::vector<TensorSource> sources = weight_sources(model.weights(), true, weights);

@@ -48,6 +48,10 @@ void reload_weights(const Model& model, const ModelDirectory& directory, TensorS
 // tensor's name in the checkpoint and its index.
 [[nodiscard]] TensorStore random_weights(const Model& model, std::uint64_t seed, DType dtype, Device& device);
 
+// Returns a store of one weight of the model with the numbers that it has in random_weights().
+[[nodiscard]] TensorStore random_weight(const Model& model, const WeightSpec& spec, std::uint64_t seed, DType dtype,
+                                        Device& device);
+
 // Writes a model folder that transformers can load: config.json, the weights and, unless it is null,
 // `generation_config`. Weights are staged in pieces, a matrix that is stored transposed as a whole.
 void save_model(const std::filesystem::path& path, const Model& model, const TensorStore& weights,

@@ -5,6 +5,7 @@
 
 #include "ops/offload/offload.h"
 #include "passes/layer.h"
+#include "passes/layer_runs.h"
 
 namespace hone {
 namespace {
@@ -13,23 +14,6 @@ constexpr std::string_view kStatePrefix = "offload.";
 // Activations smaller than 1/16 of the largest candidate stay on the device: their copies would cost launches and save
 // little memory.
 constexpr std::size_t kMinSizeRatio = 16;
-
-// Divides the program into runs of consecutive nodes of the same layer and phase. Returns the run number of each node,
-// [nodes].
-std::vector<std::size_t> runs_of(const Program& program) {
-  std::vector<std::size_t> runs;
-  for (std::size_t n = 0; n < program.nodes().size(); ++n) {
-    const Node& node = program.nodes()[n];
-    if (n == 0) {
-      runs.push_back(0);
-      continue;
-    }
-    const Node& before = program.nodes()[n - 1];
-    const bool same = node.phase == before.phase && layer_of(node.scope) == layer_of(before.scope);
-    runs.push_back(runs.back() + (same ? 0 : 1));
-  }
-  return runs;
-}
 
 // The offload of a value. Each step is inserted before the node of the given index.
 struct OffloadInterval {
@@ -43,7 +27,7 @@ struct OffloadInterval {
 // Finds the values to offload.
 class OffloadCandidates {
  public:
-  explicit OffloadCandidates(const Program& program) : program_(program), runs_(runs_of(program)) {
+  explicit OffloadCandidates(const Program& program) : program_(program), runs_(layer_runs(program)) {
     for (std::size_t n = 0; n < runs_.size(); ++n) {
       if (n == 0 || runs_[n] != runs_[n - 1]) first_of_run_.push_back(n);
     }

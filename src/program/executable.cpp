@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "backend/collective.h"
 #include "backend/stopwatch.h"
 #include "core/error.h"
 #include "program/independent_nodes.h"
@@ -53,6 +54,7 @@ struct Executable::Impl {
   std::size_t counts_offset = 0;          // of the device's copy of `counts`, after the inputs
   std::vector<Launch> launches;           // [nodes]; empty until the first run
   bool recording = !is_launch_blocking();
+  bool communicates = false;            // true if nodes are operations between the ranks of a job
   bool ran = false;                     // true after a run without recording, which loads libraries and kernels
   std::unique_ptr<Recording> recorded;  // of all launches
   NodeObserver* observer = nullptr;
@@ -197,6 +199,7 @@ Executable::Executable(Program program, MemoryPlan plan, std::shared_ptr<Arena> 
   }
   impl.counts_offset = offset;
   for (const Node& node : impl.program.nodes()) {
+    impl.communicates = impl.communicates || node.op->category() == OpCategory::kCommunication;
     for (const ValueId id : node.outputs) {
       if (node.op->is_view()) continue;
       impl.written.push_back(impl.program.storage_of(id));
@@ -243,6 +246,7 @@ void Executable::set_recording(bool recording) {
 void Executable::run() {
   Impl& impl = *impl_;
   if (impl.launches.empty()) impl.prepare();
+  if (impl.communicates && current_collective() != nullptr) current_collective()->expect();
   // Kernels read the counts in device memory, so recorded launches see new values without a new recording.
   impl.inputs.set(impl.counts_offset, std::as_bytes(std::span(impl.counts)));
   impl.inputs.upload();

@@ -22,7 +22,7 @@ MicroBatchShape evaluation_shape(const LanguageSizes& sizes, const TrainingOptio
 Workspace trace_run(const LanguageSizes& sizes, const TrainingOptions& training) {
   Workspace workspace = training_workspace(training, *sizes.model, sizes.dtype);
   LossProgramOptions options{
-      .compile = compile_options(training, sizes.dtype, workspace.store_bytes() + sizes.benchmark_bytes_held),
+      .compile = compile_options(training, *sizes.model, sizes.dtype, workspace, sizes.benchmark_bytes_held),
       .dynamic = sizes.loss == SftLoss::kDft};
   const auto add = [&](const char* name, const MicroBatchShape& shape, auto trace, const ProgramUse& use) {
     const auto of = [&](std::int64_t tokens) {

@@ -19,6 +19,7 @@
 #include "train/launch.h"
 #include "train/memory_fit.h"
 #include "train/setup.h"
+#include "train/whole_weights.h"
 
 namespace hone {
 namespace {
@@ -188,6 +189,7 @@ LanguageRun prepare_pretrain(const PretrainOptions& options) {
     run.eval_batches = rows_in_order(*test, Packing::kWrapped, options.block_size, options);
   }
   run.total_steps = steps_of(options, run.batches->batches_per_epoch());
+  check_division(options, *run.model);
   run.benchmark_bytes_held = benchmark_bytes_held(options, *run.model, run.dtype);
   return run;
 }
@@ -274,6 +276,7 @@ LanguageRun prepare_sft(const SftOptions& options) {
     run.eval_batches = rows_in_order(test, eval_packing, capacity, options);
   }
   run.total_steps = steps_of(options, run.batches->batches_per_epoch());
+  check_division(options, *run.model);
   run.benchmark_bytes_held = benchmark_bytes_held(options, *run.model, run.dtype);
   return run;
 }
@@ -302,8 +305,25 @@ RunBytes bytes_of(const LanguageRun& run) {
 
 namespace {
 
+// Loads or initialises this rank's rows of the weights.
+void provide_shares(const LanguageRun& run, Workspace& workspace, Device& device) {
+  const OptimizerOptions optimizer = optimizer_options(run.options);
+  const UpdateShards shards(*run.model, optimizer, optimizer.ranks);
+  TensorStore stored(device, stored_weights(*run.model, run.dtype, optimizer));
+  if (run.initial == nullptr) {
+    fill_random_shares(*run.model, static_cast<std::uint64_t>(run.options.seed), shards, optimizer.rank, stored);
+  } else {
+    load_in_turn(run.job, [&] {
+      take_shares(load_weights(*run.model, *run.initial, run.dtype, cpu_device(), Vocabulary::kMayGrow), shards,
+                  optimizer.rank, stored);
+    });
+  }
+  workspace.provide(kWeightStore, std::move(stored));
+}
+
 // Loads or initialises the weights and those of the adapter.
 void provide_weights(const LanguageRun& run, Workspace& workspace, Device& device) {
+  if (run.options.divides_weights()) return provide_shares(run, workspace, device);
   const auto seed = static_cast<std::uint64_t>(run.options.seed);
   workspace.provide(kWeightStore, run.initial != nullptr
                                       ? load_weights(*run.model, *run.initial, run.dtype, device, Vocabulary::kMayGrow)
@@ -317,6 +337,7 @@ MetricValues train(LanguageRun& run) {
   Device& device = open_device(run.options.device);
   const std::unique_ptr<Collective> collective =
       run.job.peers() != nullptr ? make_collective(device, *run.job.peers()) : nullptr;
+  const CollectiveScope scope(collective.get());
   agree(run.job, run.options, run.options_json, device);
   // Trace all programs, so that the memory of the run is known, logged and checked before anything is allocated.
   const LanguageSizes sizes = sizes_of(run);
@@ -349,7 +370,9 @@ MetricValues train(LanguageRun& run) {
                             .batches = *run.batches,
                             .gradient_accumulation_steps = run.options.gradient_accumulation_steps,
                             .seed = static_cast<std::uint64_t>(run.options.seed),
-                            .job = run.job};
+                            .job = run.job,
+                            .training_communicates = run.options.divides_gradients(),
+                            .evaluation_communicates = run.options.divides_weights()};
   if (run.eval_batches != nullptr) {
     setup.evaluation.emplace(workspace, kEvaluationProgram);
     setup.eval_limits = evaluation_shape(sizes, run.options).limits;

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <iterator>
+#include <span>
 
 #include "core/error.h"
 #include "core/json_value.h"
@@ -37,7 +38,25 @@ std::vector<HostBatch> next_micro_batches(BatchLoader& loader, std::int64_t batc
   return lay_micro_batches(sequences, limits);
 }
 
+std::vector<std::int64_t> agree_on_launches(std::vector<HostBatch>& micro_batches, const Job& job) {
+  std::array<double, 1> most{static_cast<double>(micro_batches.size())};
+  job.maximum(most);
+  HostBatch empty;
+  empty.cu_seqlens = {0};
+  micro_batches.resize(static_cast<std::size_t>(most[0]), empty);
+  std::vector<double> tokens;
+  for (const HostBatch& batch : micro_batches) tokens.push_back(static_cast<double>(batch.token_count()));
+  if (!tokens.empty()) job.maximum(tokens);
+  return {tokens.begin(), tokens.end()};
+}
+
 namespace {
+
+// Launches micro-batches, in the programs that all ranks of a job run if these communicate.
+void launch_all(LossLaunches& launches, std::span<const HostBatch> batches, double weight,
+                std::span<const std::int64_t> tokens) {
+  for (std::size_t i = 0; i < batches.size(); ++i) launches.launch(batches[i], weight, tokens.empty() ? 0 : tokens[i]);
+}
 
 // Adds the sums of all ranks.
 void add_ranks(LossSums& sums, const Job& job) {
@@ -70,9 +89,11 @@ MetricValues LanguageTask::accumulate(std::int64_t step) {
   tokens_seen_ += static_cast<std::int64_t>(tokens);
   flops_ += flops;
   const double weight = targets > 0 ? 1.0 / targets : 0.0;
+  std::vector<std::int64_t> tokens_of_launches;
+  if (setup_.training_communicates) tokens_of_launches = agree_on_launches(micro_batches_, setup_.job);
   LossLaunches launches(setup_.training, micro_batches_.size(), setup_.seed, step,
                         setup_.job.rank() * kMostLaunchesOfRank);
-  for (const HostBatch& batch : micro_batches_) launches.launch(batch, weight);
+  launch_all(launches, micro_batches_, weight, tokens_of_launches);
   LossSums sums = launches.sums();
   add_ranks(sums, setup_.job);
   MetricValues values = means(sums, 1.0, "");
@@ -96,10 +117,11 @@ MetricValues LanguageTask::evaluate(std::int64_t) {
   LossSums sums;
   sums.figures = ModelFigures(setup_.evaluation->largest().program());
   while (loader.position().epoch == 0) {
-    const std::vector<HostBatch> batches =
-        next_micro_batches(loader, kEvaluationBatches, setup_.eval_limits, setup_.job);
+    std::vector<HostBatch> batches = next_micro_batches(loader, kEvaluationBatches, setup_.eval_limits, setup_.job);
+    std::vector<std::int64_t> tokens;
+    if (setup_.evaluation_communicates) tokens = agree_on_launches(batches, setup_.job);
     LossLaunches launches(*setup_.evaluation, batches.size());
-    for (const HostBatch& batch : batches) launches.launch(batch, 1.0);
+    launch_all(launches, batches, 1.0, tokens);
     launches.add_to(sums);
   }
   add_ranks(sums, setup_.job);

@@ -19,6 +19,9 @@ namespace hone {
 // rank before it, so that a step reads the batches of job.size() steps of one process.
 [[nodiscard]] std::vector<HostBatch> next_micro_batches(BatchLoader& loader, std::int64_t batches_per_step,
                                                         BatchLimits limits, const Job& job = {});
+// Makes the ranks of a job run the same programs as often: appends empty micro-batches up to the largest number of any
+// rank, and returns for each of them the most tokens of any rank.
+[[nodiscard]] std::vector<std::int64_t> agree_on_launches(std::vector<HostBatch>& micro_batches, const Job& job);
 // Batches of an evaluation that are laid into micro-batches together.
 inline constexpr std::int64_t kEvaluationBatches = 16;
 
@@ -35,6 +38,9 @@ class LanguageTask final : public TrainingTask {
     std::int64_t gradient_accumulation_steps = 1;
     std::uint64_t seed = 0;  // seed of dropout
     Job job = {};
+    // True if programs are operations between the ranks: all of them then run the same ones in the same order.
+    bool training_communicates = false;
+    bool evaluation_communicates = false;
   };
   explicit LanguageTask(Setup setup) : setup_(std::move(setup)) {}
 

@@ -7,11 +7,11 @@
 
 #include "core/error.h"
 #include "core/json_value.h"
-#include "core/log.h"
 #include "system/process.h"
 #include "train/accelerate.h"
 #include "train/memory_fit.h"
 #include "train/run_notes.h"
+#include "train/setup.h"
 
 namespace hone {
 namespace {
@@ -35,14 +35,18 @@ std::int64_t processes_of(const TrainingOptions& options, const JobPlace& place)
 
 std::int64_t zero_stage_of(const TrainingOptions& options) {
   const std::string& text = launch_file(options).zero_stage;
-  const std::int64_t stage = options.zero_stage.value_or(text == "1" ? 1 : text == "2" ? 2 : text == "3" ? 3 : 0);
-  if (options.processes() == 1 || stage < 2) return stage;
-  if (stage == 3) {
-    throw Error(options.zero_stage ? "zero_stage" : options.config_file,
-                "zero_stage 3 (weights divided over the processes) is not implemented yet", "--zero_stage 1");
+  return options.zero_stage.value_or(text == "1" ? 1 : text == "2" ? 2 : text == "3" ? 3 : 0);
+}
+
+void check_division(const TrainingOptions& options, const Model& model) {
+  if (!options.divides_weights()) return;
+  if (model.adapter() != nullptr) {
+    throw Error("zero_stage", "3 divides trained weights, of which an adapter has few: the base would stay whole",
+                "--zero_stage 2");
   }
-  log_once("zero_stage 2 divides the optimizer states, as 1 does: gradients stay whole on each process");
-  return 1;
+  if (benchmark_bytes_held(options, model, DType::kBf16) > 0) {
+    throw Error("benchmarks", "need whole weights on the device, which zero_stage 3 divides", "--zero_stage 2");
+  }
 }
 
 LocalRanks ranks_to_start(const TrainingOptions& options, const JobPlace& place) {

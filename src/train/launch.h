@@ -6,6 +6,7 @@
 #include <string>
 
 #include "backend/device.h"
+#include "model/model.h"
 #include "system/job_place.h"
 #include "system/launcher.h"
 #include "train/job.h"
@@ -17,9 +18,10 @@ namespace hone {
 // of config_file. Throws Error if num_processes contradicts the launcher.
 [[nodiscard]] std::int64_t processes_of(const TrainingOptions& options, const JobPlace& place);
 
-// Returns what is divided over the processes: zero_stage, otherwise that of config_file, otherwise 0. Stage 2, which
-// also divides gradients, becomes 1 with a notice. Throws Error for stage 3 and several processes.
+// Returns what is divided over the processes: zero_stage, otherwise that of config_file, otherwise 0.
 [[nodiscard]] std::int64_t zero_stage_of(const TrainingOptions& options);
+// Throws Error if the weights are divided and the run needs whole ones: for an adapter or for benchmarks.
+void check_division(const TrainingOptions& options, const Model& model);
 
 // Returns the processes that hone itself must start on this machine; of count 0 if a launcher has started them, or if
 // there is only one. Throws Error if config_file does not divide the processes evenly over machines.

@@ -114,7 +114,7 @@ LossLaunches::~LossLaunches() {
   }
 }
 
-void LossLaunches::launch(const HostBatch& batch, double weight) {
+void LossLaunches::launch(const HostBatch& batch, double weight, std::int64_t room) {
   HONE_ASSERT(pending_downloads_.size() < pending_downloads_.capacity(), "more launches than the ",
               pending_downloads_.capacity(), " announced");
   const auto tokens = static_cast<std::size_t>(batch.token_count());
@@ -127,7 +127,7 @@ void LossLaunches::launch(const HostBatch& batch, double weight) {
     counted[t] = batch.loss_weights[t] != 0 ? 1.0f : 0.0f;
     if (batch.loss_weights[t] == 0) targets[t] = -1;
   }
-  Executable& executable = programs_.holding(batch.token_count());
+  Executable& executable = programs_.holding(std::max(batch.token_count(), room));
   feed(executable, batch);
   executable.set<std::int32_t>("targets", targets);
   executable.set<float>("loss_weights", weights);

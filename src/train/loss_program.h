@@ -119,8 +119,9 @@ class LossLaunches {
   LossLaunches& operator=(const LossLaunches&) = delete;
   ~LossLaunches();  // waits for all launches, which write into this object
 
-  // Launches a batch with loss weights batch.loss_weights x `weight`. May be called `most` times.
-  void launch(const HostBatch& batch, double weight);
+  // Launches a batch with loss weights batch.loss_weights x `weight`, in a program that has room for `room` tokens at
+  // least. May be called `most` times.
+  void launch(const HostBatch& batch, double weight, std::int64_t room = 0);
   // Waits for all launches and adds them to `sums`, which may be those of earlier launches of the same programs.
   void add_to(LossSums& sums);
   // Waits for all launches and returns their sums.

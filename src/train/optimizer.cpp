@@ -52,8 +52,9 @@ void take_masters(Workspace& workspace, const Model& model, const OptimizerOptio
     for (std::size_t i = 0; i < wide.size(); ++i) wide[i] = static_cast<float>(values[i]);
     const RowRange rows = shards.rows_of(static_cast<std::size_t>(index), options.rank);
     const std::int64_t row = row_elements(spec);
+    const std::int64_t first = options.divided_weights ? 0 : rows.first;
     const auto held =
-        std::span(wide).subspan(static_cast<std::size_t>(rows.first * row), static_cast<std::size_t>(rows.count * row));
+        std::span(wide).subspan(static_cast<std::size_t>(first * row), static_cast<std::size_t>(rows.count * row));
     const std::string name = state_name(weight.name, "master");
     for (const StoreSpec& store : workspace.stores()) {
       if (store.role != Role::kState || !workspace.store(store.name).contains(name)) continue;
@@ -72,6 +73,13 @@ std::unique_ptr<Workspace> workspace_of(const Model& model, const TensorStore& w
   return workspace;
 }
 
+Tensor norm_of(std::span<const GradientShare> gradients, const OptimizerOptions& options) {
+  if (options.divided_gradients) return divided_gradient_norm(gradients);
+  std::vector<Tensor> whole;
+  for (const GradientShare& each : gradients) whole.push_back(each.rows);
+  return gradient_norm(whole);
+}
+
 }  // namespace
 
 Program trace_update(const Model& model, DType dtype, const OptimizerOptions& options) {
@@ -82,24 +90,30 @@ Program trace_update(const Model& model, DType dtype, const OptimizerOptions& op
   const std::vector<Trained> trained = trained_weights(model, dtype);
   const UpdateShards shards(model, options, options.ranks);
   std::vector<UpdatedWeight> tensors;
-  std::vector<Tensor> gradients;
+  std::vector<GradientShare> gradients;  // what the norm is of
   for (const auto& [spec, weight, index] : trained) {
     UpdatedWeight each;
-    each.gradient = program.gradient(weight.name, gradient_type(weight.type, options.gradients));
     const RowRange rows = shards.rows_of(static_cast<std::size_t>(index), options.rank);
-    if (rows.count > 0) each.weight = program.weight(weight.name, weight.type);
+    const auto held = [&](const Type& type, bool divided) {
+      return divided ? type_of_rows(type, weight.type, rows) : type;
+    };
+    each.gradient =
+        program.gradient(weight.name, held(gradient_type(weight.type, options.gradients), options.divided_gradients));
+    if (rows.count > 0) each.weight = program.weight(weight.name, held(weight.type, options.divided_weights));
     for (const NamedType& state : states_of(spec, weight.type, options)) {
       if (rows.count == 0) continue;
       each.states.push_back(program.state(state_name(weight.name, state.name),
                                           type_of_rows(state.type, weight.type, rows), placement_of(weight, options)));
     }
     const WeightUpdateRule* own = update_rule_registry().find(spec.kind);
-    if (own == nullptr || own->has_gradient()) gradients.push_back(each.gradient);
+    if (own == nullptr || own->has_gradient()) {
+      gradients.push_back({each.gradient, rows.first * row_elements(spec), weight.type.elements()});
+    }
     tensors.push_back(each);
   }
   // The norm of all gradients decides clipping, and whether any weight is updated at all: guard() sets the flag if the
   // norm is not finite, and the updates then leave the weights unchanged.
-  const Tensor norm = gradient_norm(gradients);
+  const Tensor norm = norm_of(gradients, options);
   const Tensor bad = guard(norm, program.state(kBad, {DType::kI32, {1}}));
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const auto& [spec, weight, index] = trained[i];
@@ -121,7 +135,11 @@ void add_update(Workspace& workspace, const Model& model, DType dtype, const Opt
 }
 
 Optimizer::Optimizer(Workspace& workspace, const Model& model, const OptimizerOptions& options)
-    : workspace_(&workspace), attributes_(options.adamw), shards_(model, options, options.ranks) {
+    : workspace_(&workspace),
+      attributes_(options.adamw),
+      shards_(model, options, options.ranks),
+      divided_gradients_(options.divided_gradients),
+      divided_weights_(options.divided_weights) {
   take_masters(workspace, model, options);
 }
 
@@ -143,11 +161,16 @@ void Optimizer::set_observer(NodeObserver* observer) { workspace_->executable(kU
 
 void Optimizer::join(Collective& job) {
   job_ = &job;
+  if (divided_weights_) return;
   const TensorStore& weights = workspace_->store(kWeightStore);
   if (weights.bytes() > 0) job.broadcast(weights_begin(), weights.bytes(), 0);
   gathered_ = shards_.gathered(weights);
   weights.device().synchronize();
   job.check();
+}
+
+void Optimizer::check_job() {
+  if (job_ != nullptr) job_->check();
 }
 
 std::byte* Optimizer::weights_begin() const {
@@ -166,7 +189,7 @@ std::map<std::string, HeldRows> Optimizer::held_rows() const {
 }
 
 void Optimizer::sum_gradients() {
-  if (job_ == nullptr) return;
+  if (job_ == nullptr || divided_gradients_) return;
   // Neighbours of the same dtype are summed together, with the zeros between them.
   const TensorStore& store = gradients();
   const std::vector<NamedType>& tensors = store.tensors();
@@ -198,7 +221,7 @@ UpdateResult Optimizer::update(double learning_rate, double max_grad_norm) {
   if (shards_.ranks() > 1) {
     HONE_ASSERT(job_ != nullptr && job_->size() == shards_.ranks(), "an update of ", shards_.ranks(), " ranks");
     for (const std::vector<ByteRange>& parts : gathered_) job_->all_gather(weights_begin(), parts);
-    discard();  // each rank has cleared the gradients of its share only
+    if (!divided_gradients_) discard();  // each rank has cleared the gradients of its share only
   }
   float norm = 0;
   std::int32_t bad = 0;

@@ -44,14 +44,20 @@ class Optimizer {
 
   // Returns the gradients into which micro-batches accumulate; they are zero after every update.
   [[nodiscard]] const TensorStore& gradients() const;
-  // Makes this process one rank of a job, whose weights become those of rank 0.
+  // Makes this process one rank of a job, whose weights become those of rank 0 unless they are divided.
   void join(Collective& job);
+  // To be called when the device has been waited for after programs that communicate. Throws JobFailure if a rank was
+  // lost meanwhile.
+  void check_job();
   // Returns true if each rank of the job has only the states of its share of the weights.
   [[nodiscard]] bool is_divided() const { return shards_.ranks() > 1; }
+  // Returns true if it has no other weights either.
+  [[nodiscard]] bool has_divided_weights() const { return is_divided() && divided_weights_; }
+  [[nodiscard]] const UpdateShards& shards() const { return shards_; }
   // Rows of the blocks whose states this rank has, if the update is divided; empty otherwise.
   [[nodiscard]] std::map<std::string, HeldRows> held_rows() const;
   // Replaces the accumulated gradients by their sums over all ranks of the job, which must be done before update().
-  // Does nothing without a job.
+  // Does nothing without a job, or if gradients are divided: programs sum them.
   void sum_gradients();
   // Updates the weights from the accumulated gradients. max_grad_norm 0: no clipping.
   UpdateResult update(double learning_rate, double max_grad_norm);
@@ -79,6 +85,8 @@ class Optimizer {
 
   Collective* job_ = nullptr;
   UpdateShards shards_;
+  bool divided_gradients_;
+  bool divided_weights_;
   std::vector<std::vector<ByteRange>> gathered_;  // of the weights, after an update
 };
 

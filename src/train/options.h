@@ -163,6 +163,9 @@ struct TrainingOptions {
   [[nodiscard]] std::int64_t processes() const { return num_processes.value_or(1); }
   // Returns the processes over which the optimizer states are divided.
   [[nodiscard]] std::int64_t shards() const { return zero_stage.value_or(0) > 0 ? processes() : 1; }
+  // Return true if each process has the gradients, and the weights, of its share only.
+  [[nodiscard]] bool divides_gradients() const { return shards() > 1 && zero_stage.value_or(0) >= 2; }
+  [[nodiscard]] bool divides_weights() const { return shards() > 1 && zero_stage.value_or(0) >= 3; }
   // Returns the batches of an optimizer step, over all processes.
   [[nodiscard]] std::int64_t batches_per_step() const { return gradient_accumulation_steps * processes(); }
   // Returns the seed of the order of the data.
@@ -204,9 +207,10 @@ struct TrainingOptions {
       within(1, 1024));
     v.run_only([&] {
       v("zero_stage", zero_stage,
-        "1: each process has the optimizer states of its share of the weights, with the same results; 0: of all; "
-        "unset: "
-        "config_file's, otherwise 0",
+        "1: each process has the optimizer states of its share of the weights, with the same results; 2: and their "
+        "gradients; 3: and the weights, which are gathered layer by layer; 0: everything is whole; unset: "
+        "config_file's, "
+        "otherwise 0",
         within(0, 3));
       v("ddp_timeout", ddp_timeout, "Seconds after which a process that does not answer ends the run", at_least(1));
     });

@@ -16,6 +16,7 @@
 #include "model/weights.h"
 #include "train/rank_tensors.h"
 #include "train/run_notes.h"
+#include "train/whole_weights.h"
 
 namespace hone {
 namespace fs = std::filesystem;
@@ -23,12 +24,12 @@ namespace {
 
 // Writes a model folder or an adapter folder. Checkpoints are such folders too, so that they can be evaluated and used
 // in chats.
-void write_model_folder(const fs::path& path, const TrainingSubject& subject) {
+void write_model_folder(const fs::path& path, const TrainingSubject& subject, const TensorStore& weights) {
   const Json generation_config = parse_json(subject.generation_config, "generation_config.json");
   if (const LoraModel* lora = subject.model.adapter()) {
-    save_adapter(path, *lora, subject.weights, &generation_config);
+    save_adapter(path, *lora, weights, &generation_config);
   } else {
-    save_model(path, subject.model, subject.weights, &generation_config);
+    save_model(path, subject.model, weights, &generation_config);
   }
   subject.tokenizer.save(path);
 }
@@ -55,7 +56,20 @@ void RunCheckpoints::load_model(const fs::path& checkpoint) {
   }
   const ModelDirectory directory(checkpoint);
   const DType dtype = model_dtype(subject_.model, subject_.weights);
+  if (subject_.optimizer.has_divided_weights()) {
+    return load_in_turn(setup_.job, [&] {
+      take_shares(load_weights(subject_.model, directory, dtype, cpu_device()), subject_.optimizer.shards(),
+                  setup_.job.rank(), subject_.weights);
+    });
+  }
   subject_.weights.copy_from(load_weights(subject_.model, directory, dtype, subject_.weights.device()));
+}
+
+template <class Write>
+void RunCheckpoints::with_weights(const Write& write) const {
+  if (!subject_.optimizer.has_divided_weights()) return write(subject_.weights);
+  const TensorStore whole = assemble_weights(subject_.model, subject_.optimizer.shards(), subject_.weights, setup_.job);
+  write(whole);
 }
 
 Json RunCheckpoints::load(const fs::path& checkpoint, TrainingTask& task) {
@@ -126,22 +140,25 @@ void RunCheckpoints::save(std::int64_t step, const TrainingTask& task) {
       std::ranges::move(state_sources(layout, *store, prefix), std::back_inserter(tensors));
     }
   }
-  if (!subject_.optimizer.is_divided()) return write(step, task, tensors);
-  RankTensors all(*setup_.job.peers(), std::move(tensors));
-  if (store_ == nullptr) return all.serve();
-  write(step, task, all.of_all_ranks());
-  all.finish();
+  if (!subject_.optimizer.is_divided()) return write(step, task, tensors, subject_.weights);
+  with_weights([&](const TensorStore& weights) {
+    RankTensors all(*setup_.job.peers(), std::move(tensors));
+    if (store_ == nullptr) return all.serve();
+    write(step, task, all.of_all_ranks(), weights);
+    all.finish();
+  });
 }
 
-void RunCheckpoints::write(std::int64_t step, const TrainingTask& task, std::span<const TensorSource> tensors) {
+void RunCheckpoints::write(std::int64_t step, const TrainingTask& task, std::span<const TensorSource> tensors,
+                           const TensorStore& weights) {
   Json state{{"task", task.state()},
              {"optimizer_steps", subject_.optimizer.steps()},
              {"command", setup_.command},
              {"model_only", options_.save_only_model},
              {"options", *options_json_}};
   if (best_) state["best"] = {{"step", best_->step}, {"value", best_->value}};
-  store_->save({.step = step, .state = state, .tensors = tensors, .write_model = [this](const fs::path& folder) {
-                  write_model_folder(folder, subject_);
+  store_->save({.step = step, .state = state, .tensors = tensors, .write_model = [&](const fs::path& folder) {
+                  write_model_folder(folder, subject_, weights);
                 }});
   if (std::exchange(replaces_, false)) store_->remove_others();
   if (options_.save_total_limit) {
@@ -190,7 +207,10 @@ void RunCheckpoints::load_best() {
 }
 
 void RunCheckpoints::save_final() const {
-  if (setup_.job.is_first()) write_model_folder(output_dir_, subject_);
+  if (!setup_.job.is_first() && !subject_.optimizer.has_divided_weights()) return;
+  with_weights([&](const TensorStore& weights) {
+    if (setup_.job.is_first()) write_model_folder(output_dir_, subject_, weights);
+  });
 }
 
 }  // namespace hone

@@ -55,7 +55,11 @@ class RunCheckpoints {
 
   // Returns the checkpoint that the options ask to resume, if there is one.
   [[nodiscard]] std::optional<CheckpointFolder> checkpoint_to_resume() const;
-  void write(std::int64_t step, const TrainingTask& task, std::span<const TensorSource> tensors);
+  void write(std::int64_t step, const TrainingTask& task, std::span<const TensorSource> tensors,
+             const TensorStore& weights);
+  // Calls write(weights) with the whole weights, which only rank 0 has if they are divided; all ranks then call it.
+  template <class Write>
+  void with_weights(const Write& write) const;
   void load_model(const std::filesystem::path& checkpoint);
   // Loads a checkpoint and returns the options with which it was saved.
   Json load(const std::filesystem::path& checkpoint, TrainingTask& task);

@@ -137,9 +137,27 @@ Workspace training_workspace(const TrainingOptions& options, const Model& model,
                 "set torch_dtype: bfloat16, or remove gradient_dtype");
   }
   Workspace workspace(device_kind(options));
-  workspace.add_weights(kWeightStore, weight_types(model, dtype));
-  add_update(workspace, model, dtype, optimizer_options(options));
+  const OptimizerOptions optimizer = optimizer_options(options);
+  workspace.add_weights(kWeightStore, stored_weights(model, dtype, optimizer));
+  add_update(workspace, model, dtype, optimizer);
   return workspace;
+}
+
+CompileOptions compile_options(const TrainingOptions& options, const Model& model, DType dtype,
+                               const Workspace& workspace, std::size_t held) {
+  std::size_t stores = options.divides_gradients() ? 0 : workspace.store_bytes();
+  // Ranks whose shares differ by some bytes must compile the same programs.
+  constexpr std::int64_t kAskedRanks = 8;
+  if (options.divides_gradients()) {
+    for (std::int64_t rank = 0; rank < std::min(options.processes(), kAskedRanks); ++rank) {
+      TrainingOptions other = options;
+      other.job_rank = rank;
+      stores = std::max(stores, training_workspace(other, model, dtype).store_bytes());
+    }
+  }
+  CompileOptions compile = compile_options(options, dtype, stores + held);
+  compile.shares = shares_of_programs(model, optimizer_options(options));
+  return compile;
 }
 
 std::size_t benchmark_bytes_held(const TrainingOptions& options, const Model& model, DType dtype) {
@@ -160,7 +178,9 @@ OptimizerOptions optimizer_options(const TrainingOptions& options) {
                              .paged = paged && device_kind(options) != DeviceKind::kCpu,
                              .gradients = gradient_sums(options),
                              .ranks = static_cast<int>(options.shards()),
-                             .rank = static_cast<int>(options.shards() > 1 ? options.job_rank : 0)};
+                             .rank = static_cast<int>(options.shards() > 1 ? options.job_rank : 0),
+                             .divided_gradients = options.divides_gradients(),
+                             .divided_weights = options.divides_weights()};
   apply_optim_args(options.optim_args, name_of(options.optim), optimizer);
   return optimizer;
 }

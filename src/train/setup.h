@@ -38,6 +38,10 @@ namespace hone {
 // Returns a workspace with the weights of the model and the update program. Throws Error if weights of this dtype do
 // not support the optimizer or the gradient dtype.
 [[nodiscard]] Workspace training_workspace(const TrainingOptions& options, const Model& model, DType dtype);
+// Returns the options with which the training programs of this workspace are compiled, the same on all ranks of a job.
+// held: device bytes outside of the workspace.
+[[nodiscard]] CompileOptions compile_options(const TrainingOptions& options, const Model& model, DType dtype,
+                                             const Workspace& workspace, std::size_t held = 0);
 // Returns the device bytes that benchmarks of checkpoints need in addition to the memory of the run; 0 without
 // benchmarks.
 [[nodiscard]] std::size_t benchmark_bytes_held(const TrainingOptions& options, const Model& model, DType dtype);

@@ -1,13 +1,16 @@
-// Division of the optimizer's work over the ranks of a job (ZeRO stage 1, Rajbhandari et al., "ZeRO: Memory
-// optimizations toward training trillion parameter models", 2020): each rank keeps the states of its share of the
-// weights and updates it, and the updated weights are gathered. No number depends on the division.
+// Division of the optimizer's work over the ranks of a job (Rajbhandari et al., "ZeRO: Memory optimizations toward
+// training trillion parameter models", 2020). Stage 1: each rank keeps the states of its share of the weights and
+// updates it, and the updated weights are gathered. Stage 2: it has the gradients of its share only. Stage 3: and the
+// weights, which are gathered where programs read them (passes/shard.h). No update depends on the division.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "backend/collective.h"
 #include "model/model.h"
+#include "passes/shard.h"
 #include "program/tensor_store.h"
 #include "train/update_rule.h"
 
@@ -19,9 +22,13 @@ struct RowRange {
   std::int64_t count = 0;
 };
 
-// Consecutive shares of the trainable weights, in the order of the model, of about equal numbers of elements. A share
-// begins at a row, and at an element that is a multiple of kStateBlock, so that the scales of 8-bit moments and random
-// bits are those of the whole. A weight whose update needs all of it (Muon's matrices, rules of a kind) has one owner.
+// Shares of the trainable weights, of about equal numbers of elements.
+//
+// In stage 1 they are consecutive, in the order of the model. A share begins at a row, and at an element that is a
+// multiple of kStateBlock, so that the scales of 8-bit moments and random bits are those of the whole. With divided
+// gradients each large weight is divided over all ranks, so that all of them send when it is gathered, at multiples of
+// kNormBlock, so that the norm has the same bits; a small one has one owner, the rank with the least so far. A weight
+// whose update needs all of it (Muon's matrices, SGD, rules of a kind) has one owner.
 class UpdateShards {
  public:
   UpdateShards(const Model& model, const OptimizerOptions& options, int ranks);
@@ -35,9 +42,19 @@ class UpdateShards {
   [[nodiscard]] const Model& model() const { return *model_; }
 
  private:
+  void cut_in_order(const OptimizerOptions& options, int ranks);
+  void cut_each(const OptimizerOptions& options, int ranks);
+
   const Model* model_;
   std::vector<std::vector<std::int64_t>> cuts_;  // [ranks + 1][weights]: the first row of each rank's share
 };
+
+// Returns the division of gradients and weights that programs of the model have; null if both are whole.
+[[nodiscard]] std::shared_ptr<const WeightShares> shares_of_programs(const Model& model,
+                                                                     const OptimizerOptions& options);
+
+// Returns the weights of the model as a rank stores them: with its rows only if weights are divided.
+[[nodiscard]] std::vector<NamedType> stored_weights(const Model& model, DType dtype, const OptimizerOptions& options);
 
 // Returns the type of the part of a state or a weight that belongs to these rows. whole: the type of the weight.
 [[nodiscard]] Type type_of_rows(const Type& tensor, const Type& whole, RowRange rows);

@@ -96,6 +96,7 @@ void Trainer::for_observers(const Work& work) {
 void Trainer::evaluate(std::int64_t step, TrainingTask& task) {
   MetricValues values;
   log_->exclude_from_rates([&] { values = task.evaluate(step); });
+  subject_.optimizer.check_job();
   log_->log_evaluation(step, task, values);
   if (!values.empty() && options_.compares_evaluations() && step > 0) checkpoints_.compare_with_best(step, values);
 }

@@ -53,6 +53,8 @@ struct OptimizerOptions {
   // The update of one rank of several, each of which has the states of its share of the weights (train/shards.h).
   int ranks = 1;
   int rank = 0;
+  bool divided_gradients = false;  // each rank has the gradients of its share only
+  bool divided_weights = false;    // and the weights
 };
 
 // Returns true if weights of this dtype have f32 master weights.

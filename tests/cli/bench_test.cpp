@@ -76,6 +76,26 @@ TEST(BenchCommand, TrainWritesItsFigures) {
   EXPECT_THAT(ended.output, testing::Not(HasSubstr(" 0.0 ")));
 }
 
+TEST(BenchCommand, TrainsInSeveralProcesses) {
+  const TemporaryDirectory directory;
+  const std::string file = directory.path() / "train.json";
+  const auto with = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all{"bench", "train", "--model", "quickstart", "--layers", "1", "--seq_len", "16",
+                                 "--seconds", "0.01", "--warmup_seconds", "0", "--device", "cpu", "--dtype", "float32",
+                                 "--num_processes", "2", "--json", file};
+    all.insert(all.end(), more.begin(), more.end());
+    return run_program(all);
+  };
+  for (const char* stage : {"0", "3"}) {
+    const Ended ended = with({"--zero_stage", stage});
+    ASSERT_EQ(ended.code, 0) << ended.output;
+    EXPECT_THAT(ended.output, HasSubstr(", a process of 2"));
+    EXPECT_THAT(read_json(file)[0]["shape"].get<std::string>(), HasSubstr(", a process of 2"));
+    EXPECT_EQ(read_json(file).size(), 4u);  // rank 0 alone writes
+  }
+  EXPECT_EQ(with({"--profile", "true"}).code, 1);
+}
+
 TEST(BenchCommand, DecodeWritesItsFigures) {
   const TemporaryDirectory directory;
   const std::string file = directory.path() / "decode.json";

@@ -200,16 +200,6 @@ TEST_F(Job, DividedStatesContinueWithAnotherNumberOfProcesses) {
   expect_near("parts", "whole", "loss");
 }
 
-TEST_F(Job, OnlyRankZeroSpeaks) {
-  const Ended ended = run_program(arguments("spoken", 3, {"--gradient_accumulation_steps", "1"}));
-  ASSERT_EQ(ended.code, 0) << ended.output;
-  std::size_t starts = 0;
-  for (const std::string& line : split(ended.output, '\n'))
-    starts += line.starts_with("hone: pretrain: a new model") ? 1 : 0;
-  EXPECT_EQ(starts, 1u) << ended.output;
-  EXPECT_THAT(ended.output, HasSubstr("in 3 processes"));
-}
-
 // Returns the process ids of the ranks that a process has started, by rank.
 std::vector<pid_t> ranks_of(pid_t parent) {
   std::vector<pid_t> ranks;
@@ -222,6 +212,102 @@ std::size_t lines_of(const fs::path& file) {
   if (!is_file(file)) return 0;
   const std::string text = read_file(file);
   return static_cast<std::size_t>(std::ranges::count(text, '\n'));
+}
+
+// A model whose matrices are large enough to be divided among four ranks.
+const std::vector<std::string> kWide{"--config_overrides", "hidden_size=256,intermediate_size=768,num_hidden_layers=2",
+                                     "--max_steps",        "8",
+                                     "--eval_steps",       "4"};
+
+std::vector<std::string> joined(std::vector<std::string> a, const std::vector<std::string>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+TEST_F(Job, DividedGradientsAndWeightsChangeNoBit) {
+  const std::vector<std::vector<std::string>> kinds{
+      {},
+      {"--torch_dtype", "bfloat16"},
+      {"--torch_dtype", "bfloat16", "--optim", "adamw_bf16", "--gradient_dtype", "bfloat16"},
+      {"--torch_dtype", "bfloat16", "--optim", "adamw_8bit", "--gradient_checkpointing", "true"},
+      {"--optim", "sgd"},
+      {"--optim", "muon"}};
+  for (const std::vector<std::string>& kind : kinds) {
+    const std::string name = kind.empty() ? "plain" : kind.back() + std::to_string(kind.size());
+    // One micro-batch a step, in which the sums over ranks are the same whether they follow each micro-batch or a step.
+    const auto at = [&](const char* stage) {
+      return joined(joined(kWide, kind), {"--zero_stage", stage, "--per_device_train_batch_size", "4",
+                                          "--gradient_accumulation_steps", "1"});
+    };
+    run(name + " 1", 2, at("1"));
+    for (const char* stage : {"2", "3"}) {
+      const std::string output = name + " " + stage;
+      run(output, 2, at(stage));
+      EXPECT_EQ(weights(output), weights(name + " 1")) << output;
+      for (const char* metric : {"loss", "grad_norm", "eval_loss"})
+        EXPECT_EQ(series(output, metric), series(name + " 1", metric)) << output;
+      // A checkpoint of each stage continues in another one.
+      const std::string other = std::string(stage) == "2" ? "3" : "0";
+      const std::string continued = output + " continued";
+      fs::create_directories(path(continued));
+      fs::copy(path(output) / "checkpoint-4", path(continued) / "checkpoint-4", fs::copy_options::recursive);
+      run(continued, 2, at(other.c_str()));
+      EXPECT_EQ(weights(continued), weights(name + " 1")) << continued;
+    }
+  }
+}
+
+TEST_F(Job, DividedWeightsOfFourRanksContinueOnTwo) {
+  const auto at = [&](const char* stage, const char* steps) {
+    return joined(kWide, {"--zero_stage", stage, "--lr_scheduler_type", "constant", "--max_steps", steps});
+  };
+  run("four 1", 4, at("1", "8"));
+  for (const char* stage : {"2", "3"}) {
+    run(std::string("four ") + stage, 4, at(stage, "8"));
+    EXPECT_EQ(weights(std::string("four ") + stage), weights("four 1"));
+  }
+  run("parts", 4, at("3", "4"));
+  run("parts", 2, at("3", "6"));
+  run("parts", 1, at("3", "8"));
+  expect_near("parts", "four 1", "loss");
+}
+
+TEST_F(Job, DividedGradientsOfSeveralMicroBatchesAreThoseOfOneProcess) {
+  // The second rank has fewer micro-batches in the last step of an epoch.
+  const std::vector<std::string> more = joined(kWide, {"--max_steps", "24", "--learning_rate", "1e-3"});
+  run("one", 1, more);
+  run("two 2", 2, joined(more, {"--zero_stage", "2"}));
+  run("two 3", 2, joined(more, {"--zero_stage", "3"}));
+  EXPECT_EQ(weights("two 3"), weights("two 2"));
+  for (const char* metric : {"loss", "eval_loss", "grad_norm"}) expect_near("two 3", "one", metric);
+}
+
+TEST_F(Job, AKilledRankOfDividedWeightsEndsTheJobAndTheSameCommandContinues) {
+  const std::vector<std::string> more = joined(kWide, {"--zero_stage", "3", "--max_steps", "24"});
+  run("whole", 2, more);
+  const fs::path log = path("log");
+  const std::vector<std::string> command = arguments("killed", 2, more);
+  const pid_t job = start_program(command, log);
+  while (lines_of(path("killed") / "metrics.jsonl") < 7 && is_running(job)) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  const std::vector<pid_t> ranks = ranks_of(job);
+  ASSERT_EQ(ranks.size(), 2u) << read_file(log);
+  ::kill(ranks[1], SIGKILL);
+  EXPECT_NE(wait_for(job), 0);
+  EXPECT_THAT(read_file(log), HasSubstr("hone: error: rank 1 ("));
+  ASSERT_EQ(wait_for(start_program(command, log)), 0) << read_file(log);
+  EXPECT_EQ(weights("killed"), weights("whole"));
+}
+
+TEST_F(Job, OnlyRankZeroSpeaks) {
+  const Ended ended = run_program(arguments("spoken", 3, {"--gradient_accumulation_steps", "1"}));
+  ASSERT_EQ(ended.code, 0) << ended.output;
+  std::size_t starts = 0;
+  for (const std::string& line : split(ended.output, '\n'))
+    starts += line.starts_with("hone: pretrain: a new model") ? 1 : 0;
+  EXPECT_EQ(starts, 1u) << ended.output;
+  EXPECT_THAT(ended.output, HasSubstr("in 3 processes"));
 }
 
 TEST_F(Job, AKilledRankEndsTheJobAndTheSameCommandContinues) {
@@ -344,12 +430,23 @@ TEST_F(Job, WhatIsMissingIsRefused) {
                    path("data/prompts.jsonl").string(), "--output_dir", path("grpo").string(), "--num_processes", "2"});
   EXPECT_EQ(grpo.code, 1);
   EXPECT_THAT(grpo.output, HasSubstr("hone grpo does not train in several processes yet"));
+  run("model", 1);
+  const Ended adapter = run_program({"sft", "--model_name_or_path", path("model").string(), "--dataset_name",
+                                     path("data/sft.jsonl").string(), "--num_processes", "2", "--zero_stage", "3",
+                                     "--use_peft", "true", "--output_dir", path("adapter").string()});
+  EXPECT_EQ(adapter.code, 1);
+  EXPECT_THAT(adapter.output, HasSubstr("zero_stage: 3 divides trained weights, of which an adapter has few"));
+}
+
+TEST_F(Job, AFileOfAccelerateDividesWeights) {
   write_file(path("accelerate.yaml"), "num_processes: 2\ndeepspeed_config: {zero_stage: 3}\n");
-  std::vector<std::string> command = arguments("zero", 1, {"--config_file", path("accelerate.yaml").string()});
+  std::vector<std::string> command =
+      arguments("zero", 1, joined(kWide, {"--config_file", path("accelerate.yaml").string()}));
   command.erase(std::ranges::find(command, "--num_processes"), std::ranges::find(command, "--num_processes") + 2);
   const Ended zero = run_program(command);
-  EXPECT_EQ(zero.code, 1);
-  EXPECT_THAT(zero.output, HasSubstr("zero_stage 3 (weights divided over the processes) is not implemented yet"));
+  EXPECT_EQ(zero.code, 0) << zero.output;
+  run("stage", 2, joined(kWide, {"--zero_stage", "3", "--gradient_accumulation_steps", "4"}));
+  EXPECT_EQ(weights("zero"), weights("stage"));
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include "passes/offload.h"
 #include "passes/precision.h"
 #include "passes/recompute.h"
+#include "passes/shard.h"
 #include "passes/small_program.h"
 #include "program/memory_plan.h"
 #include "program/text.h"
@@ -260,6 +261,46 @@ TEST(Offload, Golden) {
 TEST(Offload, LeavesAForwardPassAsItIs) {
   const Program program = fuse(small_program());
   EXPECT_EQ(to_text(offload_activations(program)), to_text(program));
+}
+
+// Weights and gradients of the small model on the first of two ranks. The norms have one owner each.
+WeightShares small_shares(bool weights) {
+  WeightShares shares{.rank = 0, .weights = weights, .cuts = {{"embedding", {0, 8, 16}}, {"norm", {0, 4, 4}}}};
+  for (const char* layer : {"layers.0", "layers.1"}) {
+    for (const char* block : {".attention", ".mlp"}) {
+      shares.cuts[std::string(layer) + block + ".matrix"] = {0, 2, 4};
+      shares.cuts[std::string(layer) + block + ".norm"] = {0, 0, 4};
+    }
+  }
+  return shares;
+}
+
+TEST(Shard, GoldenOfGradients) {
+  const Program program = with_gradients(fuse(small_program()));
+  expect_golden("passes/shard_gradients.txt", to_text(shard_weights(program, small_shares(false))));
+}
+
+TEST(Shard, GoldenOfWeightsAndGradients) {
+  const Program program =
+      recompute(with_gradients(fuse(small_program(), FusionScope::kLayer)), Recompute::kLayers, 0, DeviceKind::kCpu);
+  const Program sharded = shard_weights(program, small_shares(true));
+  expect_golden("passes/shard_weights.txt", to_text(sharded));
+  // All ranks do the same operations in the same order.
+  WeightShares second = small_shares(true);
+  second.rank = 1;
+  const Program other = shard_weights(program, second);
+  ASSERT_EQ(sharded.nodes().size(), other.nodes().size());
+  for (std::size_t n = 0; n < other.nodes().size(); ++n) {
+    EXPECT_EQ(sharded.nodes()[n].op, other.nodes()[n].op);
+    EXPECT_EQ(sharded.nodes()[n].attributes.to_text(), other.nodes()[n].attributes.to_text());
+  }
+}
+
+TEST(Shard, LeavesAProgramWithoutSharesAsItIs) {
+  const Program program = with_gradients(small_program());
+  const Program same = shard_weights(program, {.rank = 0, .weights = true, .cuts = {}});
+  ASSERT_EQ(same.nodes().size(), program.nodes().size());
+  for (std::size_t n = 0; n < same.nodes().size(); ++n) EXPECT_EQ(same.nodes()[n].op, program.nodes()[n].op);
 }
 
 TEST(Recompute, GoldenWithABudget) {

@@ -100,11 +100,13 @@ TEST(TrainingOptions, ProcessesComeFromTheLauncherTheKeyOrTheFile) {
   sft.num_processes = 2;
   EXPECT_EQ(processes_of(sft, {}), 2);
   EXPECT_THROW((void)processes_of(sft, started), Error);
-  EXPECT_EQ(zero_stage_of(sft), 1);  // stage 2 of the file
+  EXPECT_EQ(zero_stage_of(sft), 2);  // that of the file
   sft.zero_stage = 3;
-  EXPECT_THROW((void)zero_stage_of(sft), Error);
+  EXPECT_EQ(zero_stage_of(sft), 3);
+  EXPECT_TRUE(sft.divides_gradients() && sft.divides_weights());
   sft.num_processes = 1;
   EXPECT_EQ(zero_stage_of(sft), 3);  // nothing to divide
+  EXPECT_FALSE(sft.divides_gradients() || sft.divides_weights());
 }
 
 TEST(TrainingOptions, ProcessesAreDividedOverMachines) {

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <thread>
@@ -154,7 +155,7 @@ class LossWatch {
 
 class GpuCollective final : public Collective {
  public:
-  GpuCollective(CudaDevice& gpu, Peers& peers) : Collective(peers), gpu_(gpu), comm_(connect()) {
+  GpuCollective(CudaDevice& gpu, Peers& peers) : Collective(peers), gpu_(gpu), stream_(gpu.stream()), comm_(connect()) {
     watch_.emplace(peers, [this] {
       cudaSetDevice(gpu_.ordinal());  // of the watching thread
       nccl_.abort(comm_);
@@ -163,7 +164,7 @@ class GpuCollective final : public Collective {
 
   void all_reduce(std::byte* data, DType dtype, std::size_t count) override {
     submit("ncclAllReduce",
-           [&] { return nccl_.all_reduce(data, data, count, nccl_type(dtype), kNcclSum, comm_, gpu_.stream()); });
+           [&] { return nccl_.all_reduce(data, data, count, nccl_type(dtype), kNcclSum, comm_, stream_); });
   }
 
   void reduce_scatter(std::byte* data, DType dtype, std::span<const ByteRange> parts) override {
@@ -171,8 +172,7 @@ class GpuCollective final : public Collective {
     submit_each(
         "ncclReduce", parts,
         [&](int root, std::byte* part, std::size_t bytes) {
-          return nccl_.reduce(part, part, bytes / size_of(dtype), nccl_type(dtype), kNcclSum, root, comm_,
-                              gpu_.stream());
+          return nccl_.reduce(part, part, bytes / size_of(dtype), nccl_type(dtype), kNcclSum, root, comm_, stream_);
         },
         data);
   }
@@ -181,13 +181,50 @@ class GpuCollective final : public Collective {
     submit_each(
         "ncclBroadcast", parts,
         [&](int root, std::byte* part, std::size_t bytes) {
-          return nccl_.broadcast(part, part, bytes, kNcclUint8, root, comm_, gpu_.stream());
+          return nccl_.broadcast(part, part, bytes, kNcclUint8, root, comm_, stream_);
         },
         data);
   }
 
   void broadcast(std::byte* data, std::size_t bytes, int root) override {
-    submit("ncclBroadcast", [&] { return nccl_.broadcast(data, data, bytes, kNcclUint8, root, comm_, gpu_.stream()); });
+    submit("ncclBroadcast", [&] { return nccl_.broadcast(data, data, bytes, kNcclUint8, root, comm_, stream_); });
+  }
+
+  void copy(std::byte* to, const std::byte* from, std::size_t bytes) override {
+    if (bytes == 0) return;
+    check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_), "a copy on the GPU");
+  }
+
+  void together(const std::function<void()>& operations) override {
+    submit("ncclGroupStart", nccl_.group_start);
+    operations();
+    nccl_.check(nccl_.group_end(), "ncclGroupEnd");
+  }
+
+  void start(int slot, const std::function<void()>& operations) override {
+    if (side_ == nullptr) check_cuda(cudaStreamCreateWithFlags(&side_, cudaStreamNonBlocking), "cudaStreamCreate");
+    Slot& events = slots_[slot];
+    if (events.started == nullptr) {
+      check_cuda(cudaEventCreateWithFlags(&events.started, cudaEventDisableTiming), "cudaEventCreate");
+      check_cuda(cudaEventCreateWithFlags(&events.done, cudaEventDisableTiming), "cudaEventCreate");
+    }
+    check_cuda(cudaEventRecord(events.started, gpu_.stream()), "cudaEventRecord");
+    check_cuda(cudaStreamWaitEvent(side_, events.started), "cudaStreamWaitEvent");
+    stream_ = side_;
+    operations();
+    stream_ = gpu_.stream();
+    check_cuda(cudaEventRecord(events.done, side_), "cudaEventRecord");
+  }
+
+  void wait(int slot) override {
+    const auto found = slots_.find(slot);
+    HONE_ASSERT(found != slots_.end(), "no operation was started in slot ", slot);
+    check_cuda(cudaStreamWaitEvent(gpu_.stream(), found->second.done), "cudaStreamWaitEvent");
+  }
+
+  void expect() override {
+    if (watch_->has_given_up()) peers().throw_lost();
+    watch_->begin();
   }
 
   void check() override {
@@ -196,6 +233,12 @@ class GpuCollective final : public Collective {
   }
 
  private:
+  // The beginning and the end of work next to the GPU's stream.
+  struct Slot {
+    cudaEvent_t started = nullptr;
+    cudaEvent_t done = nullptr;
+  };
+
   // Rank 0's id of the communicator reaches the others over their connections.
   NcclComm connect() {
     const std::vector<std::string> gpus = peers().gather(bus_of_gpu());
@@ -228,8 +271,7 @@ class GpuCollective final : public Collective {
 
   template <class Call>
   void submit(std::string_view name, const Call& call) {
-    if (watch_->has_given_up()) peers().throw_lost();
-    watch_->begin();
+    expect();
     nccl_.check(call(), name);
   }
 
@@ -245,6 +287,9 @@ class GpuCollective final : public Collective {
 
   NcclLibrary nccl_;
   CudaDevice& gpu_;
+  cudaStream_t stream_;          // of the operations: the GPU's, or side_ within start()
+  cudaStream_t side_ = nullptr;  // created at its first use
+  std::map<int, Slot> slots_;
   NcclComm comm_;
   std::optional<LossWatch> watch_;  // last: it ends before the rest
 };

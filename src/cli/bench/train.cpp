@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <vector>
 
+#include "backend/collective.h"
 #include "backend/device_memory.h"
 #include "backend/device_model.h"
 #include "cli/bench/models.h"
@@ -15,9 +17,13 @@
 #include "cli/profile/limits.h"
 #include "cli/profile/report.h"
 #include "cli/profile/timing.h"
+#include "cli/training_job.h"
+#include "core/error.h"
+#include "core/job_log.h"
 #include "core/json_value.h"
 #include "core/log.h"
 #include "core/strings.h"
+#include "model/weight_layout.h"
 #include "train/setup.h"
 
 namespace hone {
@@ -46,6 +52,14 @@ struct BenchTrainOptions : StepOptions {
     v("full", full, "Measure the GPT-2 models small to xl instead of one model");
     v("large_models", large_models, "Measure the GPT-2 models 1.5b to 13b");
     v("json", json, "JSON file to write the results to");
+    v.group("Several processes");
+    v("num_processes", num_processes,
+      "Processes that train together by data parallelism, started on this machine unless a launcher started them",
+      within(1, 1024));
+    v("zero_stage", zero_stage,
+      "What is divided over the processes: 0: nothing; 1: the optimizer states; 2: and the gradients; 3: and the "
+      "weights",
+      within(0, 3));
   }
 };
 
@@ -65,11 +79,11 @@ double expert_share(const Model& model) {
 // Model FLOPs per token, forward and backward: 6 for each parameter except those of an untied input embedding and of
 // experts that the token is not sent to, plus 6 x layers x width x length for causal attention, where width is heads x
 // head size and length is that of the token's document, averaged over the tokens.
-double flops_per_token(const Model& model, const TensorStore& weights, const StepOptions& options) {
+double flops_per_token(const Model& model, const StepOptions& options) {
   const ModelShape shape = model.shape();
   double parameters = static_cast<double>(parameter_count(model));
   for (const WeightSpec& spec : model.weights()) {
-    const auto size = [&] { return static_cast<double>(weights.type(spec.name).elements()); };
+    const auto size = [&] { return static_cast<double>(spec.shape[0] * row_elements(spec)); };
     const bool is_read_by_row = spec.kind == WeightKind::embedding && !has_tied_head(model);
     if (is_read_by_row) parameters -= size();
     if (spec.kind == WeightKind::expert) parameters -= size() * (1 - expert_share(model));
@@ -110,11 +124,25 @@ std::string utilization_text(double flops_per_second, const Peak& peak) {
   return text.data();
 }
 
+// Runs steps for some seconds of the first rank's clock, at least `least` of them, and returns the seconds of a step.
+double run_steps(const std::function<void()>& run, double seconds, std::int64_t least, const Job& job) {
+  const auto begin = Clock::now();
+  std::int64_t steps = 0;
+  while (steps < least || job.any(job.is_first() && seconds_since(begin) < seconds)) {
+    run();
+    ++steps;
+  }
+  return steps == 0 ? 0.0 : seconds_since(begin) / static_cast<double>(steps);
+}
+
 // Measures a model, prints its figures and adds them to `rows`.
-void measure(const BenchTrainOptions& options, std::vector<ResultRow>& rows) {
+void measure(const BenchTrainOptions& options, const Job& job, std::vector<ResultRow>& rows) {
   const auto start = Clock::now();
   const std::unique_ptr<Model> model = open_shape(options);
   Device& device = open_device(options.device);
+  const std::unique_ptr<Collective> collective =
+      job.peers() != nullptr ? make_collective(device, *job.peers()) : nullptr;
+  const CollectiveScope scope(collective.get());
   const std::size_t available_before = memory_of(device).available;
   set_gemm_tuning(device, options.gemm.tuning());
   const Peak peak = peak_of(options, device);  // before the step allocates its memory, because it may measure
@@ -124,29 +152,34 @@ void measure(const BenchTrainOptions& options, std::vector<ResultRow>& rows) {
   const std::vector<HostBatch> batches(static_cast<std::size_t>(options.gradient_accumulation_steps),
                                        random_batch(options, model->shape().vocab_size));
   const std::size_t planned = workspace.memory().total();
-  TrainingStep step(*model, std::move(workspace), optimizer_options(options.training()), options.weight_dtype(),
-                    device);
+  TrainingStep step(*model, std::move(workspace), optimizer_options(options.training()), options.weight_dtype(), device,
+                    collective.get());
   double loss = step.run(batches);
   log_info(text_of(options.model, ": ", format_count(parameter_count(*model)), " parameters on ", device.name(), ", ",
                    format_bytes(device.allocated_bytes()), ", first step after ", format_duration(seconds_since(start)),
                    ", loss ", loss));
-  for (const auto begin = Clock::now(); seconds_since(begin) < options.warmup_seconds;) loss = step.run(batches);
+  const auto run = [&] { loss = step.run(batches); };
+  (void)run_steps(run, options.warmup_seconds, 0, job);
   if (options.profile) {
     print_profile(step, batches, device, options.weight_dtype());
     return;
   }
-  std::int64_t steps = 0;
-  const auto begin = Clock::now();
-  for (; steps == 0 || seconds_since(begin) < options.seconds; ++steps) loss = step.run(batches);
-  const double seconds = seconds_since(begin) / static_cast<double>(steps);
+  const double seconds = run_steps(run, options.seconds, 1, job);
+  std::array<double, 1> losses{loss};
+  job.sum(losses);
+  if (!job.is_first()) return;
   const double tokens = static_cast<double>(options.batch_size * options.seq_len * options.gradient_accumulation_steps);
   const double rate = tokens / seconds;
-  const double flops = rate * flops_per_token(*model, step.weights(), options);
-  const std::string shape = text_of(options.model, " batch ", options.batch_size, " x ", options.seq_len,
-                                    ", accumulation ", options.gradient_accumulation_steps);
+  const double flops = rate * flops_per_token(*model, options);
+  std::string shape = text_of(options.model, " batch ", options.batch_size, " x ", options.seq_len, ", accumulation ",
+                              options.gradient_accumulation_steps);
+  if (job.size() > 1) {
+    shape += text_of(", a process of ", job.size());
+    if (options.zero_stage > 0) shape += text_of(", zero_stage ", options.zero_stage);
+  }
   std::printf("%s: %.0f tokens/s, %s, step %.1f ms, %s, loss %.3f\n", shape.c_str(), rate,
               utilization_text(flops, peak).c_str(), seconds * 1e3, format_bytes(device.allocated_bytes()).c_str(),
-              loss);
+              losses[0]);
   if (device.kind() != DeviceKind::kCpu) {
     // The plan does not include libraries and recorded launches; this reports what they take.
     const auto beyond =
@@ -172,7 +205,7 @@ void measure_table(BenchTrainOptions options, std::vector<ResultRow>& rows) {
                 static_cast<long long>(shape.hidden_size), static_cast<long long>(shape.num_attention_heads));
     std::printf("%.2f million parameters\n", static_cast<double>(parameter_count(*open_shape(options))) * 1e-6);
     try {
-      measure(options, rows);
+      measure(options, {}, rows);
     } catch (const Error& error) {
       std::printf("%s: %s\n", options.model.c_str(), error.what());
     }
@@ -196,16 +229,32 @@ int bench_train(std::span<const std::string> arguments) {
   const OptionInput input = read_options(OptionTable(options), arguments, {}, RecipeArgument::kTaken);
   apply_input(kTrainText, input);
   options.complete(input);
-  std::vector<ResultRow> rows;
-  if (options.full || options.large_models) {
-    measure_table(options, rows);
-  } else {
-    measure(options, rows);
+  const JobPlace place = job_place();
+  LocalRanks ranks;
+  if (place.is_job()) options.num_processes = place.size;
+  if (options.num_processes > 1 && (options.full || options.large_models || options.profile)) {
+    throw Error("num_processes",
+                text_of("is ", options.num_processes, ", but full, large_models and profile are for 1"));
   }
-  if (!options.json.empty()) {
-    write_results(options.json, rows, open_device(options.device).name(), command_line("train", arguments));
+  if (!place.is_job() && options.num_processes > 1) {
+    ranks = {.count = static_cast<int>(options.num_processes), .total = static_cast<int>(options.num_processes)};
   }
-  return 0;
+  options.rank = place.rank;
+  if (place.rank > 0) set_silent(true);  // rank 0 logs for all
+  constexpr std::int64_t kAnswerSeconds = 120;
+  return run_ranks(ranks, place, kAnswerSeconds, [&](const Job& job) {
+    std::vector<ResultRow> rows;
+    if (options.full || options.large_models) {
+      measure_table(options, rows);
+    } else {
+      measure(options, job, rows);
+    }
+    if (!options.json.empty() && job.is_first()) {
+      write_results(options.json, rows, open_device(options.device).name(), command_line("train", arguments));
+    }
+    job.barrier();
+    return 0;
+  });
 }
 
 }  // namespace hone

@@ -17,19 +17,9 @@
 #include "train/memory_fit.h"
 #include "train/optimizer.h"
 #include "train/setup.h"
+#include "train/whole_weights.h"
 
 namespace hone {
-namespace {
-
-// Weight of each target token in the loss of a step: 1 / number of target tokens.
-double weight_of(std::span<const HostBatch> batches) {
-  std::int64_t targets = 0;
-  for (const HostBatch& batch : batches) targets += batch.target_tokens;
-  return 1.0 / static_cast<double>(std::max<std::int64_t>(targets, 1));
-}
-
-}  // namespace
-
 std::unique_ptr<Model> open_shape(const StepOptions& options) {
   const std::string text =
       options.model.ends_with(".json") ? read_file(options.model) : bench_model_config(options.model);
@@ -88,6 +78,9 @@ TrainingOptions StepOptions::training() const {
   training.gradient_dtype = gradient_dtype;
   training.device = device;
   training.per_device_train_batch_size = batch_size;
+  training.num_processes = num_processes;
+  training.zero_stage = zero_stage;
+  training.job_rank = rank;
   return training;
 }
 
@@ -103,14 +96,21 @@ Workspace trace_with(const StepOptions& options, const Model& model, const Train
   Workspace workspace = training_workspace(training, model, dtype);
   workspace.add(kTrainingProgram,
                 trace_training(model, {.capacity = {rows * options.seq_len, sequences},
-                                       .compile = compile_options(training, dtype, workspace.store_bytes())}),
+                                       .compile = compile_options(training, model, dtype, workspace)}),
                 training_use());
   return workspace;
 }
 
-// Allocates the workspace on the device and fills the weights with random values.
-Workspace with_weights(Workspace workspace, const Model& model, DType dtype, Device& device) {
-  workspace.provide(kWeightStore, random_weights(model, 1, dtype, device));
+// Allocates the workspace on the device and fills the weights, or this rank's rows of them, with random values.
+Workspace with_weights(Workspace workspace, const Model& model, const OptimizerOptions& optimizer, DType dtype,
+                       Device& device) {
+  if (optimizer.divided_weights) {
+    TensorStore stored(device, stored_weights(model, dtype, optimizer));
+    fill_random_shares(model, 1, UpdateShards(model, optimizer, optimizer.ranks), optimizer.rank, stored);
+    workspace.provide(kWeightStore, std::move(stored));
+  } else {
+    workspace.provide(kWeightStore, random_weights(model, 1, dtype, device));
+  }
   workspace.allocate(device);
   return workspace;
 }
@@ -127,14 +127,25 @@ void check_step_fits(const StepOptions& options, const Model& model, const Works
 }
 
 TrainingStep::TrainingStep(const Model& model, Workspace workspace, const OptimizerOptions& optimizer, DType dtype,
-                           Device& device)
+                           Device& device, Collective* collective)
     : device_(device),
-      workspace_(with_weights(std::move(workspace), model, dtype, device)),
-      optimizer_(workspace_, model, optimizer) {}
+      collective_(collective),
+      workspace_(with_weights(std::move(workspace), model, optimizer, dtype, device)),
+      optimizer_(workspace_, model, optimizer) {
+  if (collective != nullptr) optimizer_.join(*collective);
+}
+
+double TrainingStep::weight_of(std::span<const HostBatch> batches) const {
+  std::int64_t targets = 0;
+  for (const HostBatch& batch : batches) targets += batch.target_tokens;
+  const int ranks = collective_ != nullptr ? collective_->size() : 1;
+  return 1.0 / static_cast<double>(std::max<std::int64_t>(targets * ranks, 1));
+}
 
 double TrainingStep::run(std::span<const HostBatch> batches) {
   LossLaunches launches({workspace_, kTrainingProgram}, batches.size());
   for (const HostBatch& batch : batches) launches.launch(batch, weight_of(batches));
+  optimizer_.sum_gradients();
   optimizer_.update(1e-5, 1.0);
   return launches.sums().loss;
 }

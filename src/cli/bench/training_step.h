@@ -33,6 +33,10 @@ struct StepOptions {
   GradientType gradient_dtype = GradientType::kBfloat16;
   DeviceChoice device = DeviceChoice::kAutomatic;
   GemmOptions gemm;
+  // The job that the step is a part of, and this process of it; not keys of every command.
+  std::int64_t num_processes = 1;
+  std::int64_t zero_stage = 0;
+  std::int64_t rank = 0;
 
   template <class Visitor>
   void fields(Visitor& v) {
@@ -83,11 +87,14 @@ void check_step_fits(const StepOptions& options, const Model& model, const Works
 // A model with random weights, ready to take steps.
 class TrainingStep {
  public:
-  // `workspace` holds the training and the update program of the model and is not allocated yet. The model and the
-  // device must outlive the object.
-  TrainingStep(const Model& model, Workspace workspace, const OptimizerOptions& optimizer, DType dtype, Device& device);
+  // `workspace` holds the training and the update program of the model and is not allocated yet. The model, the device
+  // and the collective must outlive the object. collective: the sums of the job that the step is a part of; null
+  // without a job.
+  TrainingStep(const Model& model, Workspace workspace, const OptimizerOptions& optimizer, DType dtype, Device& device,
+               Collective* collective = nullptr);
 
-  // Runs one optimizer step over the micro-batches, waits for it and returns the loss.
+  // Runs one optimizer step over the micro-batches of this process, waits for it and returns the loss of this process,
+  // divided by the number of processes.
   double run(std::span<const HostBatch> batches);
   // Runs the same step and adds the times of the step and of its operations to the timeline. Nodes are launched one by
   // one instead of replaying a recording, so the step may take longer than run().
@@ -96,7 +103,11 @@ class TrainingStep {
   [[nodiscard]] const TensorStore& weights() const { return workspace_.store(kWeightStore); }
 
  private:
+  // Weight of each target token in the loss of a step: 1 / number of target tokens of all processes.
+  [[nodiscard]] double weight_of(std::span<const HostBatch> batches) const;
+
   Device& device_;
+  Collective* collective_;
   Workspace workspace_;
   Optimizer optimizer_;
 };

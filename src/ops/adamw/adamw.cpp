@@ -27,7 +27,9 @@ class Adamw final : public Op {
       expect(seen == wanted || (other == DType::kBf16 && seen == Type{other, shape}), name(),
              text_of(what, " is ", to_text(seen), "; expected ", to_text(wanted)));
     };
-    check(AdamwIn::gradient, "the gradient", weight.shape, weight.dtype);
+    const Type& gradient = required(inputs, AdamwIn::gradient, name());
+    check(AdamwIn::gradient, "the gradient",
+          gradient_shape(weight.shape, gradient.shape, attributes.as<AdamwAttributes>().count), weight.dtype);
     check(AdamwIn::m, "m", states, weight.dtype);
     check(AdamwIn::v, "v", states, weight.dtype);
     const Type& m = required(inputs, AdamwIn::m, name());
@@ -68,6 +70,11 @@ Shape updated_shape(Shape weight, std::int64_t count) {
   }
   weight[0].size = count / row;
   return weight;
+}
+
+Shape gradient_shape(const Shape& weight, const Shape& gradient, std::int64_t count) {
+  const Shape updated = updated_shape(weight, count);
+  return gradient == updated ? updated : weight;
 }
 
 AdamwTensors adamw(const AdamwTensors& tensors, const AdamwStep& step, const AdamwAttributes& attributes) {

@@ -23,7 +23,8 @@ struct AdamwAttributes {
   std::int64_t seed = 0;    // of stochastic rounding
   std::int64_t stream = 0;  // of stochastic rounding; different for each weight
   // Elements of the flattened weight and its gradient that are updated, and that the states consist of; count 0: all.
-  // `first` is a multiple of 256. The gradient of other elements is not cleared.
+  // `first` is a multiple of 256. The gradient of other elements is not cleared. A weight or a gradient of `count`
+  // elements has these elements alone.
   std::int64_t first = 0;
   std::int64_t count = 0;
 
@@ -41,6 +42,8 @@ struct AdamwAttributes {
 
   // Returns the number of elements that are updated, of `elements`.
   [[nodiscard]] std::int64_t updated(std::int64_t elements) const { return count == 0 ? elements : count; }
+  // Returns the index of the first updated element in a weight or a gradient of `elements`.
+  [[nodiscard]] std::int64_t start_in(std::int64_t elements) const { return elements == count ? 0 : first; }
 };
 
 // Indices into the input `hyper` [kAdamwHypers], which changes from step to step; t counts steps from 1. The other
@@ -75,6 +78,9 @@ struct AdamwStep {
 // Returns the shape of the states of `count` elements of a weight, which are whole rows; 0: of all. Throws Error if
 // they are not.
 [[nodiscard]] Shape updated_shape(Shape weight, std::int64_t count);
+// Returns the shape that the gradient of a weight has: that of the states if it has only the updated rows, otherwise
+// that of the weight.
+[[nodiscard]] Shape gradient_shape(const Shape& weight, const Shape& gradient, std::int64_t count);
 
 // Appends the update of a weight and its state, in place, and returns the updated tensors; the gradient is zero
 // afterwards, for the next accumulation. Throws Error if the types do not fit.

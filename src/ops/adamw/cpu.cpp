@@ -81,8 +81,10 @@ void update(const KernelCall& call, W* kept, T* rounded) {
   using A = Accumulator<T>;
   const AdamwNumbers<A> step(call.attributes_as<AdamwAttributes>(), call.in(AdamwIn::hyper).as<A>(),
                              *call.in(AdamwIn::norm).as<A>());
-  const Update<T, W, S, G> all{kept, rounded, call.out(AdamwOut::gradient).as<G>() + step.first,
-                               call.out(AdamwOut::m).as<S>(), call.out(AdamwOut::v).as<S>()};
+  const TensorView& gradient = call.out(AdamwOut::gradient);
+  const std::int64_t start = call.attributes_as<AdamwAttributes>().start_in(gradient.elements());
+  const Update<T, W, S, G> all{kept, rounded, gradient.as<G>() + start, call.out(AdamwOut::m).as<S>(),
+                               call.out(AdamwOut::v).as<S>()};
   parallel_for(call.out(AdamwOut::m).elements(), 16384,
                [&](std::int64_t begin, std::int64_t end) { all.run(step, begin, end); });
 }
@@ -94,7 +96,8 @@ void forward(const KernelCall& call) {
     std::memset(call.out(AdamwOut::gradient).data, 0, call.out(AdamwOut::gradient).type->bytes());
     return;
   }
-  T* weight = call.out(AdamwOut::weight).as<T>() + call.attributes_as<AdamwAttributes>().first;
+  const TensorView& whole = call.out(AdamwOut::weight);
+  T* weight = whole.as<T>() + call.attributes_as<AdamwAttributes>().start_in(whole.elements());
   const auto with_types = [&]<class S, class G>() {
     if (call.in(AdamwIn::master)) {
       update<T, A, S, G>(call, call.out(AdamwOut::master).as<A>(), weight);

@@ -178,9 +178,11 @@ class Updates {
   void add(const KernelCall& call) {
     using A = CudaAccumulator<T>;
     using All = Tensors<T, W, S, G>;
-    const std::int64_t first = call.attributes_as<AdamwAttributes>().first;
-    T* weight = cuda_data<T>(call.out(AdamwOut::weight)) + first;
-    All tensors{.gradient = cuda_data<G>(call.out(AdamwOut::gradient)) + first,
+    const auto& attributes = call.attributes_as<AdamwAttributes>();
+    const TensorView& whole = call.out(AdamwOut::weight);
+    const TensorView& gradient = call.out(AdamwOut::gradient);
+    T* weight = cuda_data<T>(whole) + attributes.start_in(whole.elements());
+    All tensors{.gradient = cuda_data<G>(gradient) + attributes.start_in(gradient.elements()),
                 .m = cuda_data<S>(call.out(AdamwOut::m)),
                 .v = cuda_data<S>(call.out(AdamwOut::v)),
                 .norm = cuda_data<A>(call.in(AdamwIn::norm)),

@@ -24,8 +24,11 @@ class Adamw8bit final : public Op {
       expect(seen == wanted, name(), text_of(what, " is ", to_text(seen), "; expected ", to_text(wanted)));
     };
     const Type& gradient = required(inputs, Adamw8bitIn::gradient, name());
-    if (gradient != weight) check(Adamw8bitIn::gradient, "the gradient", {DType::kF32, weight.shape});
-    const Type codes{DType::kU8, updated_shape(weight.shape, attributes.as<AdamwAttributes>().count)};
+    const std::int64_t count = attributes.as<AdamwAttributes>().count;
+    const Shape accumulated = gradient_shape(weight.shape, gradient.shape, count);
+    if (gradient != Type{weight.dtype, accumulated})
+      check(Adamw8bitIn::gradient, "the gradient", {DType::kF32, accumulated});
+    const Type codes{DType::kU8, updated_shape(weight.shape, count)};
     check(Adamw8bitIn::m, "m", codes);
     check(Adamw8bitIn::v, "v", codes);
     const Shape scales{scales_of(codes.elements())};

@@ -66,8 +66,11 @@ void update(const KernelCall& call) {
   const AdamwNumbers<float> step(call.attributes_as<AdamwAttributes>(), call.in(Adamw8bitIn::hyper).as<float>(),
                                  *call.in(Adamw8bitIn::norm).as<float>());
   const std::int64_t elements = call.out(Adamw8bitOut::m).elements();
-  const Update<T, G> all{call.out(Adamw8bitOut::weight).as<T>() + step.first,
-                         call.out(Adamw8bitOut::gradient).as<G>() + step.first,
+  const auto& attributes = call.attributes_as<AdamwAttributes>();
+  const TensorView& weight = call.out(Adamw8bitOut::weight);
+  const TensorView& gradient = call.out(Adamw8bitOut::gradient);
+  const Update<T, G> all{weight.as<T>() + attributes.start_in(weight.elements()),
+                         gradient.as<G>() + attributes.start_in(gradient.elements()),
                          call.out(Adamw8bitOut::m).as<std::uint8_t>(),
                          call.out(Adamw8bitOut::v).as<std::uint8_t>(),
                          call.out(Adamw8bitOut::m_scale).as<float>(),

@@ -323,13 +323,15 @@ __global__ void __launch_bounds__(kThreads, kResident) adamw_8bit_kernel(Tensors
 template <class T, class G>
 void launch(const KernelCall& call) {
   const std::int64_t elements = call.out(Adamw8bitOut::m).elements();
-  const std::int64_t first = call.attributes_as<AdamwAttributes>().first;
+  const auto& attributes = call.attributes_as<AdamwAttributes>();
+  const TensorView& weight = call.out(Adamw8bitOut::weight);
+  const TensorView& gradient = call.out(Adamw8bitOut::gradient);
   const std::int64_t blocks = ceil_div(scales_of(elements), kWarps);
   if (blocks == 0) return;
   const std::int64_t rounds = ceil_div(blocks, kWave);  // state blocks of a warp if there were one wave
   const std::int64_t waves = std::max<std::int64_t>(1, (rounds + kRounds / 2) / kRounds);
-  const Tensors<T, G> tensors{.weight = cuda_data<T>(call.out(Adamw8bitOut::weight)) + first,
-                              .gradient = cuda_data<G>(call.out(Adamw8bitOut::gradient)) + first,
+  const Tensors<T, G> tensors{.weight = cuda_data<T>(weight) + attributes.start_in(weight.elements()),
+                              .gradient = cuda_data<G>(gradient) + attributes.start_in(gradient.elements()),
                               .m = cuda_data<std::uint8_t>(call.out(Adamw8bitOut::m)),
                               .v = cuda_data<std::uint8_t>(call.out(Adamw8bitOut::v)),
                               .m_scale = cuda_data<float>(call.out(Adamw8bitOut::m_scale)),
@@ -343,8 +345,7 @@ void launch(const KernelCall& call) {
   check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes),
              "cudaFuncSetAttribute");
   const auto grid = static_cast<unsigned>(std::min(blocks, waves * kWave));
-  kernel<<<grid, kThreads, kSharedBytes, stream_of(call)>>>(
-      tensors, AdamwConstants<float>(call.attributes_as<AdamwAttributes>()));
+  kernel<<<grid, kThreads, kSharedBytes, stream_of(call)>>>(tensors, AdamwConstants<float>(attributes));
   check_launch("adamw_8bit");
 }
 

@@ -1,52 +1,83 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backend/collective.h"
+#include "ops/gradient_norm/gradient_norm.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
 
 namespace hone {
 namespace {
 
-constexpr std::int64_t kBlock = 1 << 15;  // elements
-
-std::int64_t blocks_of(std::int64_t elements) { return (elements + kBlock - 1) / kBlock; }
-
-// Sum of squares of a tensor. `sums` is scratch for one number of each block.
+// Writes the sums of squares of a tensor's blocks.
 template <class T>
-double sum_of_squares(const TensorView& gradient, double* sums) {
+void sum_blocks(const TensorView& gradient, double* sums) {
   const T* values = gradient.as<T>();
   const std::int64_t elements = gradient.rows() * gradient.row_size();
-  const std::int64_t blocks = blocks_of(elements);
-  parallel_for(blocks, 1, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(norm_blocks(elements), 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t block = begin; block < end; ++block) {
-      const T* first = values + block * kBlock;
-      sums[block] = lane_sum<double>(std::min(kBlock, elements - block * kBlock), [&](std::int64_t i) {
+      const T* first = values + block * kNormBlock;
+      sums[block] = lane_sum<double>(std::min(kNormBlock, elements - block * kNormBlock), [&](std::int64_t i) {
         const auto value = static_cast<double>(widen(first[i]));
         return value * value;
       });
     }
   });
+}
+
+double added(std::span<const double> sums) {
   double sum = 0;
-  for (std::int64_t block = 0; block < blocks; ++block) sum += sums[block];
+  for (const double each : sums) sum += each;
   return sum;
 }
 
-void forward(const KernelCall& call) {
-  auto* sums = reinterpret_cast<double*>(call.workspace.data());
-  double sum = 0;
+// Sums the blocks of whole gradients, tensor by tensor.
+double sum_whole(const KernelCall& call, std::span<double> sums) {
+  double total = 0;
   for (const TensorView& gradient : call.inputs) {
-    for_floating(gradient.dtype(), [&]<class T>() { sum += sum_of_squares<T>(gradient, sums); });
+    for_floating(gradient.dtype(), [&]<class T>() { sum_blocks<T>(gradient, sums.data()); });
+    const auto blocks = static_cast<std::size_t>(norm_blocks(gradient.rows() * gradient.row_size()));
+    total += added(sums.first(blocks));
   }
-  for_floating(call.out(0).dtype(),
-               [&]<class T>() { *call.out(0).as<T>() = static_cast<T>(static_cast<Accumulator<T>>(std::sqrt(sum))); });
+  return total;
 }
 
-std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes&) {
-  std::int64_t blocks = 1;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    blocks = std::max(blocks, blocks_of(required(inputs, i, "gradient_norm").elements()));
+// Sums the blocks of all ranks in the same order. Each block is summed by one rank and 0 on the others, so that adding
+// them rounds nothing.
+double sum_divided(const KernelCall& call, std::span<double> sums, const GradientNormAttributes& division) {
+  HONE_ASSERT(current_collective() != nullptr, "a norm of divided gradients without a job");
+  const std::vector<std::int64_t> firsts = block_numbers(division.firsts);
+  std::ranges::fill(sums, 0.0);
+  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+    double* const own = sums.data() + firsts[i];
+    for_floating(call.in(i).dtype(), [&]<class T>() { sum_blocks<T>(call.in(i), own); });
   }
-  return static_cast<std::size_t>(blocks) * sizeof(double);
+  current_collective()->all_reduce(call.workspace.data(), DType::kF64, sums.size());
+  double total = 0;
+  std::size_t at = 0;
+  for (const std::int64_t blocks : block_numbers(division.blocks)) {
+    total += added(sums.subspan(at, static_cast<std::size_t>(blocks)));
+    at += static_cast<std::size_t>(blocks);
+  }
+  return total;
+}
+
+void forward(const KernelCall& call) {
+  const auto& division = call.attributes_as<GradientNormAttributes>();
+  const std::span sums(reinterpret_cast<double*>(call.workspace.data()), call.workspace.size() / sizeof(double));
+  const double total = division.blocks.empty() ? sum_whole(call, sums)
+                                               : sum_divided(call, sums.first(divided_blocks(division)), division);
+  for_floating(call.out(0).dtype(), [&]<class T>() {
+    *call.out(0).as<T>() = static_cast<T>(static_cast<Accumulator<T>>(std::sqrt(total)));
+  });
+}
+
+std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes& attributes) {
+  std::size_t blocks = std::max<std::size_t>(divided_blocks(attributes.as<GradientNormAttributes>()), 1);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    blocks = std::max(blocks, static_cast<std::size_t>(norm_blocks(required(inputs, i, "gradient_norm").elements())));
+  }
+  return blocks * sizeof(double);
 }
 
 }  // namespace

@@ -1,16 +1,19 @@
 #include <algorithm>
 #include <optional>
 
+#include "backend/collective.h"
+#include "backend/cuda/check.h"
 #include "ops/cuda_kernel.cuh"
+#include "ops/gradient_norm/gradient_norm.h"
 #include "ops/registry.h"
 
 namespace hone {
 namespace {
 
 constexpr int kThreads = 512;
-constexpr int kUnroll = 8;                // packs that a thread has in flight
-constexpr std::int64_t kBlock = 1 << 15;  // elements of a block; fixes the order of the sum
-constexpr int kGradients = 256;           // tensors of a launch at most
+constexpr int kUnroll = 8;                   // packs that a thread has in flight
+constexpr std::int64_t kBlock = kNormBlock;  // elements of a block; fixes the order of the sum
+constexpr int kGradients = 256;              // tensors of a launch at most
 constexpr int kSumThreads = 1024;
 
 // The tensors of a launch. Blocks first_block[i] .. first_block[i + 1] - 1 have tensor i.
@@ -104,26 +107,53 @@ __global__ void __launch_bounds__(kSumThreads) root_kernel(const double* sums, s
 
 std::int64_t blocks_of(const Type& type) { return ceil_div(type.elements(), kBlock); }
 
-void forward(const KernelCall& call) {
-  auto* sums = reinterpret_cast<double*>(call.workspace.data());
+void add_tensor(Batch& batch, const TensorView& gradient) {
+  const int at = batch.count++;
+  batch.data[at] = gradient.data;
+  batch.dtype[at] = gradient.dtype();
+  batch.rows[at] = row_count(gradient);
+  batch.row_size[at] = gradient.row_size();
+  batch.first_block[at + 1] = batch.first_block[at] + blocks_of(*gradient.type);
+}
+
+// Launches the sums of a batch's blocks and returns their number.
+std::int64_t launch_squares(const KernelCall& call, const Batch& batch, double* sums) {
+  const std::int64_t blocks = batch.first_block[batch.count];
+  if (blocks == 0) return 0;
+  squares_kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream_of(call)>>>(batch, sums);
+  check_launch("gradient_norm");
+  return blocks;
+}
+
+std::int64_t sum_whole(const KernelCall& call, double* sums) {
   std::int64_t blocks = 0;
   for (std::size_t i = 0; i < call.inputs.size();) {
     Batch batch{};
-    for (; i < call.inputs.size() && batch.count < kGradients; ++i) {
-      const TensorView& gradient = call.in(i);
-      const int at = batch.count++;
-      batch.data[at] = gradient.data;
-      batch.dtype[at] = gradient.dtype();
-      batch.rows[at] = row_count(gradient);
-      batch.row_size[at] = gradient.row_size();
-      batch.first_block[at + 1] = batch.first_block[at] + blocks_of(*gradient.type);
-    }
-    const std::int64_t more = batch.first_block[batch.count];
-    if (more == 0) continue;
-    squares_kernel<<<static_cast<unsigned>(more), kThreads, 0, stream_of(call)>>>(batch, sums + blocks);
-    check_launch("gradient_norm");
-    blocks += more;
+    for (; i < call.inputs.size() && batch.count < kGradients; ++i) add_tensor(batch, call.in(i));
+    blocks += launch_squares(call, batch, sums + blocks);
   }
+  return blocks;
+}
+
+// Each block is summed by one rank and 0 on the others, so that adding them rounds nothing.
+std::int64_t sum_divided(const KernelCall& call, double* sums, const GradientNormAttributes& division) {
+  HONE_ASSERT(current_collective() != nullptr, "a norm of divided gradients without a job");
+  const std::vector<std::int64_t> firsts = block_numbers(division.firsts);
+  const std::size_t blocks = divided_blocks(division);
+  check_cuda(cudaMemsetAsync(sums, 0, blocks * sizeof(double), stream_of(call)), "cudaMemset");
+  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+    Batch batch{};
+    add_tensor(batch, call.in(i));
+    (void)launch_squares(call, batch, sums + firsts[i]);
+  }
+  current_collective()->all_reduce(call.workspace.data(), DType::kF64, blocks);
+  return static_cast<std::int64_t>(blocks);
+}
+
+void forward(const KernelCall& call) {
+  const auto& division = call.attributes_as<GradientNormAttributes>();
+  auto* sums = reinterpret_cast<double*>(call.workspace.data());
+  const std::int64_t blocks = division.blocks.empty() ? sum_whole(call, sums) : sum_divided(call, sums, division);
   if (call.out(0).dtype() == DType::kF64) {
     root_kernel<<<1, kSumThreads, 0, stream_of(call)>>>(sums, blocks, cuda_data<double>(call.out(0)));
   } else {
@@ -132,9 +162,11 @@ void forward(const KernelCall& call) {
   check_launch("gradient_norm: sum");
 }
 
-std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes&) {
-  std::int64_t blocks = 0;
-  for (const std::optional<Type>& input : inputs) blocks += blocks_of(*input);
+std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes& attributes) {
+  auto blocks = static_cast<std::int64_t>(divided_blocks(attributes.as<GradientNormAttributes>()));
+  if (blocks == 0) {
+    for (const std::optional<Type>& input : inputs) blocks += blocks_of(*input);
+  }
   return static_cast<std::size_t>(std::max<std::int64_t>(blocks, 1)) * sizeof(double);
 }
 

@@ -1,6 +1,7 @@
 #include "ops/gradient_norm/gradient_norm.h"
 
 #include "core/error.h"
+#include "core/strings.h"
 #include "ops/registry.h"
 
 namespace hone {
@@ -10,7 +11,12 @@ class GradientNorm final : public Op {
  public:
   std::string_view name() const override { return "gradient_norm"; }
   OpCategory category() const override { return OpCategory::kOptimizer; }
-  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
+  Attributes default_attributes() const override { return GradientNormAttributes{}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
+    const auto& division = attributes.as<GradientNormAttributes>();
+    const std::size_t firsts = block_numbers(division.firsts).size();
+    expect(division.blocks.empty() || firsts == inputs.size(), name(),
+           text_of(inputs.size(), " gradients, the places of ", firsts));
     const DType dtype = accumulator_of(required(inputs, 0, name()).dtype);
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       const Type& gradient = required(inputs, i, name());
@@ -35,7 +41,37 @@ const GradientNorm kGradientNorm;
 
 Tensor gradient_norm(std::span<const Tensor> gradients) {
   HONE_ASSERT(!gradients.empty(), "gradient_norm needs at least one gradient");
-  return gradients[0].program().append(kGradientNorm, {}, gradients)[0];
+  return gradients[0].program().append(kGradientNorm, GradientNormAttributes{}, gradients)[0];
+}
+
+Tensor divided_gradient_norm(std::span<const GradientShare> gradients) {
+  HONE_ASSERT(!gradients.empty(), "gradient_norm needs at least one gradient");
+  GradientNormAttributes division;
+  std::vector<Tensor> rows;
+  std::int64_t before = 0;
+  for (const GradientShare& each : gradients) {
+    HONE_ASSERT(each.first % kNormBlock == 0 || each.rows.type().elements() == 0, "a share begins at element ",
+                each.first);
+    const char* separator = rows.empty() ? "" : ",";
+    division.blocks += separator + std::to_string(norm_blocks(each.elements));
+    division.firsts += separator + std::to_string(before + each.first / kNormBlock);
+    before += norm_blocks(each.elements);
+    rows.push_back(each.rows);
+  }
+  return rows[0].program().append(kGradientNorm, division, rows)[0];
+}
+
+std::vector<std::int64_t> block_numbers(const std::string& text) {
+  std::vector<std::int64_t> numbers;
+  if (text.empty()) return numbers;
+  for (const std::string& number : split(text, ',')) numbers.push_back(std::stoll(number));
+  return numbers;
+}
+
+std::size_t divided_blocks(const GradientNormAttributes& division) {
+  std::size_t blocks = 0;
+  for (const std::int64_t each : block_numbers(division.blocks)) blocks += static_cast<std::size_t>(each);
+  return blocks;
 }
 
 void register_gradient_norm(OpRegistry& registry) { registry.add(kGradientNorm); }
