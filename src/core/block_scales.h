@@ -16,6 +16,8 @@ struct BlockScales {
 };
 
 // Number of blocks along a dimension of this size.
-[[nodiscard]] inline std::int64_t scale_blocks(std::int64_t size) { return (size + kScaleBlock - 1) / kScaleBlock; }
+[[nodiscard]] inline std::int64_t scale_blocks(std::int64_t size) {
+  return size / kScaleBlock + (size % kScaleBlock != 0 ? 1 : 0);  // no size overflows
+}
 
 }  // namespace hone

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "core/random.h"
@@ -92,6 +93,15 @@ TEST(Float8, ScalesAreTheLeastPowersOfTwoThatFit) {
 }
 
 // A matrix with ragged last blocks: each has its own scale, and its numbers are the nearest ones.
+TEST(Float8, CountsBlocksOfAnySize) {
+  for (const auto& [size, blocks] : {std::pair<std::int64_t, std::int64_t>{0, 0}, {1, 1}, {128, 1}, {129, 2}}) {
+    EXPECT_EQ(scale_blocks(size), blocks) << size;
+  }
+  // A header may name any dimension next to one of 0.
+  const std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  EXPECT_EQ(scale_blocks(most), most / 128 + 1);
+}
+
 TEST(Float8, QuantizesInBlocks) {
   const std::int64_t rows = 131;
   const std::int64_t columns = 300;

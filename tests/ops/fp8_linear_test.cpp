@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <span>
 #include <vector>
 
@@ -113,6 +114,19 @@ TEST(Fp8Linear, HasTheBitsOfBf16Weights) {
   expect_same({72, 136, 8, Scales::kAny, true}, many);
   const std::vector<std::int64_t> few{1, 5, 60};
   expect_same({256, 384, 64, Scales::kAny, true}, few, 77);
+}
+
+// Few rows of a GPU with wgmma have a kernel that converts the weights in registers: tiles of 16 to 128 rows of W, all
+// numbers of rows, stages of both parities, scales of one kind and of both kinds.
+TEST(Fp8Linear, HasTheBitsOfBf16WeightsForEveryNumberOfFewRows) {
+  if (test_device().kind() != DeviceKind::kCuda) GTEST_SKIP() << "a kernel of GPUs";
+  std::vector<std::int64_t> rows(130);
+  std::iota(rows.begin(), rows.end(), 1);
+  expect_same({8, 128, 128, Scales::kAny, true}, rows);
+  expect_same({1160, 896, 128, Scales::kPowersOfTwo, false}, rows);
+  expect_same({4224, 256, 128, Scales::kAny, false}, rows);
+  expect_same({6144, 640, 64, Scales::kPowersOfTwo, true}, rows);
+  expect_same({16896, 384, 16, Scales::kAny, true}, rows);
 }
 
 // Rows of W beyond what is converted at a time on a GPU.

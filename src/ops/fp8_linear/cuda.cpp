@@ -1,5 +1,6 @@
-// Linear layer with FP8 weights on a GPU. The weights are converted to bf16 in scratch memory, some rows at a time, and
-// multiplied as bf16 weights are.
+// Linear layer with FP8 weights on a GPU. Few rows stream the weights as they are (fp8_rows_cuda.cu). For other shapes
+// and devices the weights are converted to bf16 in scratch memory, some rows at a time, and multiplied as bf16 weights
+// are.
 #include <algorithm>
 
 #include "backend/cuda/check.h"
@@ -77,7 +78,12 @@ void multiply_converted(const KernelCall& call, const Fp8Product& product) {
              "cudaMemcpy2DAsync");
 }
 
-void forward(const KernelCall& call) { multiply_converted(call, fp8_product(call)); }
+void forward(const KernelCall& call) {
+  const Fp8Product product = fp8_product(call);
+  const bool constant = call.in(Fp8LinearIn::weight).constant && call.in(Fp8LinearIn::scale).constant;
+  if (launch_fp8_rows(product, constant, static_cast<CudaDevice&>(*call.device).stream())) return;
+  multiply_converted(call, product);
+}
 
 }  // namespace
 
