@@ -50,8 +50,12 @@ Tensor Batch::attend(std::int64_t layer, const LatentHeads& h) {
   const LatentHeadsAttributes sizes{
       .heads = h.heads, .nope_dim = h.nope_dim, .rope_dim = h.rope_dim, .value_dim = h.value_dim};
   const Tensor qkv = latent_heads(h.query, linear(h.latent, h.up), h.rope_key, sizes);
-  const Tensor o =
-      attend(layer, qkv, {.heads = h.heads, .kv_heads = h.heads, .head_dim = sizes.head_dim(), .scale = h.scale});
+  const Tensor o = attend(layer, qkv,
+                          {.heads = h.heads,
+                           .kv_heads = h.heads,
+                           .head_dim = sizes.head_dim(),
+                           .scale = h.scale,
+                           .value_dim = h.value_dim});
   return head_columns(o, {.heads = h.heads, .head_dim = sizes.head_dim(), .columns = h.value_dim});
 }
 
@@ -63,9 +67,12 @@ DocumentBatch::DocumentBatch(Program& program, const Capacity& capacity) {
 }
 
 Tensor DocumentBatch::attend(std::int64_t, Tensor qkv, const HeadShape& shape) {
-  return attention(
-      qkv, cu_seqlens_,
-      {.heads = shape.heads, .kv_heads = shape.kv_heads, .head_dim = shape.head_dim, .scale = shape.scale});
+  return attention(qkv, cu_seqlens_,
+                   {.heads = shape.heads,
+                    .kv_heads = shape.kv_heads,
+                    .head_dim = shape.head_dim,
+                    .scale = shape.scale,
+                    .value_dim = shape.value_dim});
 }
 
 std::string KvLayout::key_name(std::int64_t layer) { return "layers." + std::to_string(layer) + ".keys"; }
@@ -95,7 +102,8 @@ Tensor PagedBatch::attend(std::int64_t layer, Tensor qkv, const HeadShape& shape
                           .kv_heads = shape.kv_heads,
                           .head_dim = shape.head_dim,
                           .scale = shape.scale,
-                          .block_size = layout_.block_size});
+                          .block_size = layout_.block_size,
+                          .value_dim = shape.value_dim});
 }
 
 }  // namespace hone

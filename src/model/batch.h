@@ -17,7 +17,8 @@ struct HeadShape {
   std::int64_t heads = 0;
   std::int64_t kv_heads = 0;
   std::int64_t head_dim = 0;
-  double scale = 1.0;  // factor of the scores
+  double scale = 1.0;          // factor of the scores
+  std::int64_t value_dim = 0;  // elements of a value head; the others, up to head_dim, are zeros. 0: head_dim
 };
 
 // Operands of multi-head latent attention (DeepSeek-V2, 2024, section 2.1), which computes the keys and values of all

@@ -6,6 +6,8 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "ops/head_columns/head_columns.h"
+#include "ops/latent_heads/latent_heads.h"
 #include "ops/op_case.h"
 #include "ops/test_run.h"
 #include "passes/gradient.h"
@@ -93,6 +95,56 @@ INSTANTIATE_TEST_SUITE_P(
                      shape.param.lengths[0]);
     });
 
+// Reference of attention to heads whose values are shorter than their keys: in[0] are queries and in[1] keys with
+// values, as latent_heads has them.
+Values attend_latent(std::span<const Values> in, std::int64_t rows, const LatentHeadsAttributes& h, double scale) {
+  const AttentionAttributes a{.heads = h.heads, .kv_heads = h.heads, .head_dim = h.head_dim(), .scale = scale};
+  const std::int64_t width = h.query_width();
+  Values qkv(static_cast<std::size_t>(3 * rows * width));
+  for (std::int64_t row = 0; row < rows; ++row) {
+    std::copy_n(in[0].begin() + row * width, width, qkv.begin() + 3 * row * width);
+    for (std::int64_t head = 0; head < h.heads; ++head) {
+      const auto kv = in[1].begin() + row * h.kv_width() + head * (h.nope_dim + h.value_dim);
+      const auto k = qkv.begin() + (3 * row + 1) * width + head * h.head_dim();
+      std::copy_n(kv, h.nope_dim, k);
+      std::copy_n(in[2].begin() + row * h.rope_dim, h.rope_dim, k + h.nope_dim);
+      std::copy_n(kv + h.nope_dim, h.value_dim, k + width);
+    }
+  }
+  const Values o = attend(qkv, in[3], rows, a);
+  Values kept;
+  for (std::int64_t head = 0; head < rows * h.heads; ++head) {
+    kept.insert(kept.end(), o.begin() + head * a.head_dim, o.begin() + head * a.head_dim + h.value_dim);
+  }
+  return kept;
+}
+
+// Heads of 192 with values of 128 have a dedicated kernel on Hopper; its tiles are 64 rows and 128 keys.
+TEST(Attention, ValuesShorterThanKeys) {
+  for (const LatentHeadsAttributes& h : {LatentHeadsAttributes{2, 16, 8, 16}, LatentHeadsAttributes{2, 128, 64, 128}}) {
+    constexpr double kScale = 0.07;
+    OpCase op_case = attention_case({70, 1, 130, 9}, 3, {.heads = 1, .kv_heads = 1, .head_dim = 8});
+    const CaseInput cu_seqlens = op_case.inputs[1];
+    const std::int64_t rows = op_case.inputs[0].type.shape[0].size;
+    const Dim tokens{rows, Count::tokens};
+    op_case.name = text_of("attention_latent_", h.head_dim(), "/", h.value_dim);
+    op_case.inputs = {{"query", {DType::kF32, {tokens, h.query_width()}}},
+                      {"kv", {DType::kF32, {tokens, h.kv_width()}}},
+                      {"rope_key", {DType::kF32, {tokens, h.rope_dim}}},
+                      cu_seqlens};
+    op_case.build = [=](Program&, std::span<const Tensor> in) -> std::vector<Tensor> {
+      const Tensor o = attention(
+          latent_heads(in[0], in[1], in[2], h), in[3],
+          {.heads = h.heads, .kv_heads = h.heads, .head_dim = h.head_dim(), .scale = kScale, .value_dim = h.value_dim});
+      return {head_columns(o, {.heads = h.heads, .head_dim = h.head_dim(), .columns = h.value_dim})};
+    };
+    op_case.reference = [=](std::span<const Values> in, const Counts&) {
+      return std::vector<Values>{attend_latent(in, rows, h, kScale)};
+    };
+    check(op_case);
+  }
+}
+
 template <class T>
 struct AttentionResult {
   std::vector<T> o;
@@ -124,7 +176,11 @@ void check_neighbours(const AttentionAttributes& a, std::int32_t before, std::in
   const std::int64_t width = (a.heads + 2 * a.kv_heads) * a.head_dim;
   const std::int64_t out = a.heads * a.head_dim;
   const std::int32_t all = before + length + after;
-  const auto qkv = normal_values<T>(static_cast<std::size_t>(all * width), 1);
+  auto qkv = normal_values<T>(static_cast<std::size_t>(all * width), 1);
+  for (std::int64_t i = 0; i < all * width; ++i) {
+    const std::int64_t value = i % width - (a.heads + a.kv_heads) * a.head_dim;
+    if (value >= 0 && value % a.head_dim >= a.values()) qkv[static_cast<std::size_t>(i)] = T(0.0F);
+  }
   const auto grad_o = normal_values<T>(static_cast<std::size_t>(all * out), 2);
   const AttentionResult<T> packed = run<T>(a, qkv, grad_o, {0, before, before + length, all});
   const auto part = [&](const std::vector<T>& values, std::int64_t columns) {
@@ -141,6 +197,9 @@ TEST(Attention, SequenceDoesNotDependOnItsNeighbours) {
   constexpr AttentionAttributes kWide{.heads = 2, .kv_heads = 1, .head_dim = 128, .scale = 0.088};
   check_neighbours<BFloat16>(kWide, 300, 500, 13);
   check_neighbours<BFloat16>(kWide, 1300, 500, 200);
+  constexpr AttentionAttributes kLatent{.heads = 2, .kv_heads = 1, .head_dim = 192, .scale = 0.07, .value_dim = 128};
+  check_neighbours<BFloat16>(kLatent, 300, 500, 13);
+  check_neighbours<BFloat16>(kLatent, 1300, 500, 200);
 }
 
 constexpr AttentionAttributes kGrouped{.heads = 4, .kv_heads = 2, .head_dim = 16, .scale = 0.25};
@@ -153,6 +212,7 @@ TEST(Attention, RefusesShapesThatDoNotFit) {
   EXPECT_THROW((void)attention(qkv, cu_seqlens, {.heads = 4, .kv_heads = 3, .head_dim = 16}), Error);
   EXPECT_THROW((void)attention(qkv, cu_seqlens, {.heads = 5, .kv_heads = 2, .head_dim = 16}), Error);
   EXPECT_THROW((void)attention(qkv, qkv, kGrouped), Error);
+  EXPECT_THROW((void)attention(qkv, cu_seqlens, {.heads = 4, .kv_heads = 2, .head_dim = 16, .value_dim = 17}), Error);
 }
 
 }  // namespace

@@ -75,6 +75,7 @@ constexpr std::int64_t kHeads = 4, kKvHeads = 2, kHeadDim = 16, kWidth = (kHeads
 struct Sizes {
   std::int64_t head_dim = kHeadDim;
   std::int64_t block_size = 16;
+  std::int64_t value_dim = head_dim;
 
   [[nodiscard]] std::int64_t width() const { return (kHeads + 2 * kKvHeads) * head_dim; }
   [[nodiscard]] std::int64_t out() const { return kHeads * head_dim; }
@@ -98,7 +99,11 @@ std::vector<T> whole(const std::vector<T>& qkv, const Sizes& sizes) {
   const Tensor x = program.input("qkv", {DTypeOf<T>::value, {total_length(), sizes.width()}});
   const auto entries = static_cast<std::int64_t>(kLengths.size()) + 1;
   program.output("o", attention(x, program.input("cu_seqlens", {DType::kI32, {entries}}),
-                                {.heads = kHeads, .kv_heads = kKvHeads, .head_dim = sizes.head_dim, .scale = 0.25}));
+                                {.heads = kHeads,
+                                 .kv_heads = kKvHeads,
+                                 .head_dim = sizes.head_dim,
+                                 .scale = 0.25,
+                                 .value_dim = sizes.value_dim}));
   TestRun run(std::move(program));
   run.set("qkv", qkv);
   run.set("cu_seqlens", whole_cu_seqlens());
@@ -169,7 +174,8 @@ class Paged {
                                          .kv_heads = kKvHeads,
                                          .head_dim = sizes_.head_dim,
                                          .scale = 0.25,
-                                         .block_size = sizes_.block_size}));
+                                         .block_size = sizes_.block_size,
+                                         .value_dim = sizes_.value_dim}));
     return program;
   }
 
@@ -208,9 +214,20 @@ class Paged {
   TestRun run_;
 };
 
+// Sets the columns of values from value_dim on, in rows of `width` whose last `values` columns are values, to zero.
+template <class T>
+void clear_padding(std::vector<T>& qkv, std::int64_t width, std::int64_t values, std::int64_t head_dim,
+                   std::int64_t value_dim) {
+  for (std::size_t i = 0; i < qkv.size(); ++i) {
+    const std::int64_t column = static_cast<std::int64_t>(i) % width - (width - values);
+    if (column >= 0 && column % head_dim >= value_dim) qkv[i] = T(0.0F);
+  }
+}
+
 template <class T>
 void expect_as_attention(const Sizes& sizes = {}) {
-  const std::vector<T> qkv = normal_values<T>(static_cast<std::size_t>(total_length() * sizes.width()), 4);
+  std::vector<T> qkv = normal_values<T>(static_cast<std::size_t>(total_length() * sizes.width()), 4);
+  clear_padding(qkv, sizes.width(), kKvHeads * sizes.head_dim, sizes.head_dim, sizes.value_dim);
   const std::vector<T> expected = whole(qkv, sizes);
   for (const std::int64_t chunk : {200, 64, 17, 1}) {
     EXPECT_TRUE(same_bits(Paged<T>(chunk, sizes).outputs(qkv), expected))
@@ -224,23 +241,27 @@ TEST(PagedAttention, BitsOfAttentionWholeChunkedAndOneByOne) {
   expect_as_attention<double>();
 }
 
-// Heads of 64 and 128 have a dedicated kernel on Hopper.
+// Heads of 64 and 128, and of 192 with values of 128, have a dedicated kernel on Hopper.
 TEST(PagedAttention, BitsOfAttentionWithPagesOfEverySize) {
   for (const std::int64_t head_dim : {64, 128}) {
     for (const std::int64_t block_size : {4, 8, 16, 32, 64}) {
       expect_as_attention<BFloat16>({.head_dim = head_dim, .block_size = block_size});
     }
   }
+  for (const std::int64_t block_size : {4, 8, 16, 32, 64}) {
+    expect_as_attention<BFloat16>({.head_dim = 192, .block_size = block_size, .value_dim = 128});
+  }
 }
 
 // A sequence with more keys than a split of the GPU's kernel (4,096), in pages that are full from the start.
-template <int kDim>
+template <int kDim, int kValueDim = kDim>
 class LongSequence {
  public:
   using T = BFloat16;
   static constexpr std::int64_t kLength = 4200, kRow = 4 * kDim, kResult = 2 * kDim;
 
   LongSequence() : qkv_(normal_values<T>(kLength * kRow, 6)) {
+    clear_padding(qkv_, kRow, kDim, kDim, kValueDim);
     keys_.resize(kPages * kBlockSize * kDim);
     values_.resize(keys_.size());
     for (std::int64_t i = 0; i < kPages; ++i) table_.push_back(static_cast<std::int32_t>(i * 7 % kPages));
@@ -256,8 +277,9 @@ class LongSequence {
   [[nodiscard]] std::vector<T> whole() const {
     Program program;
     const Tensor qkv = program.input("qkv", {DTypeOf<T>::value, {kLength, kRow}});
-    program.output("o", attention(qkv, program.input("cu_seqlens", {DType::kI32, {2}}),
-                                  {.heads = 2, .kv_heads = 1, .head_dim = kDim, .scale = 0.35}));
+    program.output("o",
+                   attention(qkv, program.input("cu_seqlens", {DType::kI32, {2}}),
+                             {.heads = 2, .kv_heads = 1, .head_dim = kDim, .scale = 0.35, .value_dim = kValueDim}));
     TestRun run(std::move(program));
     run.set("qkv", qkv_);
     run.set<std::int32_t>("cu_seqlens", {0, static_cast<std::int32_t>(kLength)});
@@ -271,11 +293,15 @@ class LongSequence {
     const Tensor qkv = program.input("qkv", {DTypeOf<T>::value, {count, kRow}});
     const Tensor keys = program.input("keys", cache);
     const Tensor values = program.input("values", cache);
-    program.output(
-        "o",
-        paged_attention(qkv, keys, values, program.input("table", {DType::kI32, {1, kPages}}),
-                        program.input("cu_seqlens", {DType::kI32, {2}}), program.input("starts", {DType::kI32, {1}}),
-                        {.heads = 2, .kv_heads = 1, .head_dim = kDim, .scale = 0.35, .block_size = kBlockSize}));
+    program.output("o", paged_attention(qkv, keys, values, program.input("table", {DType::kI32, {1, kPages}}),
+                                        program.input("cu_seqlens", {DType::kI32, {2}}),
+                                        program.input("starts", {DType::kI32, {1}}),
+                                        {.heads = 2,
+                                         .kv_heads = 1,
+                                         .head_dim = kDim,
+                                         .scale = 0.35,
+                                         .block_size = kBlockSize,
+                                         .value_dim = kValueDim}));
     TestRun run(std::move(program));
     run.set("qkv", std::vector<T>(qkv_.begin() + first * kRow, qkv_.begin() + (first + count) * kRow));
     run.set("keys", keys_);
@@ -293,9 +319,9 @@ class LongSequence {
   std::vector<std::int32_t> table_;
 };
 
-template <int kDim>
+template <int kDim, int kValueDim = kDim>
 void expect_parts_of_attention() {
-  using Sequence = LongSequence<kDim>;
+  using Sequence = LongSequence<kDim, kValueDim>;
   const Sequence sequence;
   const std::vector<BFloat16> whole = sequence.whole();
   const auto part = [&](std::int64_t first, std::int64_t count) {
@@ -313,6 +339,7 @@ TEST(PagedAttention, BitsOfAttentionOverManyKeys) {
   expect_parts_of_attention<8>();
   expect_parts_of_attention<64>();
   expect_parts_of_attention<128>();
+  expect_parts_of_attention<192, 128>();
 }
 
 // The f32 kernel gives the same numbers.

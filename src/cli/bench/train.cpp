@@ -78,7 +78,7 @@ double expert_share(const Model& model) {
 
 // Model FLOPs per token, forward and backward: 6 for each parameter except those of an untied input embedding and of
 // experts that the token is not sent to, plus 6 x layers x width x length for causal attention, where width is heads x
-// head size and length is that of the token's document, averaged over the tokens.
+// the mean size of a key and a value and length is that of the token's document, averaged over the tokens.
 double flops_per_token(const Model& model, const StepOptions& options) {
   const ModelShape shape = model.shape();
   double parameters = static_cast<double>(parameter_count(model));
@@ -88,7 +88,11 @@ double flops_per_token(const Model& model, const StepOptions& options) {
     if (is_read_by_row) parameters -= size();
     if (spec.kind == WeightKind::expert) parameters -= size() * (1 - expert_share(model));
   }
-  const double attention = static_cast<double>(shape.num_hidden_layers * shape.num_attention_heads * shape.head_dim);
+  const auto value_dim = model.config().find("v_head_dim");
+  const double keys = static_cast<double>(shape.head_dim);
+  const double values = value_dim == model.config().end() ? keys : value_dim->get<double>();
+  const double attention =
+      static_cast<double>(shape.num_hidden_layers * shape.num_attention_heads) * (keys + values) / 2;
   double squares = 0;
   for (const std::int64_t length : document_lengths(options)) squares += static_cast<double>(length * length);
   return 6 * parameters + 6 * attention * squares / static_cast<double>(options.batch_size * options.seq_len);

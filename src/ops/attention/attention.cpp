@@ -8,11 +8,12 @@
 namespace hone {
 namespace {
 
-// Cost of `products` GEMMs for each query head, as if all rows were one sequence; the mask leaves out half of each.
-Cost attention_cost(const Cost& traffic, const Type& qkv, const AttentionAttributes& a, double products) {
+// Cost of GEMMs for each query head over `columns` in all, as if all rows were one sequence; the mask leaves out half
+// of each.
+Cost attention_cost(const Cost& traffic, const Type& qkv, const AttentionAttributes& a, std::int64_t columns) {
   const auto rows = static_cast<double>(qkv.rows());
   Cost cost = traffic;
-  cost.flops = products * rows * (rows + 1) * static_cast<double>(a.heads * a.head_dim);
+  cost.flops = rows * (rows + 1) * static_cast<double>(a.heads * columns);
   cost.pair_flops = cost.flops;
   return cost;
 }
@@ -30,7 +31,8 @@ class AttentionBackward final : public Op {
   }
   // Five GEMMs: the scores again, and the gradients of weights, values, queries and keys.
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
-    return attention_cost(Op::cost(inputs, outputs, attributes), outputs[0], attributes.as<AttentionAttributes>(), 5);
+    const auto& a = attributes.as<AttentionAttributes>();
+    return attention_cost(Op::cost(inputs, outputs, attributes), outputs[0], a, 3 * a.head_dim + 2 * a.values());
   }
 };
 
@@ -52,14 +54,17 @@ class Attention final : public Op {
                    " key heads of head_dim ", a.head_dim));
     expect(a.kv_heads > 0 && a.heads % a.kv_heads == 0, name(),
            text_of(a.heads, " query heads are not a multiple of ", a.kv_heads, " key heads"));
+    expect(a.value_dim >= 0 && a.value_dim <= a.head_dim, name(),
+           text_of("value_dim is ", a.value_dim, "; expected 0 to head_dim, ", a.head_dim));
     expect(cu_seqlens.dtype == DType::kI32 && cu_seqlens.shape.size() == 1 && cu_seqlens.shape[0].size > 0, name(),
            text_of("cu_seqlens is ", to_text(cu_seqlens), "; expected i32[sequences + 1]"));
     return {Type{qkv.dtype, {qkv.shape[0], a.heads * a.head_dim}},
             Type{accumulator_of(qkv.dtype), {qkv.shape[0], a.heads}}};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
-    return attention_cost(Op::cost(inputs, outputs, attributes), required(inputs, AttentionIn::qkv, name()),
-                          attributes.as<AttentionAttributes>(), 2);
+    const auto& a = attributes.as<AttentionAttributes>();
+    return attention_cost(Op::cost(inputs, outputs, attributes), required(inputs, AttentionIn::qkv, name()), a,
+                          a.head_dim + a.values());
   }
   void gradient(GradientBuilder& builder, const Node& node) const override {
     const Tensor dy = builder.output_gradient(AttentionOut::o);

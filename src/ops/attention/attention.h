@@ -24,7 +24,10 @@ struct AttentionAttributes {
   std::int64_t heads = 0;
   std::int64_t kv_heads = 0;
   std::int64_t head_dim = 0;
-  double scale = 1.0;  // factor of the scores
+  double scale = 1.0;          // factor of the scores
+  std::int64_t value_dim = 0;  // elements of a value head; the others, up to head_dim, are zeros. 0: head_dim
+
+  [[nodiscard]] std::int64_t values() const { return value_dim == 0 ? head_dim : value_dim; }
 
   template <class Visitor>
   void fields(Visitor& v) {
@@ -32,6 +35,7 @@ struct AttentionAttributes {
     v("kv_heads", kv_heads);
     v("head_dim", head_dim);
     v("scale", scale);
+    v("value_dim", value_dim);
   }
 };
 
@@ -39,8 +43,10 @@ struct AttentionAttributes {
 //   qkv         [rows, (heads + 2 kv_heads) head_dim]: query heads, key heads, value heads
 //   cu_seqlens  i32 [sequences + 1]: the first row of each sequence, then the end of the last one, which the entries of
 //               absent sequences repeat
-// A row sees its sequence up to itself and depends bitwise on nothing else (backend/cpu/attention.h). Rows outside all
-// sequences are zero, and so are their gradients. Throws Error if the shapes do not fit.
+// If a value head has zeros from column value_dim on, so has a head of o, and the gradients of these columns are
+// neither read nor defined: fast kernels do not compute them. A row sees its sequence up to itself and depends bitwise
+// on nothing else (backend/cpu/attention.h). Rows outside all sequences are zero, and so are their gradients. Throws
+// Error if the shapes do not fit.
 [[nodiscard]] Tensor attention(Tensor qkv, Tensor cu_seqlens, const AttentionAttributes& attributes);
 
 }  // namespace hone

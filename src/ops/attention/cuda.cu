@@ -14,7 +14,7 @@ Sequences sequences_of(const TensorView& cu_seqlens, const TensorView& rows) {
 
 // Layout of the forward pass. One sequence may have all rows, so that a row may see as many keys.
 ForwardPlan plan_of(const Type& qkv, const Type& cu_seqlens, const AttentionAttributes& a) {
-  return {qkv.rows(), cu_seqlens.rows() - 1, a.heads, a.kv_heads, a.head_dim, qkv.rows(), false};
+  return {qkv.rows(), cu_seqlens.rows() - 1, a.heads, a.kv_heads, a.head_dim, a.values(), qkv.rows(), false};
 }
 
 template <class T>
@@ -31,6 +31,7 @@ void forward(const KernelCall& call) {
                                .heads = static_cast<std::int32_t>(a.heads),
                                .kv_heads = static_cast<std::int32_t>(a.kv_heads),
                                .head_dim = static_cast<std::int32_t>(a.head_dim),
+                               .value_dim = static_cast<std::int32_t>(a.values()),
                                .scale = static_cast<CudaAccumulator<T>>(a.scale)};
   const PackedKeys<T> keys{
       .k = q + a.heads * a.head_dim, .v = q + (a.heads + a.kv_heads) * a.head_dim, .stride = qkv.row_size()};
@@ -63,6 +64,7 @@ void backward(const KernelCall& call) {
                                    .heads = static_cast<std::int32_t>(a.heads),
                                    .kv_heads = static_cast<std::int32_t>(a.kv_heads),
                                    .head_dim = static_cast<std::int32_t>(a.head_dim),
+                                   .value_dim = static_cast<std::int32_t>(a.values()),
                                    .scale = static_cast<A>(a.scale)};
   if constexpr (std::is_same_v<T, __nv_bfloat16>) {
     if (launch_wgmma_attention_backward(args, call.workspace.data(), stream_of(call))) return;
@@ -82,9 +84,9 @@ std::size_t backward_workspace(InputTypes inputs, std::span<const Type>, const A
   const std::size_t overlap = inputs[AttentionBackwardIn::lse]->bytes();
   if (inputs[AttentionBackwardIn::qkv]->dtype != DType::kBf16) return overlap;
   const auto& a = attributes.as<AttentionAttributes>();
-  return std::max(overlap,
-                  wgmma_backward_bytes(inputs[AttentionBackwardIn::qkv]->rows(),
-                                       inputs[AttentionBackwardIn::cu_seqlens]->rows() - 1, a.heads, a.head_dim));
+  return std::max(overlap, wgmma_backward_bytes(inputs[AttentionBackwardIn::qkv]->rows(),
+                                                inputs[AttentionBackwardIn::cu_seqlens]->rows() - 1, a.heads,
+                                                a.head_dim, a.values()));
 }
 
 }  // namespace

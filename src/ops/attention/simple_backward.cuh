@@ -27,6 +27,7 @@ struct AttentionGradients {
   T* grad_k;
   T* grad_v;
   std::int32_t heads, kv_heads, head_dim;
+  std::int32_t value_dim;  // the columns of a value head from here on are zero
   A scale;
 
   [[nodiscard]] __host__ __device__ std::int32_t group() const { return heads / kv_heads; }

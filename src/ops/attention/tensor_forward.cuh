@@ -197,16 +197,16 @@ __global__ void __launch_bounds__(kWarps * 32)
 
 inline constexpr int kMergeRows = 4;  // rows (token and head) of a block
 
-// Merges the splits of each row in ascending order and writes o and lse. A warp has one token and head.
+// Merges the splits of each row in ascending order and writes o and lse. A warp has one token and head. The splits have
+// the first `width` columns of the head; the others are zero.
 template <class Keys>
 __global__ void __launch_bounds__(kMergeRows * 32)
-    attention_merge(TileQueries<__nv_bfloat16> queries, Keys keys, ForwardSplits splits) {
+    attention_merge(TileQueries<__nv_bfloat16> queries, Keys keys, ForwardSplits splits, int width) {
   begin_dependent_kernel();
   const SequenceTile tile = sequence_tile(queries.sequences, queries.heads, kMergeRows, blockIdx.x);
   const int row = tile.first + static_cast<int>(threadIdx.x) / 32;
   if (tile.outside || row >= tile.end) return;
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int width = queries.head_dim;
   const std::int64_t head_row = tile.token * queries.heads + row;
   const int count = static_cast<int>(keys.start(tile) + row / queries.heads) / kSplitKeys + 1;
   const float scale = queries.scale * kLog2e;
@@ -227,7 +227,8 @@ __global__ void __launch_bounds__(kMergeRows * 32)
   const float factor = 1.0f / sum;
 #pragma unroll
   for (int i = 0; i < 8; ++i) {
-    if (lane + 32 * i < width) queries.o[head_row * width + lane + 32 * i] = __float2bfloat16_rn(o[i] * factor);
+    const int column = lane + 32 * i;
+    if (column < queries.head_dim) queries.o[head_row * queries.head_dim + column] = __float2bfloat16_rn(o[i] * factor);
   }
   if (lane == 0) queries.lse[head_row] = __fmaf_rn(greatest, queries.scale, logf(sum));
 }
@@ -241,7 +242,7 @@ struct ForwardPlan {
   std::size_t workspace_bytes = 0;
 
   ForwardPlan(std::int64_t rows, std::int64_t sequences, std::int64_t heads, std::int64_t kv_heads,
-              std::int64_t head_dim, std::int64_t keys, bool decodes)
+              std::int64_t head_dim, std::int64_t value_dim, std::int64_t keys, bool decodes)
       : most_keys(keys) {
     few = decodes && rows * (heads / kv_heads) <= 16 * sequences;
     const std::int64_t count = ceil_div(most_keys, kSplitKeys);
@@ -251,8 +252,9 @@ struct ForwardPlan {
     if (count > 1) {
       workspace_bytes = static_cast<std::size_t>(rows * heads * splits.per_row * (head_dim + 2)) * sizeof(float);
     }
-    if (!few && wgmma_forward_takes(heads / kv_heads, head_dim)) {
-      workspace_bytes = std::max(workspace_bytes, wgmma_forward_bytes(rows, sequences, heads / kv_heads));
+    const std::int64_t group = heads / kv_heads;
+    if (!few && wgmma_forward_takes(group, head_dim, value_dim)) {
+      workspace_bytes = std::max(workspace_bytes, wgmma_forward_bytes(rows, sequences, group, head_dim, most_keys));
     }
   }
 
@@ -282,10 +284,20 @@ void launch_tensor_attention_forward(const TileQueries<__nv_bfloat16>& queries, 
 template <class Keys>
 [[nodiscard]] bool launch_wgmma_attention_forward(const TileQueries<__nv_bfloat16>& queries, const Keys& keys,
                                                   const ForwardPlan& plan, std::byte* workspace, cudaStream_t stream) {
-  const auto launch = [&]<int kWidth, int kGroups, bool kDeep>() {
-    return launch_wgmma_forward<kWidth, kGroups, kDeep>(queries, keys, plan.splits, plan.most_keys, workspace, stream);
+  const auto launch_values = [&]<int kWidth, int kValues, int kGroups, bool kDeep>() {
+    return launch_wgmma_forward<kWidth, kValues, kGroups, kDeep>(queries, keys, plan.splits, plan.most_keys, workspace,
+                                                                 stream);
   };
-  if (!wgmma_forward_takes(queries.group(), queries.head_dim)) return false;
+  const auto launch = [&]<int kWidth, int kGroups, bool kDeep>() {
+    return launch_values.template operator()<kWidth, kWidth, kGroups, kDeep>();
+  };
+  if (!wgmma_forward_takes(queries.group(), queries.head_dim, queries.value_dim)) return false;
+  if (queries.head_dim == 192) {
+    if constexpr (Keys::kDecodes) {
+      if (plan.few) return launch_values.template operator()<192, 128, 1, false>();
+    }
+    return launch_values.template operator()<192, 128, 2, false>();
+  }
   const bool narrow = queries.head_dim == 64;
   if constexpr (Keys::kDecodes) {
     const bool deep =
@@ -316,14 +328,14 @@ void launch_attention_forward(const TileQueries<__nv_bfloat16>& queries, const K
   HONE_ASSERT(workspace.size() >= plan.workspace_bytes, "the workspace is too small: ", workspace.size(), " bytes");
   plan.splits.data = reinterpret_cast<float*>(workspace.data());
   plan.share_splits(queries.sequences.count.capacity * queries.kv_heads, cuda_device().sm_count());
-  const auto merge = [&] {
+  const auto merge = [&](std::int32_t width) {
     const std::int64_t tiles = tiles_capacity(queries.sequences, queries.heads, kMergeRows);
     launch_dependent({static_cast<unsigned>(tiles), kMergeRows * 32}, stream, attention_merge<Keys>, queries, keys,
-                     plan.splits);
+                     plan.splits, width);
     check_launch("attention: merge");
   };
   if (launch_wgmma_attention_forward(queries, keys, plan, workspace.data(), stream)) {
-    if (plan.splits.per_row > 1) merge();
+    if (plan.splits.per_row > 1) merge(queries.value_dim);
     return;
   }
   const auto launch_for = [&]<int kWidth, int kTiles, bool kSplits>() {
@@ -349,7 +361,7 @@ void launch_attention_forward(const TileQueries<__nv_bfloat16>& queries, const K
   } else {
     launch.template operator()<256, 1>();
   }
-  if (plan.splits.blocks > 1) merge();
+  if (plan.splits.blocks > 1) merge(queries.head_dim);
 }
 
 }  // namespace hone

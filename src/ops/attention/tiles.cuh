@@ -79,6 +79,7 @@ struct TileQueries {
   T* o;                   // [capacity, heads, head_dim]
   A* lse;                 // [capacity, heads]
   std::int32_t heads, kv_heads, head_dim;
+  std::int32_t value_dim;  // the columns of a value head from here on are zero, and so are those of o
   A scale;
 
   [[nodiscard]] __host__ __device__ std::int32_t group() const { return heads / kv_heads; }

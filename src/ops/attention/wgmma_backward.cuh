@@ -1,4 +1,5 @@
-// Attention backward on Hopper (sm_90a): bf16, head_dim 64 or 128, after FlashAttention-3 (Shah et al., 2024).
+// Attention backward on Hopper (sm_90a): bf16, head_dim 64 or 128, or 192 with values of 128, after FlashAttention-3
+// (Shah et al., 2024).
 //
 // One kernel computes the scores once. A block has 128 keys of one key head and goes over the tiles of 64 query rows
 // that see them, from the last tile of the sequence down, all query heads of the group for each tile (a turn).
@@ -16,6 +17,12 @@
 // Shared memory in KiB for d = 128 (64): K 32 (16), V 32 (16), two stages each of Q 16 (8), dO 16 (8), dS 16 (16) and
 // dQ in f32 32 (16); with lse, overlap and barriers 230,592 bytes (132,288): one block to an SM.
 // Registers of a thread: 240 to compute (for d = 128: dK 64, dV 64, S^T 32, dP^T 32, dQ 32), 24 to copy.
+//
+// Heads of 192 with values of 128: K 48, V 32, two stages each of Q 24 and dO 16, one each of dS 16 and dQ 48, in all
+// 230,592 bytes. dK and dV are 160 registers of a thread, which leaves room for 48 more, or ptxas serializes all
+// products (C7512). Therefore dP^T is started when S^T has been rounded, dS is computed from the rounded P, the A
+// operand of dK is in shared memory, and dQ is computed in two parts: 64 columns (32 registers) with dK, then 32 (16
+// registers).
 //
 // Steps of a turn; ready and free are mbarriers of a stage:
 //   1. wait for q_ready (Q, lse, overlap), start S^T; wait for grad_o_ready, start dP^T
@@ -45,8 +52,8 @@
 namespace hone {
 
 // Computes overlap, scales lse by log2(e), lays both out by tiles and clears the turns. A block has a query tile and
-// head; kWidth / 8 lanes share a row.
-template <int kWidth>
+// head; kValues / 8 lanes share a row.
+template <int kWidth, int kValues>
 __global__ void __launch_bounds__(256)
     wgmma_backward_prepare(AttentionGradients<__nv_bfloat16> args, WgmmaBackwardWork work) {
   const auto head = static_cast<int>(blockIdx.x % static_cast<unsigned>(args.heads));
@@ -55,7 +62,7 @@ __global__ void __launch_bounds__(256)
   if (tile.first >= tile.end || tile.outside) return;
   if (threadIdx.x == 0) work.turns[blockIdx.x] = 0;
   float* statistics = work.statistics + static_cast<std::int64_t>(blockIdx.x) * (2 * kWgmmaQueries);
-  constexpr int kLanes = kWidth / 8;
+  constexpr int kLanes = kValues / 8;
   const int lane = static_cast<int>(threadIdx.x) % kLanes;
 #pragma unroll
   for (int pass = 0; pass < kWgmmaQueries * kLanes / 256; ++pass) {
@@ -87,12 +94,23 @@ __device__ void as_operand(std::uint32_t (&a)[kCount / 2][4], const float (&c)[k
   }
 }
 
+// Starts c = a b^T over rows of 16 kSteps columns. A step of 16 columns is 32 bytes within a tile.
+template <class Plan, int kSteps>
+__device__ void start_rows_product(float (&c)[8][4], std::uint64_t a, std::uint64_t b) {
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) {
+    const int within = step % 4 * 2;
+    warpgroup_multiply<Major::kK, Major::kK>(c, a + step / 4 * (Plan::kKeyTile / 16) + within,
+                                             b + step / 4 * (Plan::kQueryTile / 16) + within, step > 0);
+  }
+}
+
 // All turns of a computing warpgroup, and the block's dk and dv.
-template <int kWidth>
+template <int kWidth, int kValues>
 __device__ void wgmma_backward_compute(const AttentionGradients<__nv_bfloat16>& args, const SequenceTile& tile,
                                        WgmmaTurn turn, int turns, int kv_head, unsigned char* shared_bytes,
                                        const WgmmaBackwardBarriers& barriers) {
-  using Plan = WgmmaBackward<kWidth>;
+  using Plan = WgmmaBackward<kWidth, kValues>;
   const std::uint32_t shared = shared_address(shared_bytes);
   const int thread = static_cast<int>(threadIdx.x) % 128;
   const int group = static_cast<int>(threadIdx.x) / 128 - 1;
@@ -104,49 +122,53 @@ __device__ void wgmma_backward_compute(const AttentionGradients<__nv_bfloat16>& 
   const auto group_rows = static_cast<std::uint32_t>(group * 64 * 128);
   const std::uint64_t k_rows = warpgroup_operand(shared + Plan::kK + group_rows, 16);
   const std::uint64_t v_rows = warpgroup_operand(shared + Plan::kV + group_rows, 16);
-  const std::uint64_t k_columns = warpgroup_operand(
-      shared + Plan::kK + static_cast<std::uint32_t>(kWidth == 64 ? group * 64 : group * Plan::kKeyTile),
-      Plan::kKeyTile);
+  // Columns of K for dQ, from grad_q_column(group, n) on.
+  const auto columns_from = [&](int n) {
+    const int column = Plan::grad_q_column(group, n);
+    return warpgroup_operand(
+        shared + Plan::kK + static_cast<std::uint32_t>(column / 64 * Plan::kKeyTile + column % 64 * 2), Plan::kKeyTile);
+  };
+
+  const std::uint64_t k_columns = columns_from(0);
+  const std::uint64_t rest_columns = columns_from(Plan::kWide ? 8 : 0);
 
   float grad_k[kWidth / 8][4];
-  float grad_v[kWidth / 8][4];
+  float grad_v[kValues / 8][4];
 #pragma unroll
-  for (int n = 0; n < kWidth / 8; ++n) {
+  for (int e = 0; e < 4; ++e) {
 #pragma unroll
-    for (int e = 0; e < 4; ++e) grad_k[n][e] = grad_v[n][e] = 0.0f;
+    for (int n = 0; n < kWidth / 8; ++n) grad_k[n][e] = 0.0f;
+#pragma unroll
+    for (int n = 0; n < kValues / 8; ++n) grad_v[n][e] = 0.0f;
   }
-  // c = a b^T over rows of kWidth. A step of 16 columns is 32 bytes within a tile.
-  const auto multiply_rows = [](float(&c)[8][4], std::uint64_t a, std::uint64_t b) {
-#pragma unroll
-    for (int step = 0; step < kWidth / 16; ++step) {
-      const int within = step % 4 * 2;
-      warpgroup_multiply<Major::kK, Major::kK>(c, a + step / 4 * (Plan::kKeyTile / 16) + within,
-                                               b + step / 4 * (Plan::kQueryTile / 16) + within, step > 0);
-    }
-  };
   barrier_wait(barriers.keys_ready(), 0);
   for (int i = 0; i < turns; ++i, turn.next()) {
     const int stage = i % 2;
     const int parity = i / 2 % 2;
     const std::uint32_t q = shared + Plan::kQ + static_cast<std::uint32_t>(stage * Plan::kQueryBytes);
-    const std::uint32_t grad_o = shared + Plan::kGradO + static_cast<std::uint32_t>(stage * Plan::kQueryBytes);
+    const std::uint32_t grad_o = shared + Plan::kGradO + static_cast<std::uint32_t>(stage * Plan::kGradOBytes);
     float weights[8][4];
     float grad_scores[8][4];
     // Step 1: start S^T = K Q^T and dP^T = V dO^T.
     barrier_wait(barriers.q_ready(stage), parity);
     warpgroup_fence();
-    multiply_rows(weights, k_rows, warpgroup_operand(q, 16));
+    start_rows_product<Plan, kWidth / 16>(weights, k_rows, warpgroup_operand(q, 16));
     warpgroup_commit();
-    barrier_wait(barriers.grad_o_ready(stage), parity);
-    multiply_rows(grad_scores, v_rows, warpgroup_operand(grad_o, 16));
-    warpgroup_commit();
+    const auto start_grad_weights = [&] {
+      start_rows_product<Plan, kValues / 16>(grad_scores, v_rows, warpgroup_operand(grad_o, 16));
+      warpgroup_commit();
+    };
+    if constexpr (!Plan::kWide) {
+      barrier_wait(barriers.grad_o_ready(stage), parity);
+      start_grad_weights();
+    }
 
     const float* lse =
         reinterpret_cast<const float*>(shared_bytes + Plan::kStatistics + stage * Plan::kStatisticBytes) + lane % 4 * 2;
     const int query = turn.tile * kWgmmaQueries;
     const bool whole = query >= group_key + 63;  // every query row of the tile sees every key of the warpgroup
     // Step 2: P^T while dP^T runs, then start dV += P^T dO.
-    warpgroup_wait<1>();
+    warpgroup_wait<Plan::kWide ? 0 : 1>();
     settle(weights);
 #pragma unroll
     for (int n = 0; n < 8; ++n) {
@@ -170,7 +192,9 @@ __device__ void wgmma_backward_compute(const AttentionGradients<__nv_bfloat16>& 
     as_operand<8>(of_weights, weights);
     const std::uint64_t grad_o_columns = warpgroup_operand(grad_o, Plan::kQueryTile);
     settle(grad_v);
+    if constexpr (Plan::kWide) barrier_wait(barriers.grad_o_ready(stage), parity);
     warpgroup_fence();
+    if constexpr (Plan::kWide) start_grad_weights();
 #pragma unroll
     for (int step = 0; step < 4; ++step) {
       warpgroup_multiply<Major::kMn>(grad_v, of_weights[step], grad_o_columns + step * (2048 / 16), 1);
@@ -179,6 +203,11 @@ __device__ void wgmma_backward_compute(const AttentionGradients<__nv_bfloat16>& 
 
     // Step 3: dS^T = P^T (dP^T - overlap) while dV runs; to shared memory for dQ.
     const float* overlap = lse + kWgmmaQueries;
+    const auto weight = [&](int n, int e) {
+      if constexpr (!Plan::kWide) return weights[n][e];
+      const std::uint32_t two = of_weights[n / 2][n % 2 * 2 + e / 2];
+      return __uint_as_float(e % 2 == 0 ? two << 16 : two & 0xFFFF0000u);
+    };
     warpgroup_wait<1>();
     settle(grad_scores);
 #pragma unroll
@@ -186,13 +215,14 @@ __device__ void wgmma_backward_compute(const AttentionGradients<__nv_bfloat16>& 
       const float2 row_overlap = *reinterpret_cast<const float2*>(overlap + 8 * n);
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        grad_scores[n][e] = weights[n][e] * (grad_scores[n][e] - (e % 2 == 0 ? row_overlap.x : row_overlap.y));
+        grad_scores[n][e] = weight(n, e) * (grad_scores[n][e] - (e % 2 == 0 ? row_overlap.x : row_overlap.y));
       }
     }
     std::uint32_t of_grad_scores[4][4];
     as_operand<8>(of_grad_scores, grad_scores);
     const std::uint32_t grad_score_tile =
-        shared + Plan::kGradScores + static_cast<std::uint32_t>(stage * Plan::kKeyTile);
+        shared + Plan::kGradScores + static_cast<std::uint32_t>(i % Plan::kGradScoreStages * Plan::kKeyTile);
+    if constexpr (Plan::kGradScoreStages == 1) barrier_wait(barriers.grad_scores_free(), i % 2 ^ 1);
 #pragma unroll
     for (int step = 0; step < 4; ++step) {
       store_matrices(SharedRows<64>{grad_score_tile}.at(warp_row + (lane & 15), 2 * step + (lane >> 4)),
@@ -202,39 +232,58 @@ __device__ void wgmma_backward_compute(const AttentionGradients<__nv_bfloat16>& 
     named_barrier_wait(kConsumersBarrier, Plan::kConsumers);
 
     // Step 4: start dQ = dS K, over the keys of both warpgroups, and dK += dS^T Q.
-    float grad_q[Plan::kColumns / 8][4];
+    float grad_q[Plan::kWide ? 8 : Plan::kColumns / 8][4];
+    float grad_q_rest[Plan::kWide ? 4 : 1][4];
     const std::uint64_t grad_score_rows = warpgroup_operand(grad_score_tile, Plan::kKeyTile);
+    const std::uint64_t grad_score_own = warpgroup_operand(grad_score_tile + group_rows, 16);
     const std::uint64_t q_columns = warpgroup_operand(q, Plan::kQueryTile);
-    settle(grad_k);
-    warpgroup_fence();
+    const int slot = i % Plan::kGradQStages;
+    const auto start_grad_q = [&]<int kCount>(float(&c)[kCount][4], std::uint64_t columns) {
+      warpgroup_fence();
 #pragma unroll
-    for (int step = 0; step < kWgmmaKeys / 16; ++step) {
-      warpgroup_multiply<Major::kMn, Major::kMn>(grad_q, grad_score_rows + step * (2048 / 16),
-                                                 k_columns + step * (2048 / 16), step > 0);
-    }
-    warpgroup_commit();
+      for (int step = 0; step < kWgmmaKeys / 16; ++step) {
+        warpgroup_multiply<Major::kMn, Major::kMn>(c, grad_score_rows + step * (2048 / 16),
+                                                   columns + step * (2048 / 16), step > 0);
+      }
+      warpgroup_commit();
+    };
+    const auto store_grad_q = [&]<int kCount>(float(&c)[kCount][4], int first) {
+#pragma unroll
+      for (int n = 0; n < kCount; ++n) {
+        *reinterpret_cast<float4*>(shared_bytes + Plan::kGradQ + slot * Plan::kGradQBytes +
+                                   Plan::grad_q_place(group, thread, first + n) * 4) =
+            make_float4(c[n][0], c[n][1], c[n][2], c[n][3]);
+      }
+    };
+    settle(grad_k);
+    start_grad_q(grad_q, k_columns);
 #pragma unroll
     for (int step = 0; step < 4; ++step) {
-      warpgroup_multiply<Major::kMn>(grad_k, of_grad_scores[step], q_columns + step * (2048 / 16), 1);
+      const std::uint64_t rows = q_columns + step * (2048 / 16);
+      if constexpr (Plan::kWide) {
+        warpgroup_multiply<Major::kK, Major::kMn>(grad_k, grad_score_own + 2 * step, rows, 1);
+      } else {
+        warpgroup_multiply<Major::kMn>(grad_k, of_grad_scores[step], rows, 1);
+      }
     }
     warpgroup_commit();
-
     warpgroup_wait<2>();
     settle(grad_v);
     if (lane == 0) barrier_arrive(barriers.grad_o_free(stage));
-    // Step 5: hand dQ to an adding warp while dK runs.
     warpgroup_wait<1>();
     settle(grad_q);
-    barrier_wait(barriers.grad_q_free(stage), parity ^ 1);
-#pragma unroll
-    for (int n = 0; n < Plan::kColumns / 8; ++n) {
-      *reinterpret_cast<float4*>(shared_bytes + Plan::kGradQ + stage * Plan::kGradQBytes +
-                                 Plan::grad_q_place(group, thread, n) * 4) =
-          make_float4(grad_q[n][0], grad_q[n][1], grad_q[n][2], grad_q[n][3]);
+    barrier_wait(barriers.grad_q_free(slot), i / Plan::kGradQStages % 2 ^ 1);
+    store_grad_q(grad_q, 0);
+    if constexpr (Plan::kWide) {
+      start_grad_q(grad_q_rest, rest_columns);
+      warpgroup_wait<0>();
+      settle(grad_q_rest);
+      if (lane == 0) barrier_arrive(barriers.grad_scores_free());
+      store_grad_q(grad_q_rest, 8);
     }
     fence_async_shared();
     __syncwarp();
-    if (lane == 0) barrier_arrive(barriers.grad_q_ready(i % kGradQSlots));
+    if (lane == 0) barrier_arrive(barriers.grad_q_ready(i % Plan::kGradQSlots));
     warpgroup_wait<0>();
     settle(grad_k);
     if (lane == 0) barrier_arrive(barriers.q_free(stage));
@@ -249,17 +298,26 @@ __device__ void wgmma_backward_compute(const AttentionGradients<__nv_bfloat16>& 
   const float factor_k[2] = {args.scale, args.scale};
   const float factor_v[2] = {1.0f, 1.0f};
   store_rows(SharedRows<kWidth>{shared + Plan::kK}, warp_row, grad_k, factor_k, kWidth / 8, target(args.grad_k));
-  store_rows(SharedRows<kWidth>{shared + Plan::kV}, warp_row, grad_v, factor_v, kWidth / 8, target(args.grad_v));
+  store_rows(SharedRows<kValues>{shared + Plan::kV}, warp_row, grad_v, factor_v, kValues / 8, target(args.grad_v));
+  if constexpr (kValues < kWidth) {
+    constexpr int kPadding = (kWidth - kValues) / 8;
+    for (int place = lane; place < 16 * kPadding; place += 32) {
+      const int row = warp_row + place / kPadding;
+      if (row >= rows) break;
+      *reinterpret_cast<uint4*>(args.grad_v + own + row * args.stride + kValues + place % kPadding * 8) =
+          make_uint4(0, 0, 0, 0);
+    }
+  }
 }
 
 // A block has the 128 keys of a tile and one key head.
-template <int kWidth>
-__global__ void HONE_WGMMA_BOUNDS(WgmmaBackward<kWidth>::kThreads, 1)
+template <int kWidth, int kValues>
+__global__ void HONE_WGMMA_BOUNDS((WgmmaBackward<kWidth, kValues>::kThreads), 1)
     wgmma_attention_backward(AttentionGradients<__nv_bfloat16> args, WgmmaBackwardWork work,
                              const __grid_constant__ CUtensorMap qkv, const __grid_constant__ CUtensorMap grad_o,
                              const __grid_constant__ CUtensorMap statistics) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  using Plan = WgmmaBackward<kWidth>;
+  using Plan = WgmmaBackward<kWidth, kValues>;
   extern __shared__ __align__(1024) unsigned char wgmma_shared[];
   const std::uint32_t shared = shared_address(wgmma_shared);
   const WgmmaBackwardBarriers barriers{shared + Plan::kBarriers};
@@ -289,24 +347,24 @@ __global__ void HONE_WGMMA_BOUNDS(WgmmaBackward<kWidth>::kThreads, 1)
   if (threadIdx.x < 128) {
     fewer_registers<24>();
     if (threadIdx.x == 0) {
-      wgmma_backward_copy<kWidth>(qkv, grad_o, statistics, tile, turn, turns, args.heads, args.kv_heads, kv_head,
-                                  shared, barriers);
+      wgmma_backward_copy<Plan>(qkv, grad_o, statistics, tile, turn, turns, args.heads, args.kv_heads, kv_head, shared,
+                                barriers);
     } else if (threadIdx.x % 32 == 0) {
-      wgmma_backward_add<kWidth>(work, tile, turn, turns, args.heads, static_cast<int>(threadIdx.x) / 32 - 1, shared,
-                                 barriers);
+      wgmma_backward_add<Plan>(work, tile, turn, turns, args.heads, static_cast<int>(threadIdx.x) / 32 - 1, shared,
+                               barriers);
     }
   } else {
     more_registers<240>();
-    wgmma_backward_compute<kWidth>(args, tile, turn, turns, kv_head, wgmma_shared, barriers);
+    wgmma_backward_compute<kWidth, kValues>(args, tile, turn, turns, kv_head, wgmma_shared, barriers);
   }
 #endif
 }
 
 // Scales dq, rounds it to bf16 and writes it to args.grad_q. A block has a query tile and head.
-template <int kWidth>
+template <int kWidth, int kValues>
 __global__ void __launch_bounds__(256)
     wgmma_backward_finish(AttentionGradients<__nv_bfloat16> args, WgmmaBackwardWork work) {
-  using Plan = WgmmaBackward<kWidth>;
+  using Plan = WgmmaBackward<kWidth, kValues>;
   constexpr int kPitch = kWidth + 8;
   __shared__ __align__(16) __nv_bfloat16 rows[kWgmmaQueries * kPitch];
   const auto head = static_cast<int>(blockIdx.x % static_cast<unsigned>(args.heads));
@@ -321,7 +379,7 @@ __global__ void __launch_bounds__(256)
   for (int n = 0; n < Plan::kColumns / 8; ++n) {
     float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     if (!tile.outside) four = *reinterpret_cast<const float4*>(from + Plan::grad_q_place(group, thread, n));
-    __nv_bfloat16* to = rows + row * kPitch + group * Plan::kColumns + 8 * n + thread % 4 * 2;
+    __nv_bfloat16* to = rows + row * kPitch + Plan::grad_q_column(group, n) + thread % 4 * 2;
     *reinterpret_cast<std::uint32_t*>(to) = packed_bf16(four.x * args.scale, four.y * args.scale);
     *reinterpret_cast<std::uint32_t*>(to + 8 * kPitch) = packed_bf16(four.z * args.scale, four.w * args.scale);
   }
@@ -337,11 +395,11 @@ __global__ void __launch_bounds__(256)
   }
 }
 
-template <int kWidth>
+template <int kWidth, int kValues>
 [[nodiscard]] bool launch_wgmma_backward(const AttentionGradients<__nv_bfloat16>& args, std::byte* workspace,
                                          cudaStream_t stream) {
-  using Plan = WgmmaBackward<kWidth>;
-  const auto kernel = wgmma_attention_backward<kWidth>;
+  using Plan = WgmmaBackward<kWidth, kValues>;
+  const auto kernel = wgmma_attention_backward<kWidth, kValues>;
   cudaFuncAttributes attributes{};
   check_cuda(cudaFuncGetAttributes(&attributes, kernel), "cudaFuncGetAttributes");
   if (attributes.maxThreadsPerBlock < Plan::kThreads) return false;
@@ -349,7 +407,7 @@ template <int kWidth>
   WgmmaBackwardWork::lay_out(args.sequences.capacity, args.sequences.count.capacity, args.heads, kWidth, workspace,
                              work);
   const auto tiles = static_cast<unsigned>(tiles_capacity(args.sequences, 1, kWgmmaQueries) * args.heads);
-  wgmma_backward_prepare<kWidth><<<tiles, 256, 0, stream>>>(args, work);
+  wgmma_backward_prepare<kWidth, kValues><<<tiles, 256, 0, stream>>>(args, work);
   check_launch("attention_backward: preparation");
   // The sort keeps the key blocks of a sequence in order only if it has fewer units than bins; if one may have more,
   // blocks take the tiles in the order of memory instead.
@@ -369,7 +427,7 @@ template <int kWidth>
   const auto blocks = static_cast<unsigned>(tiles_capacity(args.sequences, 1, kWgmmaKeys) * args.kv_heads);
   kernel<<<blocks, Plan::kThreads, Plan::kSharedBytes, stream>>>(args, work, qkv, grad_o, statistics);
   check_launch("attention_backward");
-  wgmma_backward_finish<kWidth><<<tiles, 256, 0, stream>>>(args, work);
+  wgmma_backward_finish<kWidth, kValues><<<tiles, 256, 0, stream>>>(args, work);
   check_launch("attention_backward: rounding of dq");
   return true;
 }
@@ -379,9 +437,10 @@ template <int kWidth>
 [[nodiscard]] inline bool launch_wgmma_attention_backward(const AttentionGradients<__nv_bfloat16>& args,
                                                           std::byte* workspace, cudaStream_t stream) {
   if (args.sequences.capacity == 0) return true;
-  if (args.head_dim == 64) return launch_wgmma_backward<64>(args, workspace, stream);
-  if (args.head_dim == 128) return launch_wgmma_backward<128>(args, workspace, stream);
-  return false;
+  if (!wgmma_backward_takes(args.head_dim, args.value_dim)) return false;
+  if (args.head_dim == 64) return launch_wgmma_backward<64, 64>(args, workspace, stream);
+  if (args.head_dim == 128) return launch_wgmma_backward<128, 128>(args, workspace, stream);
+  return launch_wgmma_backward<192, 128>(args, workspace, stream);
 }
 
 }  // namespace hone

@@ -14,6 +14,7 @@ namespace hone {
 
 inline constexpr int kWgmmaQueries = 64;  // query rows of a tile
 inline constexpr int kWgmmaKeys = 128;    // keys of a block
+inline constexpr int kGradQAdders = 3;    // warps that add to grad_q in turn
 
 // Workspace in device memory. Query tiles are those of sequence_tile(sequences, 1, kWgmmaQueries, index).
 struct WgmmaBackwardWork {
@@ -39,39 +40,48 @@ struct WgmmaBackwardWork {
   }
 };
 
-[[nodiscard]] inline bool wgmma_backward_takes(std::int64_t head_dim) { return head_dim == 64 || head_dim == 128; }
+[[nodiscard]] inline bool wgmma_backward_takes(std::int64_t head_dim, std::int64_t value_dim) {
+  const bool even = head_dim == value_dim && (head_dim == 64 || head_dim == 128);
+  return even || (head_dim == 192 && value_dim == 128);
+}
 
 // Bytes of workspace for launch_wgmma_attention_backward; 0 for heads that it does not support.
 [[nodiscard]] inline std::size_t wgmma_backward_bytes(std::int64_t rows, std::int64_t sequences, std::int64_t heads,
-                                                      std::int64_t head_dim) {
-  if (!wgmma_backward_takes(head_dim)) return 0;
+                                                      std::int64_t head_dim, std::int64_t value_dim) {
+  if (!wgmma_backward_takes(head_dim, value_dim)) return 0;
   WgmmaBackwardWork work{};
   return WgmmaBackwardWork::lay_out(rows, sequences, heads, head_dim, nullptr, work);
 }
 
-template <int kWidth>
+// Sizes for heads of kWidth whose values have kValues columns.
+template <int kWidth, int kValues>
 struct WgmmaBackward {
   static constexpr int kGroups = 2;  // warpgroups, 64 keys each; one more copies
   static constexpr int kConsumers = kGroups * 128;
   static constexpr int kWarps = kGroups * 4;  // computing warps
   static constexpr int kThreads = kConsumers + 128;
   static constexpr int kStages = 2;
+  static constexpr bool kWide = kWidth > 128;
+  static constexpr int kGradScoreStages = kWide ? 1 : 2;
+  static constexpr int kGradQStages = kWide ? 1 : 2;
   static constexpr int kColumns = kWidth / kGroups;  // columns of grad_q that a warpgroup computes
   // Bytes of tiles of 64 columns, of operands and of stages.
   static constexpr int kKeyTile = kWgmmaKeys * 128;
   static constexpr int kQueryTile = kWgmmaQueries * 128;
   static constexpr int kKeyBytes = kWidth / 64 * kKeyTile;
+  static constexpr int kValueBytes = kValues / 64 * kKeyTile;
   static constexpr int kQueryBytes = kWidth / 64 * kQueryTile;
+  static constexpr int kGradOBytes = kValues / 64 * kQueryTile;
   static constexpr int kGradQBytes = kWgmmaQueries * kWidth * 4;
   static constexpr int kStatisticBytes = 2 * kWgmmaQueries * 4;
   // Offsets in shared memory, in bytes.
   static constexpr int kK = 0;
   static constexpr int kV = kK + kKeyBytes;
-  static constexpr int kQ = kV + kKeyBytes;
+  static constexpr int kQ = kV + kValueBytes;
   static constexpr int kGradO = kQ + kStages * kQueryBytes;
-  static constexpr int kGradScores = kGradO + kStages * kQueryBytes;
-  static constexpr int kGradQ = kGradScores + kStages * kKeyTile;
-  static constexpr int kStatistics = kGradQ + kStages * kGradQBytes;
+  static constexpr int kGradScores = kGradO + kStages * kGradOBytes;
+  static constexpr int kGradQ = kGradScores + kGradScoreStages * kKeyTile;
+  static constexpr int kStatistics = kGradQ + kGradQStages * kGradQBytes;
   static constexpr int kBarriers = kStatistics + kStages * kStatisticBytes;
   static constexpr int kSharedBytes = kBarriers + 192;
 
@@ -79,14 +89,19 @@ struct WgmmaBackward {
   [[nodiscard]] __device__ static int grad_q_place(int group, int thread, int n) {
     return group * (kWgmmaQueries * kColumns) + (n * 128 + thread) * 4;
   }
+  // The first of these columns. A product's columns may begin in the middle of a tile of 64, but not cross into the
+  // next one: of 192 columns the warpgroups have the tiles 0 and 2, and half of tile 1 each.
+  [[nodiscard]] __host__ __device__ static constexpr int grad_q_column(int group, int n) {
+    if constexpr (kWide) return n < 8 ? group * 128 + 8 * n : 64 + group * 32 + 8 * (n - 8);
+    return group * kColumns + 8 * n;
+  }
+
+  static constexpr int kGradQSlots = kGradQStages * kGradQAdders;  // pairs of stage and warp
 };
 
 inline constexpr int kConsumersBarrier = 1;  // id of the named barrier of both computing warpgroups
 
-inline constexpr int kGradQAdders = 3;                // warps that add to grad_q in turn
-inline constexpr int kGradQSlots = 2 * kGradQAdders;  // pairs of stage and warp
-
-// Addresses of the mbarriers in shared memory; each but keys_ready and grad_q_ready exists for stages 0 and 1.
+// Addresses of the mbarriers in shared memory; q, grad_o and grad_q_free have one for stages 0 and 1 each.
 struct WgmmaBackwardBarriers {
   std::uint32_t base;
   [[nodiscard]] __device__ std::uint32_t keys_ready() const { return base; }
@@ -98,6 +113,7 @@ struct WgmmaBackwardBarriers {
   // One barrier for each slot, turn % kGradQSlots, and not for each stage: an adding warp then waits for every phase of
   // its barriers, as waiting for a parity requires.
   [[nodiscard]] __device__ std::uint32_t grad_q_ready(int slot) const { return at(11 + slot); }
+  [[nodiscard]] __device__ std::uint32_t grad_scores_free() const { return at(17); }  // if there is one stage
   [[nodiscard]] __device__ std::uint32_t at(int i) const { return base + static_cast<std::uint32_t>(i) * 8; }
   __device__ void init(int warps) const {
     barrier_init(keys_ready(), 1);
@@ -108,7 +124,8 @@ struct WgmmaBackwardBarriers {
       barrier_init(grad_o_free(stage), warps);
       barrier_init(grad_q_free(stage), 1);
     }
-    for (int slot = 0; slot < kGradQSlots; ++slot) barrier_init(grad_q_ready(slot), warps);
+    for (int slot = 0; slot < 2 * kGradQAdders; ++slot) barrier_init(grad_q_ready(slot), warps);
+    barrier_init(grad_scores_free(), warps);
     barrier_init_done();
   }
 };

@@ -1,4 +1,5 @@
-// Attention forward on Hopper (sm_90a): bf16, head_dim 64 or 128, after FlashAttention-3 (Shah et al., 2024).
+// Attention forward on Hopper (sm_90a): bf16, head_dim 64 or 128, or 192 with values of 128, after FlashAttention-3
+// (Shah et al., 2024).
 //
 // An item is up to kRows query rows of one key head: 128 in training and prefill, 64 in decoding where wgmma_decode.cuh
 // does not apply (more than eight query heads to a key head, or pages that are no boxes). Row r of an item is
@@ -14,9 +15,12 @@
 //   training, prefill   Q 32 KiB (16), ring of 4 stages of 32 KiB (16), 320 bytes of barriers and items: 164,160 bytes
 //                       (82,240), one block to an SM. If rows may see more than one split, f32 sums of the splits
 //                       before: 230,720 bytes (116,032).
+//   192 with 128        Q 48 KiB, 2 stages of 48 KiB for keys and 2 of 32 KiB for values: 213,312 bytes. The sums of
+//   the
+//                       splits before are in the workspace. Decoding: Q 24 KiB, the same stages, one block to an SM.
 //   decoding            Q 16 KiB (8), 3 stages: 115,008 bytes (57,664), two blocks to an SM; with kDeep 6 stages and
 //                       one block to an SM. A stage holds 128 keys or 128 values, in the order K0 K1 V0 K2 V1 ...
-// Registers of a thread: 224 to compute (200 in decoding), 56 to copy. For head_dim 128, O is 64 of them, S 64, P 32.
+// Registers of a thread: 224 to compute (200 in decoding), 56 to copy. For values of 128, O is 64 of them, S 64, P 32.
 //
 // Steps of a computing warpgroup for tile i of a split (i > 0); ready and free are mbarriers of a stage:
 //   1. wait for ready(K_i) and for the warpgroup's turn (named barriers 1 and 2); start S_i = Q K_i^T
@@ -44,20 +48,20 @@
 namespace hone {
 
 // State and steps of a warpgroup that computes 64 query rows.
-template <int kWidth, int kGroups, bool kDeep>
+template <int kWidth, int kValues, int kGroups, bool kDeep>
 struct ForwardCompute {
-  using Plan = WgmmaForward<kWidth, kGroups, kDeep>;
+  using Plan = WgmmaForward<kWidth, kValues, kGroups, kDeep>;
   std::uint32_t shared;
   ForwardBarriers barriers;
   int group_index;
   float scale;  // of the scores, times log2(e)
-  ForwardRing<Plan::kStages> ring;
-  ForwardRows<kWidth> rows;
+  ForwardStages<Plan> stages;
+  ForwardRows<kValues> rows;
   int position[2];  // of the thread's two rows in the sequence
 
   [[nodiscard]] __device__ static bool leads() { return threadIdx.x % 32 == 0; }
   [[nodiscard]] __device__ std::uint32_t stage(int place) const {
-    return shared + static_cast<std::uint32_t>(Plan::kStage + place * Plan::kStageBytes);
+    return shared + static_cast<std::uint32_t>(Plan::stage_at(place));
   }
   __device__ void start_scores(ForwardScores& s, int place) const {
     const std::uint64_t q = warpgroup_operand(shared + static_cast<std::uint32_t>(group_index * 64 * 128), 16);
@@ -96,7 +100,7 @@ struct ForwardCompute {
   __device__ void clear_values(int place, int row) const {
     const int own = static_cast<int>(threadIdx.x) % 128;
     if (own >= row) {
-      for (int part = 0; part < kWidth / 64; ++part) {
+      for (int part = 0; part < kValues / 64; ++part) {
         const std::uint32_t at = stage(place) + static_cast<std::uint32_t>(part * Plan::kKeyTile + own * 128);
 #pragma unroll
         for (int i = 0; i < 8; ++i) store_zeros16(at + 16 * static_cast<std::uint32_t>(i));
@@ -114,28 +118,28 @@ struct ForwardCompute {
     ForwardWeights weights;
     rows.clear();
     // The first tile: its scores and weights only, so that the loop overlaps values with the next scores.
-    barrier_wait(barriers.ready(ring.place), ring.parity);
+    const ForwardStage first_keys = stages.template take<false>();
+    barrier_wait(barriers.ready(first_keys.place), first_keys.parity);
     warpgroup_fence();
-    start_scores(s, ring.place);
+    start_scores(s, first_keys.place);
     warpgroup_wait<0>();
     settle(s);
-    release(ring.place);
+    release(first_keys.place);
     if (ends && count == 1 && leads()) barrier_arrive(barriers.q_free());
-    ring.next();
     mask(s, first);
     rows.online_softmax_step(s, scale);
     pack_weights(weights, s);
     for (int i = 1; i < count; ++i) {
-      // Steps 1 and 2: K_i is in stage keys.place, V_i-1 in the next one.
-      const ForwardRing<Plan::kStages> keys = ring;
-      ring.next();
+      // Steps 1 and 2.
+      const ForwardStage keys = stages.template take<false>();
+      const ForwardStage values = stages.template take<true>();
       barrier_wait(barriers.ready(keys.place), keys.parity);
       wait_turn();
       settle(rows.o);
       warpgroup_fence();
       start_scores(s, keys.place);
-      barrier_wait(barriers.ready(ring.place), ring.parity);
-      start_values(weights, ring.place);
+      barrier_wait(barriers.ready(values.place), values.parity);
+      start_values(weights, values.place);
       pass_turn();
       // Step 3: the softmax, while O += P_i-1 V_i-1 and the other warpgroup's GEMMs run.
       warpgroup_wait<1>();
@@ -147,42 +151,48 @@ struct ForwardCompute {
       // Step 4: O is complete up to tile i - 1.
       warpgroup_wait<0>();
       settle(rows.o);
-      release(ring.place);
-      ring.next();
+      release(values.place);
       pack_weights(weights, s);
       rows.decay_outputs();
     }
     // The values of the last tile.
-    barrier_wait(barriers.ready(ring.place), ring.parity);
+    const ForwardStage values = stages.template take<true>();
+    barrier_wait(barriers.ready(values.place), values.parity);
     const int last_keys = keys_in_all - (first + count - 1) * kForwardKeys;
-    if (last_keys < kForwardKeys) clear_values(ring.place, last_keys);
+    if (last_keys < kForwardKeys) clear_values(values.place, last_keys);
     settle(rows.o);
     warpgroup_fence();
-    start_values(weights, ring.place);
+    start_values(weights, values.place);
     warpgroup_wait<0>();
     settle(rows.o);
-    release(ring.place);
-    ring.next();
+    release(values.place);
   }
   // Takes part in the barriers of split() without computing, for a warpgroup none of whose rows is used.
   __device__ void follow(int count, bool ends) {
-    for (int i = 0; i < 2 * count; ++i) {
-      if (i > 1 && i % 2 == 0) wait_turn(), pass_turn();
-      barrier_wait(barriers.ready(ring.place), ring.parity);
-      release(ring.place);
-      ring.next();
+    const auto drop = [&](const ForwardStage& stage) {
+      barrier_wait(barriers.ready(stage.place), stage.parity);
+      release(stage.place);
+    };
+    drop(stages.template take<false>());
+    for (int i = 1; i < count; ++i) {
+      drop(stages.template take<false>());
+      wait_turn();
+      pass_turn();
+      drop(stages.template take<true>());
     }
+    drop(stages.template take<true>());
     if (ends && leads()) barrier_arrive(barriers.q_free());
   }
 };
 
 // Computes all rows of an item and writes their results: o and lse, or the splits for attention_merge. `cleared`: rows
 // of values after the last key are finite.
-template <int kWidth, int kGroups, bool kDeep>
-__device__ void forward_rows(ForwardCompute<kWidth, kGroups, kDeep>& compute, const TileQueries<__nv_bfloat16>& queries,
-                             const AttentionItem& item, const ForwardTurns& turns, int kv_head,
-                             const ForwardSplits& splits, unsigned char* shared_bytes, int q_parity, bool cleared) {
-  using Plan = WgmmaForward<kWidth, kGroups, kDeep>;
+template <int kWidth, int kValues, int kGroups, bool kDeep>
+__device__ void forward_rows(ForwardCompute<kWidth, kValues, kGroups, kDeep>& compute,
+                             const TileQueries<__nv_bfloat16>& queries, const AttentionItem& item,
+                             const ForwardTurns& turns, int kv_head, const ForwardSplits& splits,
+                             unsigned char* shared_bytes, int q_parity, bool cleared) {
+  using Plan = WgmmaForward<kWidth, kValues, kGroups, kDeep>;
   auto& rows = compute.rows;
   const int thread = static_cast<int>(threadIdx.x) - 128;
   const int lane = thread % 32;
@@ -199,8 +209,12 @@ __device__ void forward_rows(ForwardCompute<kWidth, kGroups, kDeep>& compute, co
                    : -1;
   }
   const bool idle = compute.group_index * 64 >= used;
-  float4* kept = reinterpret_cast<float4*>(shared_bytes + Plan::kKept) + thread;
-  float4* kept_rows = reinterpret_cast<float4*>(shared_bytes + Plan::kKeptRows) + thread / 4;
+  unsigned char* keeps = shared_bytes + Plan::kKeptRows;
+  if constexpr (!Plan::kKeepsInShared) {
+    keeps = reinterpret_cast<unsigned char*>(splits.data) + std::size_t{blockIdx.x} * Plan::kKeptBytes;
+  }
+  float4* kept = reinterpret_cast<float4*>(keeps + (Plan::kKept - Plan::kKeptRows)) + thread;
+  float4* kept_rows = reinterpret_cast<float4*>(keeps) + thread / 4;
   // One iteration for each split of the item that this block takes.
   barrier_wait(compute.barriers.q_ready(), q_parity);
   for (int first = turns.first * kSplitTiles; first < tiles; first += turns.step * kSplitTiles) {
@@ -215,7 +229,7 @@ __device__ void forward_rows(ForwardCompute<kWidth, kGroups, kDeep>& compute, co
     if (splits.per_row > 1) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        if (head_row[half] >= 0) rows.store_split(splits.at(head_row[half], first / kSplitTiles, kWidth), half);
+        if (head_row[half] >= 0) rows.store_split(splits.at(head_row[half], first / kSplitTiles, kValues), half);
       }
       continue;
     }
@@ -226,7 +240,7 @@ __device__ void forward_rows(ForwardCompute<kWidth, kGroups, kDeep>& compute, co
   if (idle || splits.per_row > 1) return;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    rows.write(head_row[half] >= 0 ? queries.o + head_row[half] * kWidth : nullptr, half);
+    rows.template write<kWidth>(head_row[half] >= 0 ? queries.o + head_row[half] * kWidth : nullptr, half);
     if (lane % 4 == 0 && head_row[half] >= 0) {
       queries.lse[head_row[half]] = __fmaf_rn(rows.greatest[half], queries.scale, logf(rows.sum[half]));
     }
@@ -249,13 +263,13 @@ __device__ void write_zero_item(const TileQueries<__nv_bfloat16>& queries, const
 
 // If kGroups is 1, a block's index gives its item, of which it takes every splits.blocks-th split. Otherwise blocks
 // take items from the schedule until none is left.
-template <int kWidth, int kGroups, bool kDeep, class Keys>
-__global__ void HONE_WGMMA_BOUNDS((WgmmaForward<kWidth, kGroups, kDeep>::kThreads),
-                                  (WgmmaForward<kWidth, kGroups, kDeep>::kBlocks))
+template <int kWidth, int kValues, int kGroups, bool kDeep, class Keys>
+__global__ void HONE_WGMMA_BOUNDS((WgmmaForward<kWidth, kValues, kGroups, kDeep>::kThreads),
+                                  (WgmmaForward<kWidth, kValues, kGroups, kDeep>::kBlocks))
     wgmma_attention_forward(TileQueries<__nv_bfloat16> queries, Keys keys, AttentionSchedule schedule,
                             ForwardSplits splits, int item_tokens, const __grid_constant__ ForwardMaps maps) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  using Plan = WgmmaForward<kWidth, kGroups, kDeep>;
+  using Plan = WgmmaForward<kWidth, kValues, kGroups, kDeep>;
   constexpr bool kScheduled = kGroups > 1;
   constexpr bool kPaged = Keys::kDecodes;
   extern __shared__ __align__(1024) unsigned char wgmma_shared[];
@@ -337,7 +351,7 @@ __global__ void HONE_WGMMA_BOUNDS((WgmmaForward<kWidth, kGroups, kDeep>::kThread
     }
   } else {
     more_registers<Plan::kRegisters>();
-    ForwardCompute<kWidth, kGroups, kDeep> compute;
+    ForwardCompute<kWidth, kValues, kGroups, kDeep> compute;
     compute.shared = shared;
     compute.barriers = barriers;
     compute.group_index = static_cast<int>(threadIdx.x) / 128 - 1;

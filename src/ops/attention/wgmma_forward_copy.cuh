@@ -13,30 +13,47 @@ namespace hone {
 inline constexpr int kSplitTiles = kSplitKeys / kForwardKeys;
 
 // Sizes of a block with kGroups computing warpgroups. With one, two blocks fit an SM, or one with kDeep, which copies
-// further ahead.
-template <int kHeadDim, int kGroups, bool kDeep>
+// further ahead. Of a value head the first kValueDim columns are used.
+template <int kHeadDim, int kValueDim, int kGroups, bool kDeep>
 struct WgmmaForward {
   static constexpr int kWidth = kHeadDim;
+  static constexpr int kValues = kValueDim;
+  static constexpr bool kSeparate = kWidth != kValues;  // keys and values have separate stages
   static constexpr int kRows = kGroups * 64;
   static constexpr int kConsumers = kGroups * 128;
   static constexpr int kWarps = kGroups * 4;  // computing warps
   static constexpr int kThreads = kConsumers + 128;
-  static constexpr int kBlocks = kGroups == 1 ? 2 : 1;  // of an SM, at least
+  static constexpr int kBlocks = kGroups == 1 && !kSeparate ? 2 : 1;  // of an SM, at least
   static constexpr int kCopyRegisters = 56;
   static constexpr int kRegisters = kGroups == 1 ? 200 : 224;
-  static constexpr int kStages = kDeep ? 6 : kGroups == 1 ? 3 : 4;  // of one tile of keys or values each
+  // Stages of one tile each: kKeyStages of keys or values, or of keys only if values have their own.
+  static constexpr int kKeyStages = kSeparate ? 2 : kDeep ? 6 : kGroups == 1 ? 3 : 4;
+  static constexpr int kValueStages = kSeparate ? 2 : 0;
+  static constexpr int kStages = kKeyStages + kValueStages;
   // Bytes of tiles of 64 columns.
   static constexpr int kQueryTile = kRows * 128;
   static constexpr int kKeyTile = kForwardKeys * 128;
-  static constexpr int kStageBytes = kWidth / 64 * kKeyTile;
+  static constexpr int kKeyBytes = kWidth / 64 * kKeyTile;
+  static constexpr int kValueBytes = kValues / 64 * kKeyTile;
   // Offsets in shared memory, in bytes; q is at 0.
   static constexpr int kStage = kWidth / 64 * kQueryTile;
-  static constexpr int kBarriers = kStage + kStages * kStageBytes;
+  static constexpr int kBarriers = kStage + kKeyStages * kKeyBytes + kValueStages * kValueBytes;
   static constexpr int kItems = kBarriers + 192;
   static constexpr int kKeptRows = kItems + 128;
   static constexpr int kKept = kKeptRows + kConsumers / 4 * 16;
   static constexpr int kSharedBytes = kKeptRows;
-  static constexpr int kSplitSharedBytes = kKept + kConsumers * kWidth / 2 * 4;
+  // Sums of the splits before are kept in shared memory or, if they do not fit there, in the workspace.
+  static constexpr int kKeptBytes = kConsumers / 4 * 16 + kConsumers * kValues / 2 * 4;
+  static constexpr bool kKeepsInShared = kKeptRows + kKeptBytes <= 232448;
+  static constexpr int kSplitSharedBytes = kKeptRows + (kKeepsInShared ? kKeptBytes : 0);
+
+  // Offset of a stage in shared memory.
+  [[nodiscard]] __device__ static int stage_at(int place) {
+    if constexpr (kSeparate) {
+      if (place >= kKeyStages) return kStage + kKeyStages * kKeyBytes + (place - kKeyStages) * kValueBytes;
+    }
+    return kStage + place * kKeyBytes;
+  }
 };
 
 // Addresses of the mbarriers in shared memory, eight bytes each.
@@ -60,6 +77,32 @@ struct ForwardRing {
     if (++place < kPlaces) return;
     place = 0;
     parity ^= 1;
+  }
+};
+
+// A stage, and the parity of its round.
+struct ForwardStage {
+  int place, parity;
+};
+
+// The stages in the order of the tiles K0 K1 V0 K2 V1 ...: one ring, or one of keys and one of values.
+template <class Plan>
+struct ForwardStages {
+  ForwardRing<Plan::kKeyStages> keys;
+  ForwardRing<Plan::kValueStages> values;
+
+  // The stage of the next tile of keys or of values.
+  template <bool kOfValues>
+  [[nodiscard]] __device__ ForwardStage take() {
+    if constexpr (Plan::kSeparate && kOfValues) {
+      const ForwardStage stage{Plan::kKeyStages + values.place, values.parity};
+      values.next();
+      return stage;
+    } else {
+      const ForwardStage stage{keys.place, keys.parity};
+      keys.next();
+      return stage;
+    }
   }
 };
 
@@ -99,9 +142,10 @@ struct ForwardCopy {
   std::uint32_t shared;
   ForwardBarriers barriers;
   int kv_head, box_heads, box_bytes;  // heads and bytes of a TMA box of queries, which has 64 columns
-  ForwardRing<Plan::kStages> ring;
-  ForwardRing<Plan::kStages> under_way;  // the oldest tile in flight, if threads copy
+  ForwardStages<Plan> stages;
+  ForwardStages<Plan> under_way;  // the oldest tile in flight, if threads copy
   int pending = 0;
+  unsigned of_values = 0;  // bit i: the i-th oldest tile in flight is one of values
 
   // Starts copying the item's queries once the last item's have been read.
   __device__ void queries(const AttentionItem& item, int parity) {
@@ -132,32 +176,33 @@ struct ForwardCopy {
         break;
     }
     fence_async_shared();
-    barrier_arrive(barriers.ready(under_way.place));
-    under_way.next();
+    const ForwardStage stage = of_values % 2 != 0 ? under_way.template take<true>() : under_way.template take<false>();
+    barrier_arrive(barriers.ready(stage.place));
+    of_values /= 2;
     --pending;
   }
   // Copies keys [key, key + kForwardKeys) or their values to the next stage. Rows after item.work are zeros (paged) or
   // the rows that follow in memory (packed); their weights are 0.
   template <bool kOfValues>
   __device__ void rows(const AttentionItem& item, int key) {
-    const std::uint32_t to = shared + static_cast<std::uint32_t>(Plan::kStage + ring.place * Plan::kStageBytes);
-    const std::uint32_t ready = barriers.ready(ring.place);
+    constexpr int kColumns = kOfValues ? Plan::kValues : kWidth;
+    const ForwardStage stage = stages.template take<kOfValues>();
+    const std::uint32_t to = shared + static_cast<std::uint32_t>(Plan::stage_at(stage.place));
+    const std::uint32_t ready = barriers.ready(stage.place);
     if constexpr (!kPaged) {
-      barrier_wait(barriers.free(ring.place), ring.parity ^ 1);
-      ring.next();
-      barrier_expect(ready, Plan::kStageBytes);
-      for (int part = 0; part < kWidth / 64; ++part) {
+      barrier_wait(barriers.free(stage.place), stage.parity ^ 1);
+      barrier_expect(ready, kOfValues ? Plan::kValueBytes : Plan::kKeyBytes);
+      for (int part = 0; part < kColumns / 64; ++part) {
         bulk_copy_box(to + static_cast<std::uint32_t>(part * Plan::kKeyTile), kOfValues ? maps.v : maps.k, part * 64,
                       kv_head, item.key_row + key, ready);
       }
     } else {
-      while (!barrier_done(barriers.free(ring.place), ring.parity ^ 1)) {
+      while (!barrier_done(barriers.free(stage.place), stage.parity ^ 1)) {
         if (pending > 0)
           complete_oldest_tile();  // the computing warps may be waiting for that tile before they free a stage
       }
-      ring.next();
       // A warp copies 32 rows; each lane looks up the page of one.
-      constexpr int kChunks = kWidth / 8;
+      constexpr int kChunks = kColumns / 8;
       const int lane = static_cast<int>(threadIdx.x) % 32;
       const int warp_row = static_cast<int>(threadIdx.x) % 128 / 32 * 32;
       SequenceTile tile{};
@@ -167,14 +212,15 @@ struct ForwardCopy {
       const __nv_bfloat16* from = (kOfValues ? keys.v : keys.k) + kv_head * kWidth;
 #pragma unroll 4
       for (int i = 0; i < kChunks; ++i) {
-        const int row = i * (32 / kChunks) + lane / kChunks;
-        const int chunk = lane % kChunks;
+        const int row = (i * 32 + lane) / kChunks;
+        const int chunk = (i * 32 + lane) % kChunks;
         const std::int64_t row_offset = __shfl_sync(0xFFFFFFFFu, offset, row);
         const SharedRows<64> target{to + static_cast<std::uint32_t>(chunk / 8 * Plan::kKeyTile)};
         copy_async16(target.at(warp_row + row, chunk % 8), from + row_offset + chunk * 8,
                      key + warp_row + row < item.work);
       }
       copy_async_commit();
+      of_values |= static_cast<unsigned>(kOfValues) << pending;
       if (++pending > kPending) complete_oldest_tile();
     }
   }
@@ -186,18 +232,20 @@ struct ForwardCopy {
   // Copies the pages of a tile of keys or values to the next stage. Rows after item.work are what was there before.
   template <bool kOfValues>
   __device__ void pages(const AttentionItem& item, int key, int page) {
-    const std::uint32_t to = shared + static_cast<std::uint32_t>(Plan::kStage + ring.place * Plan::kStageBytes);
-    const std::uint32_t ready = barriers.ready(ring.place);
+    constexpr int kColumns = kOfValues ? Plan::kValues : kWidth;
+    const ForwardStage stage = stages.template take<kOfValues>();
+    const std::uint32_t to = shared + static_cast<std::uint32_t>(Plan::stage_at(stage.place));
+    const std::uint32_t ready = barriers.ready(stage.place);
     const int count = (min(kForwardKeys, item.work - key) + keys.block_size - 1) / keys.block_size;
-    barrier_wait(barriers.free(ring.place), ring.parity ^ 1);
-    ring.next();
-    if (lane() == 0) barrier_expect(ready, count * keys.block_size * kWidth * 2);
+    barrier_wait(barriers.free(stage.place), stage.parity ^ 1);
+    if (lane() == 0) barrier_expect(ready, count * keys.block_size * kColumns * 2);
     __syncwarp();
     if (page < 0) return;
-    const int part = lane() / lanes_a_part();
     const int row = lane() % lanes_a_part() * keys.block_size;
-    bulk_copy_box(to + static_cast<std::uint32_t>(part * Plan::kKeyTile + row * 128), kOfValues ? maps.v : maps.k,
-                  part * 64, kv_head, page * keys.block_size, ready);
+    for (int part = lane() / lanes_a_part(); part < kColumns / 64; part += 32 / lanes_a_part()) {
+      bulk_copy_box(to + static_cast<std::uint32_t>(part * Plan::kKeyTile + row * 128), kOfValues ? maps.v : maps.k,
+                    part * 64, kv_head, page * keys.block_size, ready);
+    }
   }
   [[nodiscard]] __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
   [[nodiscard]] __device__ int lanes_a_part() const { return kForwardKeys / keys.block_size; }
@@ -220,7 +268,6 @@ struct ForwardCopy {
           next = load_page(item, first_page + place + 32);
         }
         page = __shfl_sync(0xFFFFFFFFu, held, place % 32 + lane() % pages_a_tile);
-        if (lane() >= pages_a_tile * (kWidth / 64)) page = -1;
         before(first + i);
         pages<false>(item, (first + i) * kForwardKeys, page);
       }

@@ -7,24 +7,34 @@
 
 namespace hone {
 
-[[nodiscard]] inline bool wgmma_forward_takes(std::int64_t group, std::int64_t head_dim) {
-  return (head_dim == 64 || head_dim == 128) && group <= 64;
+[[nodiscard]] inline bool wgmma_forward_takes(std::int64_t group, std::int64_t head_dim, std::int64_t value_dim) {
+  const bool even = head_dim == value_dim && (head_dim == 64 || head_dim == 128);
+  return (even || (head_dim == 192 && value_dim == 128)) && group <= 64;
 }
 
+inline constexpr std::int64_t kMostKeepingBlocks = 144;  // no fewer than the SMs of a Hopper GPU
+
 // Bytes of the schedule in the workspace.
-[[nodiscard]] inline std::size_t wgmma_forward_bytes(std::int64_t rows, std::int64_t sequences, std::int64_t group) {
+[[nodiscard]] inline std::size_t forward_schedule_bytes(std::int64_t rows, std::int64_t sequences, std::int64_t group) {
   const std::int64_t tokens = 128 / group;
   return AttentionSchedule::bytes(rows / tokens + sequences + 1);
 }
+// Bytes of the workspace if kGroups is 2: the schedule, then what blocks keep of splits outside of shared memory.
+[[nodiscard]] inline std::size_t wgmma_forward_bytes(std::int64_t rows, std::int64_t sequences, std::int64_t group,
+                                                     std::int64_t head_dim, std::int64_t most_keys) {
+  const bool keeps = head_dim == 192 && most_keys > kSplitKeys;
+  return forward_schedule_bytes(rows, sequences, group) +
+         (keeps ? kMostKeepingBlocks * WgmmaForward<192, 128, 2, false>::kKeptBytes : 0);
+}
 
 // Launches the kernel, or returns false and does nothing if the device cannot run it. `most_keys`: the most keys that a
-// row can see. `workspace` holds the schedule (kGroups > 1); splits.data points into it too.
-template <int kWidth, int kGroups, bool kDeep, class Keys>
+// row can see. `workspace` has wgmma_forward_bytes() if kGroups is 2; otherwise splits.data points into it.
+template <int kWidth, int kValues, int kGroups, bool kDeep, class Keys>
 [[nodiscard]] bool launch_wgmma_forward(const TileQueries<__nv_bfloat16>& queries, const Keys& keys,
-                                        const ForwardSplits& splits, std::int64_t most_keys, std::byte* workspace,
+                                        ForwardSplits splits, std::int64_t most_keys, std::byte* workspace,
                                         cudaStream_t stream) {
-  using Plan = WgmmaForward<kWidth, kGroups, kDeep>;
-  const auto kernel = wgmma_attention_forward<kWidth, kGroups, kDeep, Keys>;
+  using Plan = WgmmaForward<kWidth, kValues, kGroups, kDeep>;
+  const auto kernel = wgmma_attention_forward<kWidth, kValues, kGroups, kDeep, Keys>;
   cudaFuncAttributes attributes{};
   check_cuda(cudaFuncGetAttributes(&attributes, kernel), "cudaFuncGetAttributes");
   if (attributes.maxThreadsPerBlock < Plan::kThreads) return false;
@@ -50,7 +60,9 @@ template <int kWidth, int kGroups, bool kDeep, class Keys>
   std::int64_t blocks = items * queries.kv_heads * splits.blocks;
   AttentionSchedule schedule{};
   if constexpr (kGroups > 1) {
-    blocks = std::min<std::int64_t>(blocks, cuda_device().sm_count());
+    blocks = std::min<std::int64_t>(blocks, std::min<std::int64_t>(cuda_device().sm_count(), kMostKeepingBlocks));
+    splits.data =
+        reinterpret_cast<float*>(workspace + forward_schedule_bytes(rows, queries.sequences.count.capacity, group));
     schedule = AttentionSchedule::in(workspace);
     launch_dependent({1, kScheduleBins}, stream, attention_schedule<ForwardOrder<Keys>>, queries.sequences,
                      ForwardOrder<Keys>{keys}, item_tokens, schedule);

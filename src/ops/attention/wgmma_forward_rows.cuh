@@ -159,8 +159,9 @@ struct ForwardRows {
     }
   }
 
-  // Writes a row's output, divided by the sum and rounded to bf16. All threads of a warp call it; if `to` is null, the
-  // row is not written.
+  // Writes a row's output, divided by the sum and rounded to bf16, and zeros up to column kAll. All threads of a warp
+  // call it; if `to` is null, the row is not written.
+  template <int kAll>
   __device__ void write(__nv_bfloat16* to, int half) const {
     const float factor = 1.0f / sum[half];
     const int lane = static_cast<int>(threadIdx.x) % 4;
@@ -171,6 +172,11 @@ struct ForwardRows {
       for (int i = 0; i < 4; ++i) word[i] = packed_bf16(o[n + i][2 * half] * factor, o[n + i][2 * half + 1] * factor);
       const uint4 chunk = exchange_quads(word);
       if (to != nullptr) *reinterpret_cast<uint4*>(to + (n + lane) * 8) = chunk;
+    }
+    if (to == nullptr) return;
+#pragma unroll
+    for (int n = kWidth / 8; n < kAll / 8; n += 4) {
+      *reinterpret_cast<uint4*>(to + (n + lane) * 8) = make_uint4(0, 0, 0, 0);
     }
   }
 };

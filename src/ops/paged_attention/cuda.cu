@@ -7,7 +7,8 @@ namespace hone {
 namespace {
 
 ForwardPlan plan_of(const Type& qkv, const Type& table, const PagedAttentionAttributes& a) {
-  return {qkv.rows(), table.rows(), a.heads, a.kv_heads, a.head_dim, table.shape[1].size * a.block_size, true};
+  return {qkv.rows(), table.rows(), a.heads, a.kv_heads, a.head_dim, a.values(), table.shape[1].size * a.block_size,
+          true};
 }
 
 // True if neither the tensor nor its count changes while the program runs.
@@ -31,6 +32,7 @@ void forward(const KernelCall& call) {
       .heads = static_cast<std::int32_t>(a.heads),
       .kv_heads = static_cast<std::int32_t>(a.kv_heads),
       .head_dim = static_cast<std::int32_t>(a.head_dim),
+      .value_dim = static_cast<std::int32_t>(a.values()),
       .scale = static_cast<CudaAccumulator<T>>(a.scale)};
   const PagedKeys<T> keys{.k = cuda_data<T>(call.in(PagedAttentionIn::k_cache)),
                           .v = cuda_data<T>(call.in(PagedAttentionIn::v_cache)),

@@ -22,6 +22,8 @@ class PagedAttention final : public Op {
                    " key heads of head_dim ", a.head_dim));
     expect(a.kv_heads > 0 && a.heads % a.kv_heads == 0, name(),
            text_of(a.heads, " query heads are not a multiple of ", a.kv_heads, " key heads"));
+    expect(a.value_dim >= 0 && a.value_dim <= a.head_dim, name(),
+           text_of("value_dim is ", a.value_dim, "; expected 0 to head_dim, ", a.head_dim));
     expect_pages(inputs, qkv, a);
     return {Type{qkv.dtype, {qkv.shape[0], a.heads * a.head_dim}},
             Type{accumulator_of(qkv.dtype), {qkv.shape[0], a.heads}}};

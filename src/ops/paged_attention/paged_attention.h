@@ -23,6 +23,9 @@ struct PagedAttentionAttributes {
   std::int64_t head_dim = 0;
   double scale = 1.0;           // factor of the scores
   std::int64_t block_size = 0;  // positions in a page
+  std::int64_t value_dim = 0;   // as in AttentionAttributes
+
+  [[nodiscard]] std::int64_t values() const { return value_dim == 0 ? head_dim : value_dim; }
 
   template <class Visitor>
   void fields(Visitor& v) {
@@ -31,6 +34,7 @@ struct PagedAttentionAttributes {
     v("head_dim", head_dim);
     v("scale", scale);
     v("block_size", block_size);
+    v("value_dim", value_dim);
   }
 };
 
