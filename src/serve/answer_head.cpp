@@ -38,8 +38,11 @@ Json prompt_logprobs_of(const Tokenizer& tokenizer, const std::vector<TokenId>& 
       return {{"logprob", finite_logp(logp)}, {"rank", rank}, {"decoded_token", token_text(tokenizer, token)}};
     };
     Json tokens = Json::object();
-    tokens[std::to_string(prompt[i])] = entry(prompt[i], part.prompt_logps[i - 1], nullptr);
-    if (!part.prompt_top_logprobs.empty()) {
+    const std::size_t listed = part.prompt_top_logprobs.empty() ? 0 : part.prompt_top_logprobs[i - 1].size();
+    // The rank of a token that is not listed is at least this; clients sort by it (TRL's).
+    const Json next = listed > 0 ? Json(listed + 1) : Json();
+    tokens[std::to_string(prompt[i])] = entry(prompt[i], part.prompt_logps[i - 1], next);
+    if (listed > 0) {
       const auto& tops = part.prompt_top_logprobs[i - 1];
       for (std::size_t k = 0; k < tops.size(); ++k)
         tokens[std::to_string(tops[k].token)] = entry(tops[k].token, tops[k].logp, k + 1);

@@ -28,6 +28,17 @@ void read_tool_choice(const Json& choice, ChatRequest& request) {
   throw RequestError("tool_choice", "is not supported", R"(use "auto", "none", "required" or the name of a function)");
 }
 
+// Throws RequestError unless the tool is a function with a name, as OpenAI describes one.
+void check_tool(const Json& tool, const std::string& param) {
+  if (!tool.is_object()) RequestParameters::refuse(param, tool, "an object");
+  if (const Json type = tool.value("type", Json("function")); type != "function")
+    RequestParameters::refuse(param + ".type", type, "\"function\"");
+  const Json function = tool.value("function", Json());
+  if (!function.is_object()) RequestParameters::refuse(param + ".function", function, "an object");
+  if (const Json name = function.value("name", Json()); !name.is_string())
+    RequestParameters::refuse(param + ".function.name", name, "a string");
+}
+
 void read_template(RequestParameters& parameters, ChatRequest& request) {
   request.messages = std::make_shared<Json>(template_messages(parameters.value("messages")));
   Json variables = parameters.value("chat_template_kwargs");
@@ -38,9 +49,9 @@ void read_template(RequestParameters& parameters, ChatRequest& request) {
   const Json& choice = parameters.value("tool_choice");
   read_tool_choice(choice, request);
   if (choice == "auto" && tools.empty()) throw RequestError("tool_choice", "is \"auto\", but there are no tools");
-  for (std::size_t i = 0; i < tools.size(); ++i)
-    if (!tools[i].is_object()) RequestParameters::refuse(text_of("tools[", i, "]"), tools[i], "an object");
-  if (!tools.empty() && choice != "none") variables["tools"] = tools;
+  for (std::size_t i = 0; i < tools.size(); ++i) check_tool(tools[i], text_of("tools[", i, "]"));
+  if (!tools.empty()) variables["tools"] = tools;
+  request.forbids_calls = choice == "none";
   const Json& effort = parameters.value("reasoning_effort");
   if (!effort.is_null() && !effort.is_string()) RequestParameters::refuse("reasoning_effort", effort, "a string");
   if (effort.is_string()) variables["reasoning_effort"] = effort;
@@ -49,7 +60,7 @@ void read_template(RequestParameters& parameters, ChatRequest& request) {
 
 }  // namespace
 
-bool ChatRequest::has_tools() const { return variables->contains("tools"); }
+bool ChatRequest::has_tools() const { return !forbids_calls && variables->contains("tools"); }
 
 ChatRequest parse_chat_request(std::string_view body, const SamplingParams& defaults) {
   const Json json = parse_body(body);

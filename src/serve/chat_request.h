@@ -12,10 +12,12 @@ namespace hone {
 
 struct ChatRequest : GenerationRequest {
   std::shared_ptr<const Json> messages;   // an array, not empty, in the form that chat templates read
-  std::shared_ptr<const Json> variables;  // an object: chat_template_kwargs, and tools if the model may call them
+  std::shared_ptr<const Json> variables;  // an object: chat_template_kwargs, and tools
   std::optional<DemandedCall> demanded_call = std::nullopt;
+  bool forbids_calls = false;  // tool_choice is "none": the prompt has the tools, and calls in the answer are text
   bool token_ids = false;      // the answer lists the tokens of the prompt and of its choices
   bool tokens_as_ids = false;  // logprobs name tokens "token_id:ID"
+  // Returns true if calls of tools are to be found in the answer.
   [[nodiscard]] bool has_tools() const;
 };
 

@@ -87,17 +87,24 @@ TEST(ChatRequest, MessagesTakeTheFormOfTemplates) {
   EXPECT_FALSE(messages[3].contains("tool_calls"));
 }
 
-TEST(ChatRequest, ToolsReachTheTemplateUnlessTheyMayNotBeCalled) {
-  const std::string tools = R"("chat_template_kwargs": {"enable_thinking": false}, "tools": [{"type": "function"}])";
+// As in vLLM, tools that may not be called are in the prompt nevertheless.
+TEST(ChatRequest, ToolsReachTheTemplate) {
+  const std::string tools =
+      R"("chat_template_kwargs": {"enable_thinking": false}, "tools": [{"type": "function", "function": {"name": "f"}}])";
   EXPECT_EQ((*parsed(tools).variables)["tools"].size(), 1U);
   EXPECT_EQ((*parsed(tools).variables)["enable_thinking"], false);
   EXPECT_TRUE(parsed(tools + R"(, "tool_choice": "auto")").variables->contains("tools"));
-  EXPECT_FALSE(parsed(tools + R"(, "tool_choice": "none")").variables->contains("tools"));
+  EXPECT_TRUE(parsed(tools).has_tools());
+  EXPECT_TRUE(parsed(tools + R"(, "tool_choice": "none")").variables->contains("tools"));
+  EXPECT_FALSE(parsed(tools + R"(, "tool_choice": "none")").has_tools());
   EXPECT_EQ(refused_among(tools + R"(, "tool_choice": "required")"), "accepted");
   EXPECT_EQ(refused_among(tools + R"(, "tool_choice": "any")"), "tool_choice");
   EXPECT_EQ(refused_among(tools + R"(, "tool_choice": {"type": "function", "function": {}})"), "tool_choice");
   EXPECT_EQ(refused_among(R"("tool_choice": "auto")"), "tool_choice");
   EXPECT_EQ(refused_among(R"("tools": [1])"), "tools[0]");
+  EXPECT_EQ(refused_among(R"("tools": [{"b": {}}])"), "tools[0].function");
+  EXPECT_EQ(refused_among(R"("tools": [{"type": "code", "function": {"name": "f"}}])"), "tools[0].type");
+  EXPECT_EQ(refused_among(R"("tools": [{"type": "function", "function": {"name": 1}}])"), "tools[0].function.name");
 }
 
 TEST(ChatRequest, RefusesValuesAndNamesTheParameter) {

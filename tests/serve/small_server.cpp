@@ -98,6 +98,7 @@ EngineOptions SmallServer::plain_options() const {
                    .max_num_seqs = options_.max_num_seqs,
                    .max_batch_tokens = 64,
                    .block_size = 16,
+                   .num_blocks = options_.num_blocks,
                    .adjust_logits = true,
                    .max_logprobs = kMaxTopLogprobs,
                    .max_prompt_samples = 5});

@@ -25,6 +25,7 @@ struct SmallServerOptions {
   std::int64_t max_model_len = 256;
   std::int64_t max_num_seqs = 8;
   std::int64_t max_requests = 1000;
+  std::int64_t num_blocks = 0;  // of the KV cache, of 16 tokens; 0: enough for max_num_seqs completions
   std::string api_key = {};
   bool allow_weight_updates = false;
   std::int64_t adapter_slots = 0;
