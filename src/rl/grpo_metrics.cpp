@@ -1,6 +1,7 @@
 #include "rl/grpo_metrics.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -126,6 +127,15 @@ void PolicyMetrics::add(const PolicyBatch& batch, std::span<const float> logps, 
   means_.high_clip += sums.high_clip / tokens;
   if (!of_tokens) add_sequences(means_, batch, logps);
   ++micro_batches_;
+}
+
+void PolicyMetrics::add_ranks(const Job& job) {
+  if (job.size() == 1) return;
+  std::array<double, 5> sums{means_.entropy, means_.kl, means_.low_clip, means_.high_clip, micro_batches_};
+  job.sum(sums);
+  means_ = {.entropy = sums[0], .kl = sums[1], .low_clip = sums[2], .high_clip = sums[3]};
+  micro_batches_ = sums[4];
+  comparison_.add_ranks(job);
 }
 
 NamedValues PolicyMetrics::values() const {

@@ -33,6 +33,8 @@ class PolicyMetrics {
   // sampled; otherwise sampling/* omits the batch.
   void add(const PolicyBatch& batch, std::span<const float> logps, std::span<const float> entropies,
            std::span<const float> kls, bool compare);
+  // Adds the batches of the other ranks of a job.
+  void add_ranks(const Job& job);
   // Returns entropy, kl and clip_ratio/* (cispo: cispo_clip_ratio): means over the unmasked tokens of each batch
   // (ratios of sequences: over its completions), averaged over the batches with unmasked tokens, and omitted if
   // there is none. clip_ratio's min and max are taken over devices, of which there is one, so they equal the mean.

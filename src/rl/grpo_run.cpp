@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 
+#include "backend/collective.h"
 #include "core/error.h"
 #include "core/json_value.h"
 #include "core/log.h"
@@ -15,6 +16,7 @@
 #include "rl/reward_options.h"
 #include "rl/reward_trial.h"
 #include "rl/server_rollout.h"
+#include "train/launch.h"
 #include "train/memory_fit.h"
 #include "train/setup.h"
 
@@ -87,7 +89,7 @@ void try_rewards(const GrpoRun& run) {
 GrpoRun prepare_grpo(const GrpoOptions& options, const OptionInput& input) {
   // Model configuration, tokenizer and end tokens; no weights yet.
   const std::filesystem::path path = resolve_model(options.model_name_or_path, options.model_revision);
-  const GrpoBatch batch = grpo_batch(options, 1, input);
+  const GrpoBatch batch = grpo_batch(options, options.processes(), input);
   auto initial = std::make_unique<ModelDirectory>(path);
   GrpoRun run{.options = options,
               .options_json = {},
@@ -137,9 +139,19 @@ GrpoRun prepare_grpo(const GrpoOptions& options, const OptionInput& input) {
   return run;
 }
 
+namespace {
+
+// The most completions that a process generates together.
+std::int64_t most_of_a_rank(const GrpoOptions& options, const GrpoBatch& batch) {
+  const std::int64_t ranks = options.processes();
+  return (batch.prompts + ranks - 1) / ranks * options.num_generations;
+}
+
+}  // namespace
+
 EngineOptions rollout_engine(const GrpoOptions& options, const GrpoBatch& batch, std::int64_t longest_prompt) {
   return engine_options({.max_model_len = longest_prompt + options.max_completion_length,
-                         .max_num_seqs = std::min(batch.completions, kMaxSequences),
+                         .max_num_seqs = std::min(most_of_a_rank(options, batch), kMaxSequences),
                          .full_length = kFullLengthSequences,
                          .adjust_logits = options.repetition_penalty != 1});
 }
@@ -241,9 +253,12 @@ RunBytes bytes_of(const GrpoRun& run) {
 
 MetricValues train(GrpoRun& run) {
   // Trace all programs, so that the memory of the run is known, logged and checked before anything is allocated.
+  Device& device = open_device(run.options.device);
+  const std::unique_ptr<Collective> collective =
+      run.job.peers() != nullptr ? make_collective(device, *run.job.peers()) : nullptr;
+  agree(run.job, run.options, run.options_json, device);
   Workspace workspace = trace_run(run);
   const std::size_t bytes = workspace.memory().total();
-  Device& device = open_device(run.options.device);
   const std::string title = run_title("grpo", run.options);
   log_info(start_line({.title = title,
                        .model = run.options.model_name_or_path,
@@ -251,7 +266,8 @@ MetricValues train(GrpoRun& run) {
                                        run.prompts.size() == 1 ? " prompt)" : " prompts)"),
                        .work = text_of(format_count(run.total_steps), run.total_steps == 1 ? " step, " : " steps, ",
                                        run.batch.prompts, run.batch.prompts == 1 ? " prompt x " : " prompts x ",
-                                       run.options.num_generations, " completions a generation"),
+                                       run.options.num_generations, " completions a generation",
+                                       run.job.size() > 1 ? text_of(" in ", run.job.size(), " processes") : ""),
                        .bytes = bytes,
                        .output_dir = run.options.output_dir},
                       *run.model, run.dtype, device));
@@ -266,6 +282,7 @@ MetricValues train(GrpoRun& run) {
   workspace.allocate(device);
   if (workspace.has_store(kReferenceStore)) workspace.store(kReferenceStore).copy_from(weights);
   Optimizer optimizer(workspace, *run.model, optimizer_options(run.options));
+  if (collective != nullptr) optimizer.join(*collective);
   const std::unique_ptr<RolloutSource> source = rollout_source(run, workspace);
   GrpoTask task(run, workspace, *source);
   Trainer trainer(run.options,
@@ -273,7 +290,8 @@ MetricValues train(GrpoRun& run) {
                    .title = title,
                    .total_steps = run.total_steps,
                    .options = run.options_json,
-                   .observers = run.observers},
+                   .observers = run.observers,
+                   .job = run.job},
                   {.model = *run.model,
                    .weights = weights,
                    .optimizer = optimizer,

@@ -12,6 +12,7 @@
 #include "model/loaded_model.h"
 #include "reward/reward.h"
 #include "rl/options.h"
+#include "train/job.h"
 #include "train/memory_fit.h"
 #include "train/run_observer.h"
 #include "workspace/workspace.h"
@@ -37,6 +38,7 @@ struct GrpoRun {
   EngineOptions engine;
   std::int64_t total_steps = 0;
   std::vector<RunObserver*> observers = {};  // must outlive the run
+  Job job = {};                              // batch is that of all its processes
   std::size_t benchmark_bytes_held = 0;  // device bytes that benchmarks of checkpoints allocate between steps (setup.h)
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <numeric>
 
@@ -11,6 +12,7 @@
 #include "core/log.h"
 #include "core/random.h"
 #include "rl/importance.h"
+#include "rl/job_rollout.h"
 #include "rl/reference_mix.h"
 #include "rl/sample_json.h"
 
@@ -42,6 +44,18 @@ RolloutOptions rollout_options(const GrpoRun& run, const RunProgress& progress) 
 }
 
 using Clock = std::chrono::steady_clock;
+
+// Returns the numbers of all ranks of a job, in their order.
+std::vector<float> gathered(const std::vector<float>& own, const Job& job) {
+  if (job.size() == 1) return own;
+  std::vector<float> all;
+  for (const std::string& bytes : job.peers()->gather({reinterpret_cast<const char*>(own.data()), own.size() * 4})) {
+    const std::size_t before = all.size();
+    all.resize(before + bytes.size() / sizeof(float));
+    std::memcpy(all.data() + before, bytes.data(), bytes.size());
+  }
+  return all;
+}
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
@@ -85,31 +99,36 @@ Rollout GrpoTask::sample(const PromptSet& prompts, std::span<const std::uint32_t
     return (std::uint64_t{seeds.bits(2 * index)} << 32) | seeds.bits(2 * index + 1);
   };
   // Rollouts and training may share memory, so each phase is announced to the workspace.
-  workspace_.enter(Region::kRollout);
-  Rollout rollout = roll_out(source_, run_.tokenizer, prompts, chosen, run_.rewards, options, seed_of);
-  workspace_.enter(Region::kTrain);
-  return rollout;
+  const IndexRange share = share_of_rank(chosen.size(), run_.job);
+  const std::size_t before = share.first * static_cast<std::size_t>(options.num_generations);
+  return roll_out_together(run_.job, run_.rewards.size(), options, [&] {
+    workspace_.enter(Region::kRollout);
+    Rollout rollout = roll_out(source_, run_.tokenizer, prompts, chosen.subspan(share.first, share.count), run_.rewards,
+                               options, [&](std::size_t index) { return seed_of(before + index); });
+    workspace_.enter(Region::kTrain);
+    correct_importance(rollout);
+    const Clock::time_point start = Clock::now();
+    add_reference_logps(rollout.samples);
+    rollout.reference_seconds = seconds_since(start);
+    return rollout;
+  });
 }
 
 Rollout GrpoTask::generate() {
   const std::int64_t per_epoch = order_.chunks_per_epoch();
   const std::vector<std::uint32_t> chosen = order_.at({generations_ / per_epoch, generations_ % per_epoch});
   Rollout rollout = sample(run_.prompts, chosen, "rollout", generations_);
-  correct_importance(rollout);
   ++generations_;
   updates_since_generation_ = 0;
   for (const PolicySample& one : rollout.samples) {
     tokens_seen_ += static_cast<std::int64_t>(one.prompt.size() + one.completion.size());
   }
   samples_ = rollout.samples;
-  const Clock::time_point start = Clock::now();
-  add_reference_logps(samples_);
-  rollout.reference_seconds = seconds_since(start);
   return rollout;
 }
 
 void GrpoTask::report(std::span<const Rollout> rollouts, const std::string& name, std::int64_t step) const {
-  if (rollouts.empty()) return;
+  if (rollouts.empty() || !run_.job.is_first()) return;
   write_completions(std::filesystem::path(run_.options.output_dir) / "completions" / (name + ".jsonl"), rollouts,
                     run_.rewards, step);
   if (!run_.options.log_completions) return;
@@ -149,13 +168,25 @@ void GrpoTask::correct_importance(Rollout& rollout) const {
   rollout.importance = metrics.values();
 }
 
-PolicyBatch GrpoTask::weigh(std::span<const PolicySample> samples) const {
+std::vector<std::size_t> GrpoTask::own_samples(std::size_t samples) const {
+  const auto size = static_cast<std::size_t>(run_.batch.size);
+  const std::size_t batch = size * static_cast<std::size_t>(run_.job.size());
+  std::vector<std::size_t> own;
+  for (std::size_t first = size * static_cast<std::size_t>(run_.job.rank()); first < samples; first += batch) {
+    for (std::size_t i = 0; i < size; ++i) own.push_back(first + i);
+  }
+  return own;
+}
+
+PolicyBatch GrpoTask::weigh(std::span<const PolicySample> samples, std::span<const std::size_t> own) const {
   LossNormaliser normaliser{.loss = run_.options.loss_type,
                             .max_completion_length = run_.options.max_completion_length,
                             .mask_truncated = run_.options.mask_truncated_completions};
   normaliser.count(samples);
-  PolicyBatch step = make_policy_batch(samples);
-  set_loss_weights(step, samples, normaliser);
+  std::vector<PolicySample> chosen;
+  for (const std::size_t index : own) chosen.push_back(samples[index]);
+  PolicyBatch step = make_policy_batch(chosen);
+  set_loss_weights(step, chosen, normaliser);
   return step;
 }
 
@@ -166,6 +197,7 @@ void GrpoTask::drop_low_entropy(PolicyBatch& step) const {
   for (std::size_t t = 0; t < entropies.size(); ++t) {
     if (step.weights[t] != 0) unmasked.push_back(entropies[t]);
   }
+  unmasked = gathered(unmasked, run_.job);
   mask_low_entropy(step, entropies, entropy_threshold(std::move(unmasked), run_.options.top_entropy_quantile));
 }
 
@@ -174,10 +206,11 @@ MetricValues GrpoTask::accumulate(std::int64_t step) {
   const StepSamples chosen = choose_samples();
   report(chosen.rollouts, text_of("step-", step + 1), step + 1);
   // Weights and entropy threshold depend on the whole step, which is then laid into micro-batches.
-  PolicyBatch batch = weigh(step_samples_);
+  PolicyBatch batch = weigh(step_samples_, own_samples(step_samples_.size()));
   drop_low_entropy(batch);
   const Clock::time_point start = Clock::now();
-  const PolicyTotals totals = runner_.train(batch, chosen.fresh);
+  PolicyTotals totals = runner_.train(batch, chosen.fresh);
+  totals.add_ranks(run_.job);
   const double loss_seconds = seconds_since(start);
   flops_ += totals.flops;
   micro_steps_ += run_.options.gradient_accumulation_steps;
@@ -197,7 +230,7 @@ GrpoTask::StepSamples GrpoTask::choose_samples() {
     if (at % (run_.batch.steps_per_generation * run_.options.num_iterations) == 0)
       chosen.rollouts.push_back(generate());
     chosen.fresh.push_back(updates_since_generation_ == 0 && !run_.options.needs_trainer_logps());
-    const auto size = static_cast<std::ptrdiff_t>(run_.batch.size);
+    const auto size = static_cast<std::ptrdiff_t>(run_.batch.size * run_.job.size());
     const auto first = samples_.begin() + at % run_.batch.steps_per_generation * size;
     step_samples_.insert(step_samples_.end(), first, first + size);
   }
@@ -211,10 +244,12 @@ MetricValues GrpoTask::evaluate(std::int64_t step) {
   std::iota(all.begin(), all.end(), 0u);
   std::vector<Rollout> rollouts;
   rollouts.push_back(sample(*run_.eval_prompts, all, "evaluation", 0));
-  correct_importance(rollouts[0]);
   report(rollouts, text_of("eval-step-", step), step);
-  add_reference_logps(rollouts[0].samples);
-  const PolicyTotals totals = runner_.evaluate(weigh(rollouts[0].samples));
+  const IndexRange share = share_of_rank(rollouts[0].samples.size(), run_.job);
+  std::vector<std::size_t> own(share.count);
+  std::iota(own.begin(), own.end(), share.first);
+  PolicyTotals totals = runner_.evaluate(weigh(rollouts[0].samples, own));
+  totals.add_ranks(run_.job);
   MetricValues values = metrics(totals, rollout_metrics(rollouts, run_.rewards));
   for (auto& [name, value] : values) name.insert(0, "eval_");
   return values;

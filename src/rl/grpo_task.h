@@ -128,7 +128,8 @@ class GrpoTask final : public TrainingTask {
   [[nodiscard]] StepSamples choose_samples();
   // Makes the next generation, stores its samples in samples_ and returns it.
   [[nodiscard]] Rollout generate();
-  // Samples and scores completions of the prompts `chosen`. `use` and `number` select the random stream: "rollout" and
+  // Samples and scores completions of the prompts `chosen`, together with the other ranks of a job, each of which takes
+  // its share. `use` and `number` select the random stream: "rollout" and
   // the number of the generation, or "evaluation" and 0.
   [[nodiscard]] Rollout sample(const PromptSet& prompts, std::span<const std::uint32_t> chosen, std::string_view use,
                                std::int64_t number);
@@ -145,8 +146,11 @@ class GrpoTask final : public TrainingTask {
   // log_completions is set.
   void report(std::span<const Rollout> rollouts, const std::string& name, std::int64_t step) const;
 
-  // Returns all samples of a step with their loss weights (w_i above).
-  [[nodiscard]] PolicyBatch weigh(std::span<const PolicySample> samples) const;
+  // Returns this rank's samples of a step with their loss weights (w_i above), which depend on all of them.
+  // own: indices into `samples`.
+  [[nodiscard]] PolicyBatch weigh(std::span<const PolicySample> samples, std::span<const std::size_t> own) const;
+  // Returns the indices of this rank's samples in the batches of a step, of which each rank has its part.
+  [[nodiscard]] std::vector<std::size_t> own_samples(std::size_t samples) const;
   // Removes the policy term of the tokens of a step that top_entropy_quantile excludes.
   void drop_low_entropy(PolicyBatch& step) const;
 
@@ -166,8 +170,8 @@ class GrpoTask final : public TrainingTask {
   std::int64_t updates_since_generation_ = 0;
   std::int64_t tokens_seen_ = 0;
   double flops_ = 0;
-  std::vector<PolicySample> samples_;       // the current generation
-  std::vector<PolicySample> step_samples_;  // samples of the last step, its batches end to end
+  std::vector<PolicySample> samples_;       // the current generation, of all ranks
+  std::vector<PolicySample> step_samples_;  // samples of the last step, of all ranks, its batches end to end
   NamedValues last_rollout_metrics_;        // rollout_metrics of the last step that made a generation
 };
 

@@ -1,7 +1,9 @@
 #include "rl/importance.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <limits>
 
 #include "core/error.h"
 
@@ -50,6 +52,21 @@ void SamplingComparison::add_ratio(double ratio) {
   ratio_min_ = ratios_ == 0 ? ratio : std::min(ratio_min_, ratio);
   ratio_max_ = ratios_ == 0 ? ratio : std::max(ratio_max_, ratio);
   ++ratios_;
+}
+
+void SamplingComparison::add_ranks(const Job& job) {
+  std::array<double, 4> sums{difference_sum_, differences_, ratio_sum_, ratios_};
+  constexpr double kNone = -std::numeric_limits<double>::infinity();
+  std::array<double, 3> most{difference_max_, ratios_ == 0 ? kNone : -ratio_min_, ratios_ == 0 ? kNone : ratio_max_};
+  job.sum(sums);
+  job.maximum(most);
+  difference_sum_ = sums[0];
+  differences_ = sums[1];
+  ratio_sum_ = sums[2];
+  ratios_ = sums[3];
+  difference_max_ = most[0];
+  ratio_min_ = ratios_ == 0 ? 0 : -most[1];
+  ratio_max_ = ratios_ == 0 ? 0 : most[2];
 }
 
 std::vector<std::pair<std::string, double>> SamplingComparison::values() const {

@@ -12,6 +12,8 @@
 #include "rl/options.h"
 #include "rl/policy_batch.h"
 
+#include "train/job.h"
+
 namespace hone {
 
 struct ImportanceOptions {
@@ -32,6 +34,8 @@ class SamplingComparison {
   void add_difference(double difference);  // trainer minus sampler, log-probability of one token
   void add_ratio(double ratio);            // importance ratio of one token or completion
   [[nodiscard]] bool has_ratios() const { return ratios_ > 0; }
+  // Adds what the other ranks of a job have added.
+  void add_ranks(const Job& job);
   // Returns sampling/sampling_logp_difference/{mean,max} of absolute differences and
   // sampling/importance_sampling_ratio/{min,mean,max}; 0 if nothing was added.
   [[nodiscard]] std::vector<std::pair<std::string, double>> values() const;

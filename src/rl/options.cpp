@@ -6,6 +6,8 @@
 #include "core/log.h"
 #include "core/strings.h"
 #include "rl/server_rollout.h"
+#include "system/job_place.h"
+#include "train/launch.h"
 
 namespace hone {
 namespace {
@@ -138,7 +140,22 @@ void check_options(const GrpoOptions& options, const OptionInput& input) {
   }
   check_importance(options, input);
   check_server(options, input);
-  (void)grpo_batch(options, 1, input);
+  (void)grpo_batch(options, processes_of(options, job_place()), input);
+}
+
+void check_processes(const GrpoOptions& options) {
+  if (options.processes() == 1) return;
+  if (options.rollout != RolloutKind::kOwn) {
+    throw Error("rollout", "is server, which receives the weights of one process", "--num_processes 1");
+  }
+  if (options.needs_trainer_logps()) {
+    throw Error("vllm_importance_sampling_correction", "is not computed over several processes",
+                "remove the key: rollout and trainer have the same probabilities");
+  }
+  if (options.zero_stage.value_or(0) > 1) {
+    throw Error("zero_stage", text_of("is ", *options.zero_stage, "; hone grpo divides the optimizer states only"),
+                "--zero_stage 1");
+  }
 }
 
 }  // namespace hone

@@ -222,5 +222,7 @@ struct GrpoBatch {
 
 // Checks the options. Throws Error if values contradict each other or a required option is not set.
 void check_options(const GrpoOptions& options, const OptionInput& input);
+// Throws Error if the options do not allow several processes, of which there are.
+void check_processes(const GrpoOptions& options);
 
 }  // namespace hone

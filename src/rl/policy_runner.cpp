@@ -1,6 +1,7 @@
 #include "rl/policy_runner.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "data/micro_batches.h"
@@ -14,6 +15,17 @@ void copy_rows(std::span<const float> from, std::size_t first, std::span<float> 
 }
 
 }  // namespace
+
+void PolicyTotals::add_ranks(const Job& job) {
+  if (job.size() == 1) return;
+  std::array<double, 4> sums{loss, flops, padding.rows, padding.tokens};
+  job.sum(sums);
+  loss = sums[0];
+  flops = sums[1];
+  padding = {.rows = sums[2], .tokens = sums[3]};
+  metrics.add_ranks(job);
+  figures.add_ranks(job);
+}
 
 PolicyRunner::PolicyRunner(const GrpoRun& run, Workspace& workspace)
     : run_(run),

@@ -18,6 +18,8 @@ namespace hone {
 // Loss and figures of a loss program, over its runs so far.
 struct PolicyTotals {
   PolicyTotals(const PolicyLossOptions& options, const Program& program) : metrics(options), figures(program) {}
+  // Adds the totals of the other ranks of a job.
+  void add_ranks(const Job& job);
   double loss = 0;   // sum of the micro-batches' shares
   double flops = 0;  // of the forward and backward passes that ran
   Padding padding;

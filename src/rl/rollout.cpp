@@ -114,7 +114,8 @@ class CompletionTable {
   std::vector<RewardInput> inputs_;  // [requests]; they refer to the other members
 };
 
-// Computes the advantages of scored completions.
+}  // namespace
+
 void set_advantages(Rollout& rollout, const RolloutOptions& options) {
   const auto totals = total_rewards(rollout.scores, options.reward_weights);
   rollout.advantages = compute_advantages(totals, options.num_generations, options.scale);
@@ -123,8 +124,6 @@ void set_advantages(Rollout& rollout, const RolloutOptions& options) {
     rollout.judged[i].advantage = rollout.advantages.values[i];
   }
 }
-
-}  // namespace
 
 Rollout roll_out(RolloutSource& source, const Tokenizer& tokenizer, const PromptSet& prompts,
                  std::span<const std::uint32_t> chosen, std::span<const Reward> rewards, const RolloutOptions& options,

@@ -85,6 +85,9 @@ struct RolloutOptions {
                                const RolloutOptions& options,
                                const std::function<std::uint64_t(std::size_t sample)>& seed_of);
 
+// Computes the advantages of scored completions from rollout.scores.
+void set_advantages(Rollout& rollout, const RolloutOptions& options);
+
 // Writes the completions of a step's rollouts, one JSON object per line: step, row, prompt, completion, rewards by name
 // (null: no score), advantage, finish_reason.
 void write_completions(const std::filesystem::path& path, std::span<const Rollout> rollouts,

@@ -363,7 +363,7 @@ MetricValues train(LanguageRun& run) {
   TensorStore& weights = workspace.store(kWeightStore);
   workspace.allocate(device);
   Optimizer optimizer(workspace, *run.model, optimizer_options(run.options));
-  if (collective != nullptr) optimizer.join(*collective);
+  if (collective != nullptr) optimizer.join(*collective, true);
   LanguageTask::Setup setup{.training = {workspace, kTrainingProgram},
                             .work = work,
                             .limits = limits,
@@ -371,8 +371,9 @@ MetricValues train(LanguageRun& run) {
                             .gradient_accumulation_steps = run.options.gradient_accumulation_steps,
                             .seed = static_cast<std::uint64_t>(run.options.seed),
                             .job = run.job,
-                            .training_communicates = run.options.divides_gradients(),
+                            .training_communicates = run.job.size() > 1,
                             .evaluation_communicates = run.options.divides_weights()};
+  if (run.options.sums_in_programs()) setup.summing.emplace(workspace, kSummingProgram);
   if (run.eval_batches != nullptr) {
     setup.evaluation.emplace(workspace, kEvaluationProgram);
     setup.eval_limits = evaluation_shape(sizes, run.options).limits;

@@ -39,23 +39,27 @@ std::vector<HostBatch> next_micro_batches(BatchLoader& loader, std::int64_t batc
 }
 
 std::vector<std::int64_t> agree_on_launches(std::vector<HostBatch>& micro_batches, const Job& job) {
-  std::array<double, 1> most{static_cast<double>(micro_batches.size())};
+  std::array<double, 1> most{static_cast<double>(std::max<std::size_t>(micro_batches.size(), 1))};
   job.maximum(most);
   HostBatch empty;
   empty.cu_seqlens = {0};
   micro_batches.resize(static_cast<std::size_t>(most[0]), empty);
   std::vector<double> tokens;
   for (const HostBatch& batch : micro_batches) tokens.push_back(static_cast<double>(batch.token_count()));
-  if (!tokens.empty()) job.maximum(tokens);
+  job.maximum(tokens);
   return {tokens.begin(), tokens.end()};
 }
 
 namespace {
 
-// Launches micro-batches, in the programs that all ranks of a job run if these communicate.
+// Launches micro-batches, in the programs that all ranks of a job run if these communicate. last: programs of the last
+// of them, if they are others.
 void launch_all(LossLaunches& launches, std::span<const HostBatch> batches, double weight,
-                std::span<const std::int64_t> tokens) {
-  for (std::size_t i = 0; i < batches.size(); ++i) launches.launch(batches[i], weight, tokens.empty() ? 0 : tokens[i]);
+                std::span<const std::int64_t> tokens, const std::optional<SizedExecutables>& last = std::nullopt) {
+  for (std::size_t i = 0; i < batches.size(); ++i) {
+    if (last && i + 1 == batches.size()) launches.continue_with(*last);
+    launches.launch(batches[i], weight, tokens.empty() ? 0 : tokens[i]);
+  }
 }
 
 // Adds the sums of all ranks.
@@ -93,7 +97,7 @@ MetricValues LanguageTask::accumulate(std::int64_t step) {
   if (setup_.training_communicates) tokens_of_launches = agree_on_launches(micro_batches_, setup_.job);
   LossLaunches launches(setup_.training, micro_batches_.size(), setup_.seed, step,
                         setup_.job.rank() * kMostLaunchesOfRank);
-  launch_all(launches, micro_batches_, weight, tokens_of_launches);
+  launch_all(launches, micro_batches_, weight, tokens_of_launches, setup_.summing);
   LossSums sums = launches.sums();
   add_ranks(sums, setup_.job);
   MetricValues values = means(sums, 1.0, "");

@@ -20,7 +20,7 @@ namespace hone {
 [[nodiscard]] std::vector<HostBatch> next_micro_batches(BatchLoader& loader, std::int64_t batches_per_step,
                                                         BatchLimits limits, const Job& job = {});
 // Makes the ranks of a job run the same programs as often: appends empty micro-batches up to the largest number of any
-// rank, and returns for each of them the most tokens of any rank.
+// rank, at least one, and returns for each of them the most tokens of any rank.
 [[nodiscard]] std::vector<std::int64_t> agree_on_launches(std::vector<HostBatch>& micro_batches, const Job& job);
 // Batches of an evaluation that are laid into micro-batches together.
 inline constexpr std::int64_t kEvaluationBatches = 16;
@@ -29,8 +29,10 @@ class LanguageTask final : public TrainingTask {
  public:
   struct Setup {
     SizedExecutables training;  // programs of trace_training
-    BatchWork work;             // cost of these programs
-    BatchLimits limits;         // of a micro-batch
+    // The same with sums of gradients, for the last micro-batch of a step; unset: training programs do what is needed.
+    std::optional<SizedExecutables> summing = std::nullopt;
+    BatchWork work;      // cost of these programs
+    BatchLimits limits;  // of a micro-batch
     BatchLoader& batches;
     std::optional<SizedExecutables> evaluation = std::nullopt;  // programs of trace_evaluation; unset: no evaluation
     BatchLimits eval_limits = {};

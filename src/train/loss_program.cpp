@@ -1,6 +1,8 @@
 #include "train/loss_program.h"
 
 #include <algorithm>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/error.h"
@@ -10,6 +12,7 @@
 #include "ops/policy_term/policy_term.h"
 #include "ops/scale/scale.h"
 #include "ops/weighted_sum/weighted_sum.h"
+#include "passes/sum_gradients.h"
 
 namespace hone {
 namespace {
@@ -75,6 +78,14 @@ double BatchWork::flops(const HostBatch& batch) const {
     pairs += length * (length + 1) / 2;
   }
   return per_token * static_cast<double>(batch.token_count()) + per_pair * pairs;
+}
+
+void add_summing_programs(Workspace& workspace, const ProgramUse& use) {
+  for (const std::string& name : workspace.program_names()) {
+    if (!name.starts_with(kTrainingProgram)) continue;
+    const std::string_view capacity = std::string_view(name).substr(std::string_view(kTrainingProgram).size());
+    workspace.add(text_of(kSummingProgram, capacity), sum_gradients(workspace.program(name)), use);
+  }
 }
 
 BatchWork work_of(const Program& program, std::int64_t tokens) {

@@ -41,6 +41,8 @@ struct LogProbabilityOptions {
 // DocumentBatch.
 void trace_log_probabilities(LossTrace& trace, const Model& model, const Capacity& capacity,
                              const LogProbabilityOptions& options);
+// Adds kSummingProgram in all capacities of kTrainingProgram, which must be in the workspace.
+void add_summing_programs(Workspace& workspace, const ProgramUse& use);
 // Traces loss = sum over tokens of loss_weights[t] x -log p(target[t]), and the accumulation of the gradients of all
 // weights. With `dynamic` each term is multiplied by p(target[t]), which gets no gradient (Wu et al., "On the
 // generalization of SFT", 2025). Dropouts of the model are applied.
@@ -67,6 +69,7 @@ void feed(Executable& executable, const HostBatch& batch);
 
 // Names of these programs in a workspace.
 inline constexpr const char* kTrainingProgram = "training";
+inline constexpr const char* kSummingProgram = "summing training";  // the same with sum_gradients(), in a job
 inline constexpr const char* kEvaluationProgram = "evaluation";
 
 // Counts the rows of the programs that ran, which a GPU multiplies whether they hold a token or not.
@@ -122,6 +125,8 @@ class LossLaunches {
   // Launches a batch with loss weights batch.loss_weights x `weight`, in a program that has room for `room` tokens at
   // least. May be called `most` times.
   void launch(const HostBatch& batch, double weight, std::int64_t room = 0);
+  // Sets other programs with the same outputs for the launches that follow.
+  void continue_with(SizedExecutables programs) { programs_ = std::move(programs); }
   // Waits for all launches and adds them to `sums`, which may be those of earlier launches of the same programs.
   void add_to(LossSums& sums);
   // Waits for all launches and returns their sums.

@@ -159,8 +159,9 @@ const TensorStore& Optimizer::gradients() const { return workspace_->store(kGrad
 const Executable& Optimizer::executable() const { return workspace_->executable(kUpdateProgram); }
 void Optimizer::set_observer(NodeObserver* observer) { workspace_->executable(kUpdateProgram).set_observer(observer); }
 
-void Optimizer::join(Collective& job) {
+void Optimizer::join(Collective& job, bool programs_sum) {
   job_ = &job;
+  programs_sum_ = programs_sum || divided_gradients_;
   if (divided_weights_) return;
   const TensorStore& weights = workspace_->store(kWeightStore);
   if (weights.bytes() > 0) job.broadcast(weights_begin(), weights.bytes(), 0);
@@ -189,7 +190,7 @@ std::map<std::string, HeldRows> Optimizer::held_rows() const {
 }
 
 void Optimizer::sum_gradients() {
-  if (job_ == nullptr || divided_gradients_) return;
+  if (job_ == nullptr || programs_sum_) return;
   // Neighbours of the same dtype are summed together, with the zeros between them.
   const TensorStore& store = gradients();
   const std::vector<NamedType>& tensors = store.tensors();

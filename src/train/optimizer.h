@@ -45,7 +45,8 @@ class Optimizer {
   // Returns the gradients into which micro-batches accumulate; they are zero after every update.
   [[nodiscard]] const TensorStore& gradients() const;
   // Makes this process one rank of a job, whose weights become those of rank 0 unless they are divided.
-  void join(Collective& job);
+  // programs_sum: the programs of the last micro-batch have summed the gradients, so that sum_gradients() does nothing.
+  void join(Collective& job, bool programs_sum = false);
   // To be called when the device has been waited for after programs that communicate. Throws JobFailure if a rank was
   // lost meanwhile.
   void check_job();
@@ -57,7 +58,7 @@ class Optimizer {
   // Rows of the blocks whose states this rank has, if the update is divided; empty otherwise.
   [[nodiscard]] std::map<std::string, HeldRows> held_rows() const;
   // Replaces the accumulated gradients by their sums over all ranks of the job, which must be done before update().
-  // Does nothing without a job, or if gradients are divided: programs sum them.
+  // Does nothing without a job, or if programs sum them.
   void sum_gradients();
   // Updates the weights from the accumulated gradients. max_grad_norm 0: no clipping.
   UpdateResult update(double learning_rate, double max_grad_norm);
@@ -87,6 +88,7 @@ class Optimizer {
   UpdateShards shards_;
   bool divided_gradients_;
   bool divided_weights_;
+  bool programs_sum_ = false;
   std::vector<std::vector<ByteRange>> gathered_;  // of the weights, after an update
 };
 

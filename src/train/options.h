@@ -163,6 +163,8 @@ struct TrainingOptions {
   [[nodiscard]] std::int64_t processes() const { return num_processes.value_or(1); }
   // Returns the processes over which the optimizer states are divided.
   [[nodiscard]] std::int64_t shards() const { return zero_stage.value_or(0) > 0 ? processes() : 1; }
+  // Returns true if programs sum whole gradients over the processes.
+  [[nodiscard]] bool sums_in_programs() const { return processes() > 1 && !divides_gradients(); }
   // Return true if each process has the gradients, and the weights, of its share only.
   [[nodiscard]] bool divides_gradients() const { return shards() > 1 && zero_stage.value_or(0) >= 2; }
   [[nodiscard]] bool divides_weights() const { return shards() > 1 && zero_stage.value_or(0) >= 3; }

@@ -145,10 +145,10 @@ Workspace training_workspace(const TrainingOptions& options, const Model& model,
 
 CompileOptions compile_options(const TrainingOptions& options, const Model& model, DType dtype,
                                const Workspace& workspace, std::size_t held) {
-  std::size_t stores = options.divides_gradients() ? 0 : workspace.store_bytes();
+  std::size_t stores = options.shards() > 1 ? 0 : workspace.store_bytes();
   // Ranks whose shares differ by some bytes must compile the same programs.
   constexpr std::int64_t kAskedRanks = 8;
-  if (options.divides_gradients()) {
+  if (options.shards() > 1) {
     for (std::int64_t rank = 0; rank < std::min(options.processes(), kAskedRanks); ++rank) {
       TrainingOptions other = options;
       other.job_rank = rank;

@@ -80,9 +80,10 @@ TEST(BenchCommand, TrainsInSeveralProcesses) {
   const TemporaryDirectory directory;
   const std::string file = directory.path() / "train.json";
   const auto with = [&](const std::vector<std::string>& more) {
-    std::vector<std::string> all{"bench", "train", "--model", "quickstart", "--layers", "1", "--seq_len", "16",
-                                 "--seconds", "0.01", "--warmup_seconds", "0", "--device", "cpu", "--dtype", "float32",
-                                 "--num_processes", "2", "--json", file};
+    std::vector<std::string> all{"bench",     "train", "--model",   "quickstart", "--layers",         "1",
+                                 "--seq_len", "16",    "--seconds", "0.01",       "--warmup_seconds", "0",
+                                 "--device",  "cpu",   "--dtype",   "float32",    "--num_processes",  "2",
+                                 "--json",    file};
     all.insert(all.end(), more.begin(), more.end());
     return run_program(all);
   };

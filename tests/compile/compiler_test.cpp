@@ -2,13 +2,19 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "core/error.h"
+#include "ops/add/add.h"
 #include "ops/embedding/embedding.h"
 #include "ops/linear/linear.h"
+#include "ops/linear_logprobs/linear_logprobs.h"
 #include "ops/registry.h"
+#include "ops/rms_norm/rms_norm.h"
+#include "ops/weighted_sum/weighted_sum.h"
+#include "program/memory_plan.h"
 #include "program/program.h"
 
 namespace hone::test {
@@ -68,6 +74,49 @@ TEST(Compiler, AWeightMayKeepItsType) {
   const Program compiled = Compiler({.dtype = DType::kBf16}).inference(std::move(program));
   EXPECT_EQ(compiled.value(compiled.find(Role::kWeight, "w")).type.dtype, DType::kBf16);
   EXPECT_EQ(compiled.value(compiled.find(Role::kWeight, "router")).type.dtype, DType::kF32);
+}
+
+// A model of layers whose inside can be recomputed, and its loss.
+Program layered() {
+  register_operations();
+  constexpr std::int64_t kWidth = 64;
+  constexpr std::int64_t kTokens = 256;
+  Program program;
+  Tensor x = program.input("x", {DType::kF32, {{kTokens, Count::tokens}, kWidth}});
+  for (int layer = 0; layer < 8; ++layer) {
+    const Scope scope(program, text_of("layers.", layer));
+    Tensor h = x;
+    for (int i = 0; i < 3; ++i) {
+      const std::string name = text_of("layers.", layer, ".", i);
+      h = rms_norm(h, program.weight(name + ".norm", {DType::kF32, {kWidth}}), {});
+      h = linear(h, program.weight(name, {DType::kF32, {kWidth, kWidth}}));
+    }
+    x = x + h;
+  }
+  const Tensor weights = program.input("loss_weights", {DType::kF32, {{kTokens, Count::tokens}}});
+  const Tensor targets = program.input("targets", {DType::kI32, {{kTokens, Count::tokens}}});
+  const Tensor logp =
+      linear_logprobs(x, program.weight("vocabulary", {DType::kF32, {32, kWidth}}), targets, {.temperature = 1.0}).logp;
+  program.output("loss", weighted_sum(logp, weights));
+  return program;
+}
+
+TEST(Compiler, RecomputationLeavesRoomForWholeWeights) {
+  auto shares = std::make_shared<WeightShares>(WeightShares{.rank = 0, .weights = true, .cuts = {}});
+  const Program program = layered();
+  for (const Value& value : program.values()) {
+    if (value.role == Role::kWeight)
+      shares->cuts[value.name] = {0, value.type.shape[0].size / 2, value.type.shape[0].size};
+  }
+  const auto arena_of = [&](const CompileOptions& options) {
+    return plan_memory(Compiler(options).training(layered(), "loss"), DeviceKind::kCpu).arena;
+  };
+  const std::size_t whole = arena_of({});
+  const std::size_t divided = arena_of({.shares = shares});
+  ASSERT_GT(divided, whole);
+  // Everything could be kept within this budget if no weight had to be gathered.
+  const std::size_t budget = (whole + divided) / 2;
+  EXPECT_LE(arena_of({.recompute = Recompute::kAutomatic, .activation_budget = budget, .shares = shares}), budget);
 }
 
 TEST(Compiler, AnUnknownLossIsADefect) { EXPECT_THROW((void)Compiler({}).training(traced(), "loss"), Defect); }

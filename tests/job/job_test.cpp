@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 #include <fstream>
+#include <map>
 #include <thread>
 
 #include "cli/program.h"
@@ -53,6 +54,43 @@ class Job : public ::testing::Test {
                                                                        "8",
                                                                        "--output_dir",
                                                                        path(output).string()});
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  // Arguments of GRPO on 4 prompts x 4 completions a step.
+  [[nodiscard]] std::vector<std::string> grpo_arguments(const std::string& output, int processes,
+                                                        const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> all{"grpo",
+                                 "--model_name_or_path",
+                                 path("model").string(),
+                                 "--dataset_name",
+                                 path("data/prompts.jsonl").string(),
+                                 "--dataset_prompt_column",
+                                 "problem",
+                                 "--reward_funcs",
+                                 "tag_count,length",
+                                 "--num_generations",
+                                 "4",
+                                 "--per_device_train_batch_size",
+                                 "4",
+                                 "--gradient_accumulation_steps",
+                                 std::to_string(4 / processes),
+                                 "--num_processes",
+                                 std::to_string(processes),
+                                 "--max_completion_length",
+                                 "24",
+                                 "--max_steps",
+                                 "6",
+                                 "--save_steps",
+                                 "2",
+                                 "--logging_steps",
+                                 "1",
+                                 "--learning_rate",
+                                 "1e-3",
+                                 "--device",
+                                 "cpu",
+                                 "--output_dir",
+                                 path(output).string()};
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
@@ -216,8 +254,9 @@ std::size_t lines_of(const fs::path& file) {
 
 // A model whose matrices are large enough to be divided among four ranks.
 const std::vector<std::string> kWide{"--config_overrides", "hidden_size=256,intermediate_size=768,num_hidden_layers=2",
-                                     "--max_steps",        "8",
-                                     "--eval_steps",       "4"};
+                                     "--max_steps",        "4",
+                                     "--save_steps",       "2",
+                                     "--eval_steps",       "2"};
 
 std::vector<std::string> joined(std::vector<std::string> a, const std::vector<std::string>& b) {
   a.insert(a.end(), b.begin(), b.end());
@@ -230,7 +269,7 @@ TEST_F(Job, DividedGradientsAndWeightsChangeNoBit) {
       {"--torch_dtype", "bfloat16"},
       {"--torch_dtype", "bfloat16", "--optim", "adamw_bf16", "--gradient_dtype", "bfloat16"},
       {"--torch_dtype", "bfloat16", "--optim", "adamw_8bit", "--gradient_checkpointing", "true"},
-      {"--optim", "sgd"},
+      {"--optim", "sgd", "--optim_args", "momentum=0.9"},
       {"--optim", "muon"}};
   for (const std::vector<std::string>& kind : kinds) {
     const std::string name = kind.empty() ? "plain" : kind.back() + std::to_string(kind.size());
@@ -250,7 +289,7 @@ TEST_F(Job, DividedGradientsAndWeightsChangeNoBit) {
       const std::string other = std::string(stage) == "2" ? "3" : "0";
       const std::string continued = output + " continued";
       fs::create_directories(path(continued));
-      fs::copy(path(output) / "checkpoint-4", path(continued) / "checkpoint-4", fs::copy_options::recursive);
+      fs::copy(path(output) / "checkpoint-2", path(continued) / "checkpoint-2", fs::copy_options::recursive);
       run(continued, 2, at(other.c_str()));
       EXPECT_EQ(weights(continued), weights(name + " 1")) << continued;
     }
@@ -282,6 +321,47 @@ TEST_F(Job, DividedGradientsOfSeveralMicroBatchesAreThoseOfOneProcess) {
   for (const char* metric : {"loss", "eval_loss", "grad_norm"}) expect_near("two 3", "one", metric);
 }
 
+// Returns the words of the line of a plan's memory that begins with `name`.
+std::vector<std::string> line_of_plan(const std::string& plan, const std::string& name) {
+  for (const std::string& line : split(plan, '\n')) {
+    if (!trim(line).starts_with(name) || !line.ends_with(" bytes")) continue;
+    std::vector<std::string> words;
+    for (const std::string& word : split(std::string(trim(line)), ' ')) {
+      if (!word.empty()) words.push_back(word);
+    }
+    return words;
+  }
+  return {};
+}
+
+TEST_F(Job, ThePlanOfDividedWeightsIsThatOfTheRun) {
+  // The scratch memory of a GEMM on the CPU depends on its threads, which the launcher divides over the processes.
+  ::setenv("OMP_NUM_THREADS", "1", 1);
+  std::map<std::string, double> weights_of_stage;
+  for (const char* stage : {"0", "1", "2", "3"}) {
+    const std::vector<std::string> command =
+        arguments(std::string("planned ") + stage, 2, joined(kWide, {"--zero_stage", stage, "--max_steps", "1"}));
+    std::vector<std::string> plan{"plan"};
+    plan.insert(plan.end(), command.begin(), command.end());
+    const Ended planned = run_program(plan);
+    ASSERT_EQ(planned.code, 0) << planned.output;
+    const std::vector<std::string> total = line_of_plan(planned.output, "total");
+    const std::vector<std::string> held = line_of_plan(planned.output, "weights");
+    ASSERT_EQ(total.size(), 5u) << planned.output;
+    ASSERT_EQ(held.size(), 5u) << planned.output;
+    // The run allocates what it plans to the byte, or stops; its first line says what that is.
+    const Ended ran = run_program(command);
+    ASSERT_EQ(ran.code, 0) << ran.output;
+    EXPECT_THAT(ran.output, HasSubstr(total[1] + " " + total[2] + " on "));
+    std::string digits = held[3];
+    std::erase(digits, ',');
+    weights_of_stage[stage] = std::stod(digits);
+  }
+  ::unsetenv("OMP_NUM_THREADS");
+  EXPECT_EQ(weights_of_stage["2"], weights_of_stage["0"]);
+  EXPECT_NEAR(weights_of_stage["3"], weights_of_stage["0"] / 2, weights_of_stage["0"] * 0.05);
+}
+
 TEST_F(Job, AKilledRankOfDividedWeightsEndsTheJobAndTheSameCommandContinues) {
   const std::vector<std::string> more = joined(kWide, {"--zero_stage", "3", "--max_steps", "24"});
   run("whole", 2, more);
@@ -289,6 +369,60 @@ TEST_F(Job, AKilledRankOfDividedWeightsEndsTheJobAndTheSameCommandContinues) {
   const std::vector<std::string> command = arguments("killed", 2, more);
   const pid_t job = start_program(command, log);
   while (lines_of(path("killed") / "metrics.jsonl") < 7 && is_running(job)) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  const std::vector<pid_t> ranks = ranks_of(job);
+  ASSERT_EQ(ranks.size(), 2u) << read_file(log);
+  ::kill(ranks[1], SIGKILL);
+  EXPECT_NE(wait_for(job), 0);
+  EXPECT_THAT(read_file(log), HasSubstr("hone: error: rank 1 ("));
+  ASSERT_EQ(wait_for(start_program(command, log)), 0) << read_file(log);
+  EXPECT_EQ(weights("killed"), weights("whole"));
+}
+
+TEST_F(Job, ReinforcementHasTheNumbersOfOneProcess) {
+  run("model", 1);
+  const auto reinforce = [&](const std::string& output, int processes, const std::vector<std::string>& more = {}) {
+    const Ended ended = run_program(grpo_arguments(output, processes, more));
+    ASSERT_EQ(ended.code, 0) << ended.output;
+  };
+  // A KL term needs log-probabilities of the reference; the quantile needs entropies of all processes.
+  const std::vector<std::vector<std::string>> kinds{
+      {},
+      {"--beta", "0.04", "--scale_rewards", "batch", "--eval_strategy", "steps", "--eval_steps", "3",
+       "--eval_dataset_name", path("data/held_out.jsonl").string()},
+      {"--top_entropy_quantile", "0.5", "--num_iterations", "2"}};
+  for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
+    const std::string name = "grpo " + std::to_string(kind);
+    reinforce(name + " one", 1, kinds[kind]);
+    for (const int processes : {2, 4}) {
+      const std::string output = name + " " + std::to_string(processes);
+      reinforce(output, processes, kinds[kind]);
+      for (const char* metric : {"loss", "grad_norm", "reward", "reward_std", "frac_reward_zero_std", "entropy",
+                                 "completions/mean_length", "completions/clipped_ratio", "num_tokens", "epoch"})
+        expect_near(output, name + " one", metric);
+      for (const double difference : series(output, "sampling/sampling_logp_difference/max"))
+        EXPECT_EQ(difference, 0.0);
+    }
+    // Both write the completions of all prompts.
+    EXPECT_EQ(lines_of(path(name + " 2") / "completions/step-1.jsonl"), 16u);
+  }
+  expect_near("grpo 1 2", "grpo 1 one", "eval_reward");
+  expect_near("grpo 1 2", "grpo 1 one", "kl");
+  reinforce("again", 2);
+  EXPECT_EQ(weights("again"), weights("grpo 0 2"));
+  reinforce("divided", 2, {"--zero_stage", "1"});
+  EXPECT_EQ(weights("divided"), weights("grpo 0 2"));
+}
+
+TEST_F(Job, AKilledRankOfReinforcementEndsTheJobAndTheSameCommandContinues) {
+  run("model", 1);
+  const std::vector<std::string> more{"--max_steps", "12", "--num_iterations", "2"};
+  const fs::path log = path("log");
+  ASSERT_EQ(wait_for(start_program(grpo_arguments("whole", 2, more), log)), 0) << read_file(log);
+  const std::vector<std::string> command = grpo_arguments("killed", 2, more);
+  const pid_t job = start_program(command, log);
+  while (lines_of(path("killed") / "metrics.jsonl") < 5 && is_running(job)) {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
   const std::vector<pid_t> ranks = ranks_of(job);
@@ -425,11 +559,13 @@ TEST_F(Job, AnErrorOfAllRanksIsOneLine) {
 }
 
 TEST_F(Job, WhatIsMissingIsRefused) {
-  const Ended grpo =
-      run_program({"grpo", "--model_name_or_path", path("model").string(), "--dataset_name",
-                   path("data/prompts.jsonl").string(), "--output_dir", path("grpo").string(), "--num_processes", "2"});
+  const Ended grpo = run_program(grpo_arguments("grpo", 2, {"--zero_stage", "3"}));
   EXPECT_EQ(grpo.code, 1);
-  EXPECT_THAT(grpo.output, HasSubstr("hone grpo does not train in several processes yet"));
+  EXPECT_THAT(grpo.output, HasSubstr("zero_stage: is 3; hone grpo divides the optimizer states only"));
+  const Ended server =
+      run_program(grpo_arguments("grpo", 2, {"--rollout", "server", "--vllm_server_url", "http://127.0.0.1:1"}));
+  EXPECT_EQ(server.code, 1);
+  EXPECT_THAT(server.output, HasSubstr("rollout: is server, which receives the weights of one process"));
   run("model", 1);
   const Ended adapter = run_program({"sft", "--model_name_or_path", path("model").string(), "--dataset_name",
                                      path("data/sft.jsonl").string(), "--num_processes", "2", "--zero_stage", "3",

@@ -19,6 +19,7 @@
 #include "passes/precision.h"
 #include "passes/recompute.h"
 #include "passes/shard.h"
+#include "passes/sum_gradients.h"
 #include "passes/small_program.h"
 #include "program/memory_plan.h"
 #include "program/text.h"
@@ -294,6 +295,13 @@ TEST(Shard, GoldenOfWeightsAndGradients) {
     EXPECT_EQ(sharded.nodes()[n].op, other.nodes()[n].op);
     EXPECT_EQ(sharded.nodes()[n].attributes.to_text(), other.nodes()[n].attributes.to_text());
   }
+}
+
+TEST(SumGradients, Golden) {
+  const Program program = with_gradients(fuse(small_program()));
+  const Program summed = sum_gradients(program);
+  expect_golden("passes/sum_gradients.txt", to_text(summed));
+  EXPECT_EQ(plan_memory(summed, DeviceKind::kCpu).arena, plan_memory(program, DeviceKind::kCpu).arena);
 }
 
 TEST(Shard, LeavesAProgramWithoutSharesAsItIs) {

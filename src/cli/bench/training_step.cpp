@@ -98,6 +98,7 @@ Workspace trace_with(const StepOptions& options, const Model& model, const Train
                 trace_training(model, {.capacity = {rows * options.seq_len, sequences},
                                        .compile = compile_options(training, model, dtype, workspace)}),
                 training_use());
+  if (training.sums_in_programs()) add_summing_programs(workspace, training_use());
   return workspace;
 }
 
@@ -132,7 +133,7 @@ TrainingStep::TrainingStep(const Model& model, Workspace workspace, const Optimi
       collective_(collective),
       workspace_(with_weights(std::move(workspace), model, optimizer, dtype, device)),
       optimizer_(workspace_, model, optimizer) {
-  if (collective != nullptr) optimizer_.join(*collective);
+  if (collective != nullptr) optimizer_.join(*collective, true);
 }
 
 double TrainingStep::weight_of(std::span<const HostBatch> batches) const {
@@ -144,7 +145,11 @@ double TrainingStep::weight_of(std::span<const HostBatch> batches) const {
 
 double TrainingStep::run(std::span<const HostBatch> batches) {
   LossLaunches launches({workspace_, kTrainingProgram}, batches.size());
-  for (const HostBatch& batch : batches) launches.launch(batch, weight_of(batches));
+  for (std::size_t i = 0; i < batches.size(); ++i) {
+    const bool sums = i + 1 == batches.size() && workspace_.has_program(kSummingProgram);
+    if (sums) launches.continue_with({workspace_, kSummingProgram});
+    launches.launch(batches[i], weight_of(batches));
+  }
   optimizer_.sum_gradients();
   optimizer_.update(1e-5, 1.0);
   return launches.sums().loss;

@@ -1,17 +1,17 @@
 // hone grpo: trains a model with reinforcement learning on verifiable rewards.
 #include <cstdio>
+#include <optional>
 
 #include "cli/registry.h"
 #include "cli/training_hooks.h"
+#include "cli/training_job.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/interrupt.h"
 #include "planner/dry_run.h"
 #include "rl/grpo_run.h"
 #include "rl/show.h"
-#include "system/job_place.h"
 #include "train/foreign_keys.h"
-#include "train/launch.h"
 
 namespace hone {
 namespace {
@@ -28,31 +28,33 @@ struct GrpoCommandOptions : GrpoOptions {
   }
 };
 
-int run(const GrpoCommandOptions& options, const OptionInput& input) {
-  if (!options.show.empty()) {
-    if (options.show.size() > 2) {
-      throw Error("--show", text_of("expected a run's output_dir and a step, saw ", options.show.size(), " words"));
+int run(const GrpoCommandOptions& given, const OptionInput& input) {
+  if (!given.show.empty()) {
+    if (given.show.size() > 2) {
+      throw Error("--show", text_of("expected a run's output_dir and a step, saw ", given.show.size(), " words"));
     }
-    const std::string step = options.show.size() == 2 ? options.show[1] : "";
-    std::fputs(format_completions(options.show[0], step, options.num_completions_to_print).c_str(), stdout);
+    const std::string step = given.show.size() == 2 ? given.show[1] : "";
+    std::fputs(format_completions(given.show[0], step, given.num_completions_to_print).c_str(), stdout);
     return 0;
   }
-  check_options(options, input);
-  if (processes_of(options, job_place()) > 1) {
-    throw Error("num_processes", "hone grpo does not train in several processes yet",
-                "--num_processes 1, and gradient_accumulation_steps times as many keeps the batch");
-  }
-  const TrainingHooks hooks("grpo", options, input);
-  if (!options.dry_run) {
-    ensure_writable_folder(options.output_dir, "output_dir");
-    catch_interrupts();
-  }
-  GrpoRun prepared = prepare_grpo(options, input);
-  try_rewards(prepared);
-  if (options.dry_run) return print_dry_run(prepared);
-  prepared.observers = hooks.observers();
-  train(prepared);
-  return 0;
+  check_options(given, input);
+  GrpoCommandOptions options = given;
+  return run_as_job(options, [&](const Job& job) {
+    check_processes(options);
+    std::optional<TrainingHooks> hooks;
+    if (job.is_first()) hooks.emplace("grpo", options, input);
+    if (!options.dry_run) {
+      ensure_writable_folder(options.output_dir, "output_dir");
+      catch_interrupts();
+    }
+    GrpoRun prepared = prepare_in_turn(job, [&] { return prepare_grpo(options, input); });
+    prepared.job = job;
+    try_rewards(prepared);
+    if (options.dry_run) return print_dry_run(prepared);
+    if (hooks) prepared.observers = hooks->observers();
+    train(prepared);
+    return 0;
+  });
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // The communication of the operations on shares, the same on every device.
 #pragma once
 
+#include <algorithm>
+#include <span>
 #include <vector>
 
 #include "backend/collective.h"
@@ -45,8 +47,45 @@ inline void start_gather(const KernelCall& call) {
   });
 }
 
-// shards_gather_wait
-inline void wait_for_gather(const KernelCall& call) { job_of_shares().wait(slot_of_shares(call)); }
+// shards_gather_wait and shards_sum_whole_wait
+inline void wait_for_work(const KernelCall& call) { job_of_shares().wait(slot_of_shares(call)); }
+
+// Tensors that follow each other in memory, with the zeros that align them.
+struct SummedRegion {
+  std::byte* data = nullptr;
+  std::size_t bytes = 0;
+  DType dtype = DType::kF32;
+};
+
+// Returns the regions of tensors of a store, in the order of their addresses.
+[[nodiscard]] inline std::vector<SummedRegion> regions_of(std::span<const TensorView> tensors) {
+  std::vector<TensorView> sorted(tensors.begin(), tensors.end());
+  std::ranges::sort(sorted, {}, &TensorView::data);
+  std::vector<SummedRegion> regions;
+  for (const TensorView& tensor : sorted) {
+    const std::size_t bytes = tensor.type->bytes();
+    const bool follows = !regions.empty() && regions.back().dtype == tensor.dtype() &&
+                         regions.back().data + align_up(regions.back().bytes) == tensor.data;
+    if (!follows) {
+      regions.push_back({tensor.data, bytes, tensor.dtype()});
+    } else {
+      regions.back().bytes = align_up(regions.back().bytes) + bytes;
+    }
+  }
+  return regions;
+}
+
+// shards_sum_whole
+inline void start_sum_whole(const KernelCall& call) {
+  Collective& job = job_of_shares();
+  job.start(slot_of_shares(call), [&] {
+    job.together([&] {
+      for (const SummedRegion& region : regions_of(call.outputs)) {
+        job.all_reduce(region.data, region.dtype, region.bytes / size_of(region.dtype));
+      }
+    });
+  });
+}
 
 // shards_sum
 inline void start_sum(const KernelCall& call) {

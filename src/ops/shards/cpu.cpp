@@ -21,7 +21,7 @@ void wait_and_add(const KernelCall& call) {
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const ByteRange mine = parts_of(tensors[i]).at(static_cast<std::size_t>(job.rank()));
     for_floating(tensors[i].whole.dtype, [&]<class T>() {
-      add<T>(call.out(i).data, call.in(2 * i + 1).data + mine.begin,
+      add<T>(call.out(i).data, call.in(ShardsAddIn::whole(i)).data + mine.begin,
              static_cast<std::int64_t>((mine.end - mine.begin) / sizeof(T)));
     });
   }
@@ -31,8 +31,10 @@ void wait_and_add(const KernelCall& call) {
 
 void register_shards_cpu(KernelRegistry& registry) {
   registry.add("shards_gather", DeviceKind::kCpu, {start_gather, {}});
-  registry.add("shards_gather_wait", DeviceKind::kCpu, {wait_for_gather, {}});
+  registry.add("shards_gather_wait", DeviceKind::kCpu, {wait_for_work, {}});
   registry.add("shards_sum", DeviceKind::kCpu, {start_sum, {}});
+  registry.add("shards_sum_whole", DeviceKind::kCpu, {start_sum_whole, {}});
+  registry.add("shards_sum_whole_wait", DeviceKind::kCpu, {wait_for_work, {}});
   registry.add("shards_add", DeviceKind::kCpu, {wait_and_add, {}});
 }
 

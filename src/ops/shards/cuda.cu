@@ -42,7 +42,8 @@ void wait_and_add(const KernelCall& call) {
       const auto elements = static_cast<std::int64_t>((mine.end - mine.begin) / sizeof(T));
       const std::int64_t blocks = ceil_div(elements, kThreads * kPacks * kPackSize<T>);
       add_kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream_of(call)>>>(
-          cuda_data<T>(call.out(i)), reinterpret_cast<const T*>(call.in(2 * i + 1).data + mine.begin), elements);
+          cuda_data<T>(call.out(i)), reinterpret_cast<const T*>(call.in(ShardsAddIn::whole(i)).data + mine.begin),
+          elements);
       check_launch("shards_add");
     });
   }
@@ -52,8 +53,10 @@ void wait_and_add(const KernelCall& call) {
 
 void register_shards_cuda(KernelRegistry& registry) {
   registry.add("shards_gather", DeviceKind::kCuda, {start_gather, {}});
-  registry.add("shards_gather_wait", DeviceKind::kCuda, {wait_for_gather, {}});
+  registry.add("shards_gather_wait", DeviceKind::kCuda, {wait_for_work, {}});
   registry.add("shards_sum", DeviceKind::kCuda, {start_sum, {}});
+  registry.add("shards_sum_whole", DeviceKind::kCuda, {start_sum_whole, {}});
+  registry.add("shards_sum_whole_wait", DeviceKind::kCuda, {wait_for_work, {}});
   registry.add("shards_add", DeviceKind::kCuda, {wait_and_add, {}});
 }
 

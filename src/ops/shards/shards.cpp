@@ -64,7 +64,7 @@ class Gather final : public Op {
   }
 };
 
-// (n tensors) -> the same, in place: "shards_gather_wait" and "shards_sum"
+// (n tensors) -> the same, in place: "shards_gather_wait", "shards_sum" and those of whole sums
 class InPlace final : public Op {
  public:
   explicit InPlace(std::string_view name) : name_(name) {}
@@ -94,20 +94,22 @@ class Add final : public Op {
            text_of(inputs.size(), " inputs, ", tensors.size(), " tensors"));
     std::vector<Type> shares;
     for (std::size_t i = 0; i < tensors.size(); ++i) {
-      const Type& share = required(inputs, 2 * i, name());
-      const Type& whole = required(inputs, 2 * i + 1, name());
+      const Type& share = required(inputs, ShardsAddIn::share(i), name());
+      const Type& whole = required(inputs, ShardsAddIn::whole(i), name());
       expect(whole == tensors[i].whole && is_share(share, whole), name(),
              text_of(to_text(share), " is no share of ", to_text(whole)));
       shares.push_back(share);
     }
     return shares;
   }
-  std::optional<std::size_t> alias(std::size_t output) const override { return 2 * output; }
+  std::optional<std::size_t> alias(std::size_t output) const override { return ShardsAddIn::share(output); }
 };
 
 const Gather kGather;
 const InPlace kGatherWait("shards_gather_wait");
 const InPlace kSum("shards_sum");
+const InPlace kSumWhole("shards_sum_whole");
+const InPlace kSumWholeWait("shards_sum_whole_wait");
 const Add kAdd;
 
 }  // namespace
@@ -155,10 +157,20 @@ std::vector<Tensor> add_shares(std::span<const Tensor> whole, std::span<const Te
   return shares[0].program().append(kAdd, attributes_of(tensors, slot), inputs);
 }
 
+std::vector<Tensor> sum_whole(std::span<const Tensor> tensors, std::int64_t slot) {
+  return tensors[0].program().append(kSumWhole, ShardsAttributes{.slot = slot, .types = {}, .cuts = {}}, tensors);
+}
+
+std::vector<Tensor> wait_for_sums(std::span<const Tensor> tensors, std::int64_t slot) {
+  return tensors[0].program().append(kSumWholeWait, ShardsAttributes{.slot = slot, .types = {}, .cuts = {}}, tensors);
+}
+
 void register_shards(OpRegistry& registry) {
   registry.add(kGather);
   registry.add(kGatherWait);
   registry.add(kSum);
+  registry.add(kSumWhole);
+  registry.add(kSumWholeWait);
   registry.add(kAdd);
 }
 

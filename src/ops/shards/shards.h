@@ -6,6 +6,7 @@
 // The ranks of a job must run the same of these operations in the same order.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -19,6 +20,12 @@ namespace hone {
 struct RowCuts {
   Type whole;
   std::vector<std::int64_t> cuts;  // [ranks + 1], ascending from 0 to the number of rows
+};
+
+// Indices of the inputs of shards_add: the share of tensor i, and the whole tensor.
+struct ShardsAddIn {
+  [[nodiscard]] static constexpr std::size_t share(std::size_t i) { return 2 * i; }
+  [[nodiscard]] static constexpr std::size_t whole(std::size_t i) { return 2 * i + 1; }
 };
 
 // `slot` identifies an operation from its start to its wait; operations that overlap have different slots.
@@ -52,6 +59,11 @@ struct ShardsAttributes {
 // Waits for it and adds this rank's rows of whole[i] to shares[i], in place. Returns the updated shares.
 [[nodiscard]] std::vector<Tensor> add_shares(std::span<const Tensor> whole, std::span<const Tensor> shares,
                                              std::span<const RowCuts> tensors, std::int64_t slot);
+
+// Starts replacing whole tensors by their sums over all ranks, in place.
+[[nodiscard]] std::vector<Tensor> sum_whole(std::span<const Tensor> tensors, std::int64_t slot);
+// Waits for it and returns the tensors.
+[[nodiscard]] std::vector<Tensor> wait_for_sums(std::span<const Tensor> tensors, std::int64_t slot);
 
 // Reads the attributes back, for kernels.
 [[nodiscard]] std::vector<RowCuts> row_cuts(const ShardsAttributes& attributes);

@@ -1,0 +1,13 @@
+// The pass that sums gradients over the ranks of a job while the backward pass still runs. It adds communication only.
+#pragma once
+
+#include "program/program.h"
+
+namespace hone {
+
+// Returns the program with operations that replace each gradient by its sum over the ranks. They start after the layer
+// that completes the gradient, in the order of the layers, run next to the layers before it and are waited for at the
+// end. For the last micro-batch of a step; programs of all ranks must be the same.
+[[nodiscard]] Program sum_gradients(const Program& program);
+
+}  // namespace hone
