@@ -1,5 +1,6 @@
 #include "engine/engine.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/error.h"
@@ -128,12 +129,13 @@ void Engine::run(const std::function<void(const Update&)>& on_update, const std:
 }
 
 std::vector<Completion> Engine::generate(std::span<const Request> requests,
-                                         const std::function<void(std::int64_t)>& on_finish) {
-  std::vector<RequestId> ids;
+                                         const std::function<void(std::size_t, const Completion&)>& on_finish) {
+  std::vector<RequestId> ids;  // ascending
   for (const Request& request : requests) ids.push_back(add(request));
-  std::int64_t done = 0;
   run([&](const Update& update) {
-    if (update.finish_reason != FinishReason::kNone && on_finish) on_finish(++done);
+    if (update.finish_reason == FinishReason::kNone || !on_finish) return;
+    const auto index = static_cast<std::size_t>(std::ranges::lower_bound(ids, update.id) - ids.begin());
+    on_finish(index, completion(update.id));
   });
   std::vector<Completion> completions;
   completions.reserve(ids.size());

@@ -78,10 +78,11 @@ class Engine {
   // Removes a finished request from the engine and returns its result. Throws Defect if it has not finished.
   [[nodiscard]] Completion take(RequestId id);
 
-  // Runs all requests to completion and returns their results in the same order. Calls on_finish(done) with the number
-  // of finished requests whenever one finishes. Throws Interrupted on Ctrl+C.
-  [[nodiscard]] std::vector<Completion> generate(std::span<const Request> requests,
-                                                 const std::function<void(std::int64_t done)>& on_finish = {});
+  // Runs all requests to completion and returns their results in the same order. Calls on_finish with the index and the
+  // result of each request when it finishes. Throws Interrupted on Ctrl+C.
+  [[nodiscard]] std::vector<Completion> generate(
+      std::span<const Request> requests,
+      const std::function<void(std::size_t index, const Completion& completion)>& on_finish = {});
 
   struct Statistics {
     std::int64_t steps = 0;

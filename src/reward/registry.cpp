@@ -17,10 +17,10 @@ RewardFunction each(std::function<std::optional<double>(const RewardInput&)> jud
   };
 }
 
-void RewardRegistry::add(std::string name, std::string metric_name, Maker make) {
+void RewardRegistry::add(std::string name, std::string metric_name, RewardScope scope, Maker make) {
   const auto place = std::ranges::lower_bound(entries_, name, {}, &Entry::name);
   HONE_ASSERT(place == entries_.end() || place->name != name, "reward ", name, " is registered twice");
-  entries_.insert(place, {std::move(name), std::move(metric_name), std::move(make)});
+  entries_.insert(place, {std::move(name), std::move(metric_name), scope, std::move(make)});
 }
 
 std::vector<std::string> RewardRegistry::names() const {
@@ -56,7 +56,7 @@ Reward RewardRegistry::make(std::string_view name, const RewardOptions& options)
     throw Error("reward_funcs", text_of("no reward is called '", name, "'"),
                 nearest.empty() ? "known: " + join(known, ", ") : "did you mean '" + nearest + "'?");
   }
-  return {place->name, place->metric_name, place->make(options)};
+  return {place->name, place->metric_name, place->make(options), place->scope};
 }
 
 }  // namespace hone

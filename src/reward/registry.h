@@ -16,7 +16,7 @@ class RewardRegistry {
   // Builds the function from the options; throws Error if an option is invalid.
   using Maker = std::function<RewardFunction(const RewardOptions&)>;
 
-  void add(std::string name, std::string metric_name, Maker make);
+  void add(std::string name, std::string metric_name, RewardScope scope, Maker make);
   // Declares recipe keys that a reward reads from RewardOptions::keys. Rewards that share a struct all declare it.
   void add_keys(const OptionSet& keys) { keys_.add(keys); }
   // Declares a file or folder that a key names and that the programs in completions must not be able to read.
@@ -32,6 +32,7 @@ class RewardRegistry {
   struct Entry {
     std::string name;
     std::string metric_name;
+    RewardScope scope;
     Maker make;
   };
   std::vector<Entry> entries_;  // sorted by name

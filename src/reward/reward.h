@@ -38,6 +38,11 @@ struct RewardInput {
 using RewardScores = std::vector<std::optional<double>>;
 // A reward receives a whole batch, because some rewards compare the completions of a group with each other.
 using RewardFunction = std::function<RewardScores(std::span<const RewardInput>)>;
+// The completions on which a score depends.
+enum class RewardScope : std::uint8_t {
+  kCompletion,  // its own only: a batch may be scored in parts, on any thread
+  kBatch,
+};
 
 // Query for the rows of another dataset whose column `key_column` contains the text `key`, such as the stored tests of
 // a problem.
@@ -72,6 +77,7 @@ struct Reward {
   std::string name;         // name in reward_funcs: "accuracy"
   std::string metric_name;  // name in the metrics: "accuracy_reward"
   RewardFunction score;     // throws Error if a row lacks a column that the reward needs
+  RewardScope scope = RewardScope::kBatch;
 };
 
 // Returns a reward that calls `judge` for each completion separately.

@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json_value.h"
+#include "rl/scorer.h"
 
 namespace hone {
 namespace {
@@ -41,58 +42,77 @@ Json to_json(const ScoredCompletion& judged, std::span<const Reward> rewards, st
           {"finish_reason", judged.finish_reason}};
 }
 
-// Pairs each completion with its request, as a sample for the loss and as text. Scores and advantages are still
-// missing.
-Rollout collect_samples(std::span<const Request> requests, std::span<const Completion> completions,
-                        const Tokenizer& tokenizer, const PromptSet& prompts, std::span<const std::uint32_t> chosen,
-                        std::size_t group_size) {
-  Rollout rollout;
-  for (std::size_t i = 0; i < completions.size(); ++i) {
-    const std::uint32_t prompt = chosen[i / group_size];
-    ScoredCompletion judged;
-    judged.prompt = prompt;
-    judged.prompt_text = tokenizer.decode(requests[i].prompt);
-    judged.completion = std::string(prompts.prefill(prompt)) + completions[i].text;
-    judged.finish_reason = name_of(completions[i].finish_reason);
-    rollout.judged.push_back(std::move(judged));
-    PolicySample sample;
-    sample.prompt = requests[i].prompt;
-    sample.completion = completions[i].tokens;
-    sample.logps = completions[i].logps;
-    sample.truncated = completions[i].finish_reason != FinishReason::kStop;
-    rollout.samples.push_back(std::move(sample));
-  }
-  return rollout;
-}
-
-// Scores all completions with each reward. A reward sees the whole batch, because some compare completions of a group.
-void score(Rollout& rollout, std::span<const Reward> rewards, const PromptSet& prompts,
-           std::span<const std::uint32_t> chosen, const RolloutOptions& options) {
+// The columns of the prompts, and what was asked in each, as rewards see them.
+struct PromptRows {
   std::vector<Json> rows;       // [prompts]
   std::vector<Json> questions;  // [prompts]
+};
+PromptRows rows_of(const PromptSet& prompts, std::span<const std::uint32_t> chosen, const RolloutOptions& options) {
+  PromptRows result;
   for (const std::uint32_t prompt : chosen) {
-    rows.push_back(prompts.row(prompt));
-    questions.push_back(question_in(rows.back(), options.columns));
+    result.rows.push_back(prompts.row(prompt));
+    result.questions.push_back(question_in(result.rows.back(), options.columns));
   }
-  std::vector<RewardInput> inputs;  // [samples]
-  inputs.reserve(rollout.samples.size());
-  for (std::size_t i = 0; i < rollout.samples.size(); ++i) {
-    const PolicySample& sample = rollout.samples[i];
-    const std::size_t group = i / static_cast<std::size_t>(options.num_generations);
-    inputs.push_back({.completion = rollout.judged[i].completion,
-                      .row = &rows[group],
-                      .group = static_cast<std::int64_t>(group),
-                      .token_count = static_cast<std::int64_t>(sample.completion.size()),
-                      .ended = !sample.truncated,
-                      .prompt = &questions[group],
-                      .completion_ids = sample.completion,
-                      .progress = options.progress});
-  }
-  for (const Reward& reward : rewards) {
-    rollout.scores.push_back(reward.score(inputs));
-    for (std::size_t i = 0; i < inputs.size(); ++i) rollout.judged[i].rewards.push_back(rollout.scores.back()[i]);
-  }
+  return result;
 }
+
+// Pairs completions with their requests, as samples for the loss, as text, and as rewards see them. Each completion has
+// its place from the beginning, so that they may come in any order and on any thread.
+class CompletionTable {
+ public:
+  CompletionTable(std::span<const Request> requests, const Tokenizer& tokenizer, const PromptSet& prompts,
+                  std::span<const std::uint32_t> chosen, const RolloutOptions& options)
+      : requests_(requests),
+        prompts_(prompts),
+        chosen_(chosen),
+        options_(options),
+        asked_(rows_of(prompts, chosen, options)),
+        inputs_(requests.size()) {
+    rollout_.judged.resize(requests.size());
+    rollout_.samples.resize(requests.size());
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      rollout_.judged[i].prompt = chosen[group_of(i)];
+      rollout_.judged[i].prompt_text = tokenizer.decode(requests[i].prompt);
+    }
+  }
+
+  void set(std::size_t i, const Completion& completion) {
+    const std::size_t group = group_of(i);
+    ScoredCompletion& judged = rollout_.judged[i];
+    judged.completion = std::string(prompts_.prefill(chosen_[group])) + completion.text;
+    judged.finish_reason = name_of(completion.finish_reason);
+    PolicySample& sample = rollout_.samples[i];
+    sample.prompt = requests_[i].prompt;
+    sample.completion = completion.tokens;
+    sample.logps = completion.logps;
+    sample.truncated = completion.finish_reason != FinishReason::kStop;
+    inputs_[i] = {.completion = judged.completion,
+                  .row = &asked_.rows[group],
+                  .group = static_cast<std::int64_t>(group),
+                  .token_count = static_cast<std::int64_t>(sample.completion.size()),
+                  .ended = !sample.truncated,
+                  .prompt = &asked_.questions[group],
+                  .completion_ids = sample.completion,
+                  .progress = options_.progress};
+  }
+
+  [[nodiscard]] std::span<const RewardInput> inputs() const { return inputs_; }
+  // Returns the rollout, whose scores and advantages are still missing.
+  [[nodiscard]] Rollout take() { return std::move(rollout_); }
+
+ private:
+  [[nodiscard]] std::size_t group_of(std::size_t i) const {
+    return i / static_cast<std::size_t>(options_.num_generations);
+  }
+
+  std::span<const Request> requests_;
+  const PromptSet& prompts_;
+  std::span<const std::uint32_t> chosen_;
+  const RolloutOptions& options_;
+  PromptRows asked_;
+  Rollout rollout_;
+  std::vector<RewardInput> inputs_;  // [requests]; they refer to the other members
+};
 
 // Computes the advantages of scored completions.
 void set_advantages(Rollout& rollout, const RolloutOptions& options) {
@@ -109,14 +129,21 @@ void set_advantages(Rollout& rollout, const RolloutOptions& options) {
 Rollout roll_out(RolloutSource& source, const Tokenizer& tokenizer, const PromptSet& prompts,
                  std::span<const std::uint32_t> chosen, std::span<const Reward> rewards, const RolloutOptions& options,
                  const std::function<std::uint64_t(std::size_t)>& seed_of) {
-  const auto group_size = static_cast<std::size_t>(options.num_generations);
   const std::vector<Request> requests = make_requests(prompts, chosen, options, seed_of);
+  CompletionTable table(requests, tokenizer, prompts, chosen, options);
+  Scorer scorer(rewards, table.inputs());
   using Clock = std::chrono::steady_clock;
   const Clock::time_point start = Clock::now();
-  const std::vector<Completion> completions = source.generate(requests);
+  (void)source.generate(requests, [&](std::size_t i, const Completion& completion) {
+    table.set(i, completion);
+    scorer.add(i);
+  });
   const Clock::time_point generated = Clock::now();
-  Rollout rollout = collect_samples(requests, completions, tokenizer, prompts, chosen, group_size);
-  score(rollout, rewards, prompts, chosen, options);
+  std::vector<RewardScores> scores = scorer.finish();
+  Rollout rollout = table.take();
+  rollout.scores = std::move(scores);
+  for (std::size_t i = 0; i < requests.size(); ++i)
+    for (const RewardScores& of_reward : rollout.scores) rollout.judged[i].rewards.push_back(of_reward[i]);
   set_advantages(rollout, options);
   rollout.generation_seconds = std::chrono::duration<double>(generated - start).count();
   rollout.reward_seconds = std::chrono::duration<double>(Clock::now() - generated).count();

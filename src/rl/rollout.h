@@ -34,7 +34,7 @@ struct Rollout {
   Advantages advantages;
   std::vector<std::pair<std::string, double>> importance;  // ImportanceMetrics; empty if ratios were not computed
   double generation_seconds = 0;
-  double reward_seconds = 0;
+  double reward_seconds = 0;     // from the end of generation until all rewards are there
   double reference_seconds = 0;  // log-probabilities of the reference model
 };
 
@@ -45,8 +45,11 @@ struct Rollout {
 class RolloutSource {
  public:
   virtual ~RolloutSource() = default;
-  // Returns one completion per request, in the same order. Throws Interrupted on Ctrl+C.
-  [[nodiscard]] virtual std::vector<Completion> generate(std::span<const Request> requests) = 0;
+  using OnFinished = std::function<void(std::size_t request, const Completion& completion)>;
+  // Returns one completion per request, in the same order. Calls on_finished for each of them as soon as it is
+  // complete, in any order and from any thread, but not concurrently for one request. Throws Interrupted on Ctrl+C.
+  [[nodiscard]] virtual std::vector<Completion> generate(std::span<const Request> requests,
+                                                         const OnFinished& on_finished) = 0;
   // Called after the weights of the policy have changed.
   virtual void weights_changed() {}
 };
@@ -55,8 +58,9 @@ class RolloutSource {
 class EngineRollout final : public RolloutSource {
  public:
   explicit EngineRollout(Engine engine) : engine_(std::move(engine)) {}
-  [[nodiscard]] std::vector<Completion> generate(std::span<const Request> requests) override {
-    return engine_.generate(requests);
+  [[nodiscard]] std::vector<Completion> generate(std::span<const Request> requests,
+                                                 const OnFinished& on_finished) override {
+    return engine_.generate(requests, on_finished);
   }
   void weights_changed() override { engine_.weights_changed(); }
 
@@ -73,8 +77,9 @@ struct RolloutOptions {
   RunProgress progress;
 };
 
-// Samples num_generations completions of each prompt in `chosen`, scores them and computes their advantages.
-// seed_of(sample) returns the sampling seed of a completion. Throws Error if a reward does and Interrupted on Ctrl+C.
+// Samples num_generations completions of each prompt in `chosen`, scores them and computes their advantages. Rewards of
+// RewardScope::kCompletion judge completions while others are still generated. seed_of(sample) returns the sampling
+// seed of a completion. Throws Error if a reward does and Interrupted on Ctrl+C.
 [[nodiscard]] Rollout roll_out(RolloutSource& source, const Tokenizer& tokenizer, const PromptSet& prompts,
                                std::span<const std::uint32_t> chosen, std::span<const Reward> rewards,
                                const RolloutOptions& options,

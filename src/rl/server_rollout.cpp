@@ -253,7 +253,7 @@ std::vector<Completion> ServerRollout::ask(std::span<const Request> group) const
   return completions;
 }
 
-std::vector<Completion> ServerRollout::generate(std::span<const Request> requests) {
+std::vector<Completion> ServerRollout::generate(std::span<const Request> requests, const OnFinished& on_finished) {
   std::vector<std::size_t> firsts;  // first request of each group with the same prompt
   for (std::size_t i = 0; i < requests.size(); ++i) {
     if (i == 0 || requests[i].prompt != requests[i - 1].prompt) firsts.push_back(i);
@@ -265,6 +265,7 @@ std::vector<Completion> ServerRollout::generate(std::span<const Request> request
     const std::size_t end = group + 1 < firsts.size() ? firsts[group + 1] : requests.size();
     std::ranges::move(ask(requests.subspan(first, end - first)),
                       completions.begin() + static_cast<std::ptrdiff_t>(first));
+    for (std::size_t i = first; i < end; ++i) on_finished(i, completions[i]);
   });
   return completions;
 }

@@ -35,7 +35,8 @@ class ServerRollout final : public RolloutSource {
   // Sends the weights if they have changed, then requests all completions: one request for each run of consecutive
   // requests with the same prompt, many requests concurrently. Throws Error if the server refuses, does not answer or
   // gives an invalid answer, and Interrupted on Ctrl+C.
-  [[nodiscard]] std::vector<Completion> generate(std::span<const Request> requests) override;
+  [[nodiscard]] std::vector<Completion> generate(std::span<const Request> requests,
+                                                 const OnFinished& on_finished) override;
   void weights_changed() override { weights_sent_ = false; }
 
  private:

@@ -52,7 +52,7 @@ class DeclaredKeys : public testing::Test {
   DeclaredKeys() {
     reward_registry().add_keys(OptionSet::of<EchoKeys>());
     reward_registry().hide([](const OptionSet& keys) { return keys.get<EchoKeys>().echo_secret_file; });
-    reward_registry().add("echo", "echo_reward", [this](const RewardOptions& options) {
+    reward_registry().add("echo", "echo_reward", RewardScope::kCompletion, [this](const RewardOptions& options) {
       hidden_ = options.hidden;
       return each([factor = options.keys.get<EchoKeys>().echo_factor](const RewardInput& input) {
         return std::optional<double>(factor * static_cast<double>(input.token_count));

@@ -23,13 +23,15 @@ std::optional<double> score_of(Verdict verdict) {
 
 void register_accuracy(RewardRegistry& registry) {
   registry.add_keys(OptionSet::of<AnswerKeys>());
-  registry.add("accuracy", "accuracy_reward", [](const RewardOptions& options) -> RewardFunction {
-    return [options, workers = shared_math_workers()](std::span<const RewardInput> batch) {
-      RewardScores scores;
-      for (const Verdict verdict : judge_answers(batch, options, *workers)) scores.push_back(score_of(verdict));
-      return scores;
-    };
-  });
+  registry.add("accuracy", "accuracy_reward", RewardScope::kCompletion,
+               [](const RewardOptions& options) -> RewardFunction {
+                 return [options, workers = shared_math_workers()](std::span<const RewardInput> batch) {
+                   RewardScores scores;
+                   for (const Verdict verdict : judge_answers(batch, options, *workers))
+                     scores.push_back(score_of(verdict));
+                   return scores;
+                 };
+               });
 }
 
 }  // namespace hone

@@ -252,11 +252,12 @@ class CodeforcesJudge {
 void register_cf_code(RewardRegistry& registry) {
   registry.add_keys(OptionSet::of<ContestKeys, CodeforcesKeys>());
   registry.hide([](const OptionSet& keys) { return keys.get<CodeforcesKeys>().tests_folder; });
-  registry.add("cf_code", "cf_code_reward", [](const RewardOptions& options) -> RewardFunction {
-    return [judge = std::make_shared<CodeforcesJudge>(options)](std::span<const RewardInput> batch) {
-      return (*judge)(batch);
-    };
-  });
+  registry.add("cf_code", "cf_code_reward", RewardScope::kCompletion,
+               [](const RewardOptions& options) -> RewardFunction {
+                 return [judge = std::make_shared<CodeforcesJudge>(options)](std::span<const RewardInput> batch) {
+                   return (*judge)(batch);
+                 };
+               });
 }
 
 }  // namespace hone

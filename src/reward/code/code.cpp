@@ -5,7 +5,7 @@
 namespace hone {
 
 void register_code(RewardRegistry& registry) {
-  registry.add("code", "code_reward", [](const RewardOptions& options) -> RewardFunction {
+  registry.add("code", "code_reward", RewardScope::kCompletion, [](const RewardOptions& options) -> RewardFunction {
     return [judge = make_code_judge(options)](std::span<const RewardInput> batch) { return judge(batch); };
   });
 }

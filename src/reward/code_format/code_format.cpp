@@ -46,7 +46,7 @@ std::string language_of(const RewardInput& input, const std::string& otherwise) 
 
 void register_code_format(RewardRegistry& registry) {
   registry.add_keys(OptionSet::of<CodeFormatKeys>());
-  registry.add("code_format", "code_format_reward", [](const RewardOptions& options) {
+  registry.add("code_format", "code_format_reward", RewardScope::kCompletion, [](const RewardOptions& options) {
     return each([prefilled = options.think_prefilled,
                  keys = options.keys.get<CodeFormatKeys>()](const RewardInput& input) -> std::optional<double> {
       const bool opened = needs_think_opening(input.completion, prefilled);

@@ -42,15 +42,17 @@ std::optional<double> score_cosine(const RewardInput& input, Verdict verdict, co
 
 void register_cosine(RewardRegistry& registry) {
   registry.add_keys(OptionSet::of<AnswerKeys, CosineKeys>());
-  registry.add("cosine", "cosine_scaled_reward", [](const RewardOptions& options) -> RewardFunction {
-    return [options, workers = shared_math_workers()](std::span<const RewardInput> batch) {
-      const auto& keys = options.keys.get<CosineKeys>();
-      const std::vector<Verdict> verdicts = judge_answers(batch, options, *workers);
-      RewardScores scores;
-      for (std::size_t i = 0; i < batch.size(); ++i) scores.push_back(score_cosine(batch[i], verdicts[i], keys));
-      return scores;
-    };
-  });
+  registry.add("cosine", "cosine_scaled_reward", RewardScope::kCompletion,
+               [](const RewardOptions& options) -> RewardFunction {
+                 return [options, workers = shared_math_workers()](std::span<const RewardInput> batch) {
+                   const auto& keys = options.keys.get<CosineKeys>();
+                   const std::vector<Verdict> verdicts = judge_answers(batch, options, *workers);
+                   RewardScores scores;
+                   for (std::size_t i = 0; i < batch.size(); ++i)
+                     scores.push_back(score_cosine(batch[i], verdicts[i], keys));
+                   return scores;
+                 };
+               });
 }
 
 }  // namespace hone

@@ -14,7 +14,7 @@ bool has_format(std::string_view text, bool opened) {
 }  // namespace
 
 void register_format(RewardRegistry& registry) {
-  registry.add("format", "format_reward", [](const RewardOptions& options) {
+  registry.add("format", "format_reward", RewardScope::kCompletion, [](const RewardOptions& options) {
     return each([opened = options.think_prefilled](const RewardInput& input) -> std::optional<double> {
       return has_format(input.completion, needs_think_opening(input.completion, opened)) ? 1.0 : 0.0;
     });

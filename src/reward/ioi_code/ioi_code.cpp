@@ -165,10 +165,12 @@ class IoiJudge {
 
 void register_ioi_code(RewardRegistry& registry) {
   registry.add_keys(OptionSet::of<ContestKeys>());
-  registry.add("ioi_code", "ioi_code_reward", [](const RewardOptions& options) -> RewardFunction {
-    return
-        [judge = std::make_shared<IoiJudge>(options)](std::span<const RewardInput> batch) { return (*judge)(batch); };
-  });
+  registry.add("ioi_code", "ioi_code_reward", RewardScope::kCompletion,
+               [](const RewardOptions& options) -> RewardFunction {
+                 return [judge = std::make_shared<IoiJudge>(options)](std::span<const RewardInput> batch) {
+                   return (*judge)(batch);
+                 };
+               });
 }
 
 }  // namespace hone

@@ -57,7 +57,7 @@ RewardScores score_lengths(std::span<const RewardInput> batch, const RewardOptio
 
 void register_length(RewardRegistry& registry) {
   registry.add_keys(OptionSet::of<AnswerKeys, LengthKeys>());
-  registry.add("length", "len_reward", [](const RewardOptions& options) -> RewardFunction {
+  registry.add("length", "len_reward", RewardScope::kBatch, [](const RewardOptions& options) -> RewardFunction {
     return [options, workers = shared_math_workers()](std::span<const RewardInput> batch) {
       return score_lengths(batch, options, *workers);
     };

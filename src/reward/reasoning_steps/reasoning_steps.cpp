@@ -43,7 +43,7 @@ double score_steps(std::string_view text) {
 }  // namespace
 
 void register_reasoning_steps(RewardRegistry& registry) {
-  registry.add("reasoning_steps", "reasoning_steps_reward", [](const RewardOptions&) {
+  registry.add("reasoning_steps", "reasoning_steps_reward", RewardScope::kCompletion, [](const RewardOptions&) {
     return each([](const RewardInput& input) -> std::optional<double> { return score_steps(input.completion); });
   });
 }

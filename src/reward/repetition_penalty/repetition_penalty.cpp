@@ -60,13 +60,15 @@ double score_repetition(std::string_view text, std::size_t n, double max_penalty
 
 void register_repetition_penalty(RewardRegistry& registry) {
   registry.add_keys(OptionSet::of<RepetitionKeys>());
-  registry.add("repetition_penalty", "repetition_penalty_reward", [](const RewardOptions& options) {
-    const auto& keys = options.keys.get<RepetitionKeys>();
-    if (keys.n_grams > 64) throw Error("repetition_n_grams", text_of(keys.n_grams, " is not between 1 and 64"));
-    return each([keys](const RewardInput& input) -> std::optional<double> {
-      return score_repetition(input.completion, static_cast<std::size_t>(keys.n_grams), keys.max_penalty);
-    });
-  });
+  registry.add("repetition_penalty", "repetition_penalty_reward", RewardScope::kCompletion,
+               [](const RewardOptions& options) {
+                 const auto& keys = options.keys.get<RepetitionKeys>();
+                 if (keys.n_grams > 64)
+                   throw Error("repetition_n_grams", text_of(keys.n_grams, " is not between 1 and 64"));
+                 return each([keys](const RewardInput& input) -> std::optional<double> {
+                   return score_repetition(input.completion, static_cast<std::size_t>(keys.n_grams), keys.max_penalty);
+                 });
+               });
 }
 
 }  // namespace hone

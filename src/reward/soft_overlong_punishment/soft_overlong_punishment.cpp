@@ -22,19 +22,21 @@ struct OverlongKeys {
 
 void register_soft_overlong_punishment(RewardRegistry& registry) {
   registry.add_keys(OptionSet::of<OverlongKeys>());
-  registry.add("soft_overlong_punishment", "soft_overlong_punishment_reward", [](const RewardOptions& options) {
-    const std::int64_t longest = options.keys.get<OverlongKeys>().max_completion_len;
-    const std::int64_t cache = options.keys.get<OverlongKeys>().soft_punish_cache;
-    if (cache > longest) {
-      throw Error("soft_punish_cache", text_of(cache, " is not between 0 and max_completion_len ", longest));
-    }
-    return each([longest, cache](const RewardInput& input) -> std::optional<double> {
-      const std::int64_t free = longest - cache;
-      if (input.token_count <= free) return 0.0;
-      if (input.token_count > longest) return -1.0;
-      return static_cast<double>(free - input.token_count) / static_cast<double>(cache);
-    });
-  });
+  registry.add("soft_overlong_punishment", "soft_overlong_punishment_reward", RewardScope::kCompletion,
+               [](const RewardOptions& options) {
+                 const std::int64_t longest = options.keys.get<OverlongKeys>().max_completion_len;
+                 const std::int64_t cache = options.keys.get<OverlongKeys>().soft_punish_cache;
+                 if (cache > longest) {
+                   throw Error("soft_punish_cache",
+                               text_of(cache, " is not between 0 and max_completion_len ", longest));
+                 }
+                 return each([longest, cache](const RewardInput& input) -> std::optional<double> {
+                   const std::int64_t free = longest - cache;
+                   if (input.token_count <= free) return 0.0;
+                   if (input.token_count > longest) return -1.0;
+                   return static_cast<double>(free - input.token_count) / static_cast<double>(cache);
+                 });
+               });
 }
 
 }  // namespace hone

@@ -20,7 +20,7 @@ double count_tags(std::string_view text, bool opened) {
 }  // namespace
 
 void register_tag_count(RewardRegistry& registry) {
-  registry.add("tag_count", "tag_count_reward", [](const RewardOptions& options) {
+  registry.add("tag_count", "tag_count_reward", RewardScope::kCompletion, [](const RewardOptions& options) {
     return each([opened = options.think_prefilled](const RewardInput& input) -> std::optional<double> {
       return count_tags(input.completion, needs_think_opening(input.completion, opened));
     });
