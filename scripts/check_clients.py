@@ -1,13 +1,21 @@
 """Sends requests to `hone serve` with clients that others have written and checks the answers.
 
-Arguments: the URL of the server without /v1, the name of the model, the API key. Needs the packages openai, anthropic,
-langchain-openai and prometheus_client. scripts/check_clients.sh starts a server with a small model and runs this.
+Arguments: the URL of the server without /v1, the name of the model, the API key, the URL of a server of the same model
+that needs no key and allows updates of weights, and the folder of the model. Needs the packages openai, anthropic,
+langchain-openai, prometheus_client and lm_eval[api]; checks with trl and distilabel are skipped without these.
+scripts/check_clients.sh starts the servers with a small model and runs this.
 """
 
+import asyncio
 import base64
 import concurrent.futures
+import importlib.util
+import json
+import os
+import pathlib
 import struct
 import sys
+import tempfile
 import urllib.request
 
 import anthropic
@@ -15,7 +23,7 @@ import openai
 from langchain_openai import ChatOpenAI, OpenAIEmbeddings
 from prometheus_client.parser import text_string_to_metric_families
 
-URL, MODEL, KEY = sys.argv[1:4]
+URL, MODEL, KEY, OPEN_URL, FOLDER = sys.argv[1:6]
 QUESTION = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "What is 1 + 2?"}]
 client = openai.OpenAI(base_url=URL + "/v1", api_key=KEY, max_retries=0)
 
@@ -165,6 +173,168 @@ def langchain():
     check("LangChain: embeddings", len(embedder.embed_documents(["a", "b"])) == 2)
 
 
+# A task of each kind that lm-eval sends: choices by log-probabilities, whole texts by log-probabilities, and answers.
+LM_EVAL_TASKS = {
+    "small_choice": """
+task: small_choice
+dataset_path: json
+dataset_kwargs: {data_files: {test: DATA}}
+test_split: test
+output_type: multiple_choice
+doc_to_text: "{{question}}"
+doc_to_choice: "{{choices}}"
+doc_to_target: answer
+target_delimiter: ""
+metric_list: [{metric: acc}]
+""",
+    "small_text": """
+task: small_text
+dataset_path: json
+dataset_kwargs: {data_files: {test: DATA}}
+test_split: test
+output_type: loglikelihood_rolling
+doc_to_text: ""
+doc_to_target: "{{question}} {{choices[0]}}"
+metric_list: [{metric: word_perplexity}]
+""",
+    "small_answer": """
+task: small_answer
+dataset_path: json
+dataset_kwargs: {data_files: {test: DATA}}
+test_split: test
+output_type: generate_until
+doc_to_text: "{{question}}"
+doc_to_target: "{{choices[0]}}"
+generation_kwargs: {until: ["\\n"], max_gen_toks: 12, do_sample: false}
+metric_list: [{metric: exact_match}]
+""",
+}
+
+
+def logprobs_of(prompt, continuation):
+    """The log-probability of a continuation, both as token ids, by an echo of the server."""
+    echo = client.completions.create(model=MODEL, prompt=prompt + continuation, max_tokens=1, temperature=0, logprobs=1,
+                                     echo=True).choices[0].logprobs
+    return sum(echo.token_logprobs[len(prompt):-1])
+
+
+def lm_eval():
+    os.environ |= {"OPENAI_API_KEY": KEY, "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+    import lm_eval as harness
+    from lm_eval.tasks import TaskManager
+
+    with tempfile.TemporaryDirectory() as folder:
+        data = pathlib.Path(folder, "data.jsonl")
+        rows = [{"question": f"What is {i} + 2?", "choices": [f" The answer is {i + 2}.", " naïve 日本", " 🙂"], "answer": 0}
+                for i in range(12)]
+        data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        for name, text in LM_EVAL_TASKS.items():
+            pathlib.Path(folder, name + ".yaml").write_text(text.replace("DATA", str(data)))
+        tasks = TaskManager(include_path=folder, include_defaults=False)
+
+        def evaluated(model, names, path, **more):
+            arguments = {"model": MODEL, "base_url": URL + path, "num_concurrent": 4, "max_retries": 1,
+                         "max_length": 512} | more
+            return harness.simple_evaluate(model=model, model_args=arguments, tasks=names, task_manager=tasks,
+                                           log_samples=True, bootstrap_iters=0, apply_chat_template=model != "local-completions")
+
+        local = {"tokenizer": FOLDER, "tokenizer_backend": "huggingface"}
+        for tokenized in (True, False):
+            seen = evaluated("local-completions", ["small_choice", "small_text", "small_answer"], "/v1/completions",
+                             tokenized_requests=tokenized, **local)
+            kind = "token ids" if tokenized else "texts"
+            samples = seen["samples"]["small_choice"]
+            check(f"lm-eval: choices by {kind}", len(samples) == len(rows) and 0 <= seen["results"]["small_choice"]["acc,none"] <= 1)
+            from transformers import AutoTokenizer
+
+            encode = AutoTokenizer.from_pretrained(FOLDER).encode
+            for sample in samples[:3]:
+                for choice, answer in zip(sample["doc"]["choices"], sample["filtered_resps"]):
+                    whole, prompt = encode(sample["doc"]["question"] + choice), encode(sample["doc"]["question"])
+                    direct = logprobs_of(whole[: len(prompt)], whole[len(prompt):])
+                    check(f"lm-eval: a log-probability by {kind}", abs(float(answer[0]) - direct) < 1e-4, (answer, direct))
+            check(f"lm-eval: perplexity by {kind}", seen["results"]["small_text"]["word_perplexity,none"] > 1)
+            answers = [sample["resps"][0][0] for sample in seen["samples"]["small_answer"]]
+            direct = client.completions.create(model=MODEL, prompt=rows[0]["question"], max_tokens=12, temperature=0, stop=["\n"])
+            check(f"lm-eval: answers by {kind}", answers[0] == direct.choices[0].text, (answers[0], direct))
+        seen = evaluated("local-chat-completions", ["small_answer"], "/v1/chat/completions")
+        answers = [sample["resps"][0][0] for sample in seen["samples"]["small_answer"]]
+        direct = client.chat.completions.create(model=MODEL, messages=[{"role": "user", "content": rows[0]["question"]}],
+                                                max_tokens=12, temperature=0, stop=["\n"])
+        check("lm-eval: chat", answers[0] == direct.choices[0].message.content, (answers[0], direct))
+
+
+def trl():
+    if importlib.util.find_spec("trl") is None:
+        return print("skip TRL's VLLMClient: the package trl is not installed")
+    import torch
+    from trl.generation import vllm_client
+
+    # The client asks for vLLM's package, which it needs for NCCL only: it is replaced by what sends nothing.
+    class NoTransfer:
+        trainer_send_weights = staticmethod(lambda **_: None)
+
+    vllm_client.is_vllm_available = lambda *_, **__: True
+    vllm_client.NCCLWeightTransferEngine, vllm_client.NCCLTrainerSendWeightsArgs = NoTransfer, lambda **_: None
+    vllm_client.get_ip = lambda: "127.0.0.1"
+    trainer = vllm_client.VLLMClient(base_url=OPEN_URL, connection_timeout=10)
+    trainer.session.mount("http://", vllm_client.HTTPAdapter())  # no retries
+    check("TRL: the model", trainer.model == MODEL and trainer.get_world_size() == 1, trainer.model)
+    prompts = ["What is 1 + 2?", "The answer"]
+    drawn = trainer.generate(prompts, n=2, max_tokens=6, temperature=1.0, generation_kwargs={"seed": 3, "ignore_eos": True})
+    direct = client.completions.create(model=MODEL, prompt=prompts, n=2, max_tokens=6, temperature=1.0, seed=3, logprobs=0,
+                                       extra_body={"ignore_eos": True, "return_token_ids": True, "top_k": 0, "min_p": 0})
+    check("TRL: generate", drawn["completion_ids"] == [choice.token_ids for choice in direct.choices], drawn)
+    check("TRL: prompts", drawn["prompt_ids"] == [choice.prompt_token_ids for choice in direct.choices[::2]], drawn)
+    check("TRL: log-probabilities", [[entry[0] for entry in one] for one in drawn["logprobs"]]
+          == [choice.logprobs.token_logprobs for choice in direct.choices])
+    check("TRL: their tokens", [[entry[0] for entry in one] for one in drawn["logprob_token_ids"]] == drawn["completion_ids"])
+    listed = trainer.generate(drawn["prompt_ids"], max_tokens=4, logprobs=3, generation_kwargs={"ignore_eos": True})
+    check("TRL: alternatives", all(len(entry) in (3, 4) for one in listed["logprobs"] for entry in one), listed)
+    guided = trainer.generate(prompts, max_tokens=8, structured_outputs_regex="[0-9]{3}")
+    check("TRL: a regular expression", all(len(ids) >= 1 for ids in guided["completion_ids"]), guided)
+    talked = trainer.chat([QUESTION, QUESTION[1:]], n=2, max_tokens=5, generation_kwargs={"seed": 1})
+    check("TRL: chat", len(talked["prompt_ids"]) == 2 and len(talked["completion_ids"]) == 4 and talked["logprobs"], talked)
+    sequences = [prompt + ids for prompt, ids in zip(drawn["prompt_ids"], drawn["completion_ids"][::2])]
+    scored = trainer.get_sequence_logprobs(sequences, [len(prompt) for prompt in drawn["prompt_ids"]], top_logprobs=20)
+    near = [abs(a[0] - b[0]) < 1e-4 for one, other in zip(scored["actual_logprobs"], drawn["logprobs"][::2])
+            for a, b in zip(one, other) if a[0] != float("-inf")]
+    check("TRL: scores of sequences", near and all(near), scored["actual_logprobs"])
+    trainer.reset_prefix_cache()
+    again = trainer.generate(prompts, n=2, max_tokens=6, temperature=1.0, generation_kwargs={"seed": 3, "ignore_eos": True})
+    check("TRL: the same after reset_prefix_cache", again == drawn)
+    # Weights would go over NCCL only: both ends say so.
+    check("TRL: no communicator", refused(Exception, lambda: trainer.init_communicator("cpu")))
+    error = refused(Exception, lambda: trainer.update_named_param("model.norm.weight", torch.ones(32)))
+    check("TRL: weights over NCCL are refused", error and "Request failed" in str(error), error)
+    trainer.close_communicator()
+
+
+def open_r1():
+    """What open-r1's scripts send: many conversations concurrently, several answers of each, and by distilabel."""
+    questions = [f"What is {i} + 2?" for i in range(24)]
+
+    async def ask():
+        several = openai.AsyncOpenAI(base_url=URL + "/v1", api_key=KEY, max_retries=0, timeout=900)
+        return await asyncio.gather(*(several.chat.completions.create(
+            model=MODEL, messages=[{"role": "user", "content": question}], max_tokens=16, n=2, temperature=0.6, top_p=0.95,
+            frequency_penalty=0, presence_penalty=0, stop=None, logprobs=False, seed=1) for question in questions))
+
+    answers = asyncio.run(ask())
+    check("open-r1: two answers of each", all(len(answer.choices) == 2 and answer.usage.completion_tokens > 0 for answer in answers))
+    if importlib.util.find_spec("distilabel") is None:
+        return print("skip distilabel: the package is not installed")
+    from distilabel.models.llms import OpenAILLM
+    from distilabel.steps.tasks import TextGeneration
+
+    llm = OpenAILLM(base_url=URL + "/v1", api_key=KEY, model=MODEL, timeout=900, max_retries=0,
+                    generation_kwargs={"max_new_tokens": 16, "temperature": 0.6, "top_p": 0.95})
+    task = TextGeneration(llm=llm, template="{{ instruction }}", num_generations=2, group_generations=True)
+    task.load()
+    rows = next(task.process([{"instruction": question} for question in questions]))
+    check("open-r1: distilabel", len(rows) == 24 and all(len(row["generation"]) == 2 for row in rows), rows[:1])
+
+
 def metrics():
     text = urllib.request.urlopen(URL + "/metrics").read().decode()
     families = {family.name: family for family in text_string_to_metric_families(text)}
@@ -184,7 +354,8 @@ def concurrent_requests():
     check("concurrent requests have the same texts", together == alone * 8)
 
 
-for run in (models, chat, completions, responses, messages, embeddings, langchain, concurrent_requests, metrics):
+for run in (models, chat, completions, responses, messages, embeddings, langchain, concurrent_requests, lm_eval, trl,
+            open_r1, metrics):
     run()
 print("failed:", check.failed)
 sys.exit(check.failed != 0)

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Checks hone serve with clients that others have written: starts a server with a small model and sends it requests with
-# the official Python clients and LangChain, reads /metrics with Prometheus' parser, and has schemathesis send requests
-# that it derives from /openapi.json, valid ones and others, of which none may get a 5xx.
+# Checks hone serve with clients that others have written: starts servers with a small model and sends requests with the
+# official Python clients, LangChain, lm-eval, TRL's VLLMClient and what open-r1's scripts send, reads /metrics with
+# Prometheus' parser, and has schemathesis send requests that it derives from /openapi.json, valid ones and others, of
+# which none may get a 5xx.
 #   scripts/check_clients.sh
-# Environment: HONE_CHECK_DIR (build/check-clients) is the folder of the virtual environment that the script creates;
-# HONE_BUILD_DIR (build) is the build folder.
+# Environment: HONE_CHECK_DIR (build/check-clients) is the folder of the virtual environment that the script creates, with
+# trl, which brings torch, and distilabel if HONE_CHECK_ALL is 1 (otherwise their checks are skipped); HONE_BUILD_DIR
+# (build) is the build folder.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -17,13 +19,15 @@ if [[ ! -x $hone ]]; then
 fi
 if [[ ! -x $check/venv/bin/python ]]; then
   python3 -m venv "$check/venv"
-  "$check/venv/bin/pip" install -q openai anthropic langchain-openai prometheus_client schemathesis
+  "$check/venv/bin/pip" install -q openai anthropic langchain-openai prometheus_client schemathesis "lm_eval[api]" \
+    transformers
+  if [[ ${HONE_CHECK_ALL:-0} == 1 ]]; then "$check/venv/bin/pip" install -q trl distilabel; fi
 fi
 
 folder=$(mktemp -d)
-server=
+servers=()
 cleanup() {
-  if [[ -n $server ]]; then kill "$server" 2>/dev/null || true; fi
+  for server in "${servers[@]}"; do kill "$server" 2>/dev/null || true; done
   rm -rf "$folder"
 }
 trap cleanup EXIT
@@ -44,15 +48,22 @@ JSON
 
 # Answers of requests without max_tokens are short, too.
 echo '{"max_new_tokens": 32}' >"$folder/model/generation_config.json"
-touch "$folder/log"
-"$hone" serve "$folder/model" --served_model_name small --port 0 --api_key secret --max_model_len 512 \
-  --embeddings mean 2>"$folder/log" &
-server=$!
-until url=$(grep -oE -m1 'http://[0-9.:]+' "$folder/log"); do
-  kill -0 "$server" || { cat "$folder/log" >&2; exit 1; }
-  sleep 0.1
-done
-"$check/venv/bin/python" scripts/check_clients.py "$url" small secret
+
+# start NAME OPTION...: starts a server and sets url.
+start() {
+  local log=$folder/$1
+  touch "$log"
+  "$hone" serve "$folder/model" --served_model_name small --port 0 --max_model_len 512 "${@:2}" 2>"$log" &
+  servers+=($!)
+  until url=$(grep -oE -m1 'http://[0-9.:]+' "$log"); do
+    kill -0 "${servers[-1]}" || { cat "$log" >&2; exit 1; }
+    sleep 0.1
+  done
+}
+start open --allow_weight_updates
+open=$url
+start keyed --api_key secret --embeddings mean
+"$check/venv/bin/python" scripts/check_clients.py "$url" small secret "$open" "$folder/model"
 schemathesis=$(realpath "$check")/venv/bin/schemathesis
 cd "$folder"  # it leaves a folder behind
 "$schemathesis" run "$url/openapi.json" --header "Authorization: Bearer secret" \

@@ -4,6 +4,7 @@
 #include "fuzz/target.h"
 #include "serve/chat_request.h"
 #include "serve/completion_request.h"
+#include "serve/embedding_request.h"
 #include "serve/messages_request.h"
 #include "serve/request_error.h"
 #include "serve/responses_request.h"
@@ -20,6 +21,16 @@ void check_chat(const ChatRequest& request) {
   check(request);
   HONE_ASSERT(!request.messages->empty(), "a request without messages");
   for (const Json& message : *request.messages) HONE_ASSERT(message["content"].is_string(), "a message without text");
+}
+
+void check_embedding(const EmbeddingRequest& request) {
+  HONE_ASSERT(!request.inputs.empty() && request.inputs.size() <= kMaxEmbeddingInputs, request.inputs.size(),
+              " inputs");
+  HONE_ASSERT(request.dimensions.value_or(1) >= 1, "dimensions is ", request.dimensions.value_or(1));
+  HONE_ASSERT(request.truncate_prompt_tokens.value_or(1) >= -1, "truncate_prompt_tokens is below -1");
+  const std::vector<float> embedding(64, 0.125F);
+  if (request.dimensions && *request.dimensions <= 64)
+    HONE_ASSERT(std::ssize(shortened(embedding, *request.dimensions)) == *request.dimensions, "another size");
 }
 
 // Runs a parser, whose refusals must have a body.
@@ -44,5 +55,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   run([&] { check(parse_completion_request(text, {})); });
   run([&] { check_chat(parse_messages_request(text, {})); });
   run([&] { check_chat(parse_responses_request(text, {})); });
+  run([&] { check_embedding(parse_embedding_request(text)); });
   return 0;
 }
