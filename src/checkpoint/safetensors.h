@@ -119,8 +119,11 @@ struct TensorSource {
   std::vector<std::int64_t> shape;
   Piece piece;
   TensorPlace place = {};  // set if this is only a piece of the tensor `name`
+  // Its type in the file if that is not the one of `dtype`: F8_E4M3 for bytes of kU8.
+  std::optional<StoredType> written_as = {};
 
   [[nodiscard]] std::uint64_t byte_count() const;
+  [[nodiscard]] StoredType stored_type() const { return written_as ? *written_as : stored_type_of(dtype); }
 };
 
 // The name under which the file stores the source: for a piece piece_name() (checkpoint/tensor_pieces.h).

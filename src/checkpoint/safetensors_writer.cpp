@@ -17,7 +17,7 @@ std::string header_text(std::span<const TensorSource* const> sources, std::map<s
   std::uint64_t offset = 0;
   for (const TensorSource* source : sources) {
     const std::uint64_t end = offset + source->byte_count();
-    text += text_of(",", Json(stored_name(*source)).dump(), ":{\"dtype\":\"", name_of(stored_type_of(source->dtype)),
+    text += text_of(",", Json(stored_name(*source)).dump(), ":{\"dtype\":\"", name_of(source->stored_type()),
                     "\",\"shape\":", Json(source->shape).dump(), ",\"data_offsets\":[", offset, ",", end, "]}");
     offset = end;
   }
@@ -55,8 +55,8 @@ void write_safetensors(const std::filesystem::path& path, std::span<const Tensor
   }
   // StoredType is declared in the order of element sizes.
   std::ranges::sort(ordered, [](const TensorSource* a, const TensorSource* b) {
-    const StoredType a_type = stored_type_of(a->dtype);
-    const StoredType b_type = stored_type_of(b->dtype);
+    const StoredType a_type = a->stored_type();
+    const StoredType b_type = b->stored_type();
     return a_type != b_type ? a_type > b_type : stored_name(*a) < stored_name(*b);
   });
 

@@ -1,6 +1,9 @@
 // hone convert: rewrites the weights of a model, adapter or checkpoint in another dtype or shard size.
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <iterator>
+#include <memory>
 #include <optional>
 #include <span>
 #include <utility>
@@ -8,6 +11,7 @@
 
 #include "checkpoint/fp8_tensor.h"
 #include "checkpoint/model_directory.h"
+#include "cli/convert/fp8_sources.h"
 #include "cli/registry.h"
 #include "core/error.h"
 #include "core/files.h"
@@ -15,6 +19,7 @@
 #include "core/log.h"
 #include "core/strings.h"
 #include "model/adapter_config.h"
+#include "model/quantization.h"
 #include "model/registry.h"
 #include "train/options.h"
 
@@ -25,6 +30,7 @@ namespace fs = std::filesystem;
 struct ConvertOptions {
   std::string model_name_or_path;
   TorchDtype torch_dtype = TorchDtype::kAutomatic;
+  Quantization quantization = Quantization::kAutomatic;
   std::string max_shard_size = "5GB";
   std::string output_dir;
 
@@ -33,6 +39,9 @@ struct ConvertOptions {
     v("model_name_or_path", model_name_or_path, "Folder or Hugging Face name of the model; also the first argument");
     v("torch_dtype", torch_dtype, "Dtype of the weights; auto: as stored");
     v.alias("dtype", "torch_dtype");
+    v("quantization", quantization,
+      "Weights of linear layers: fp8 (e4m3 with a scale for each 128 x 128), none (torch_dtype, or bfloat16); auto: as "
+      "stored, or as torch_dtype says");
     v("max_shard_size", max_shard_size, "Maximum size of a file of weights, written as in transformers: 5GB, 1GiB");
     v("output_dir", output_dir, "Folder for the result");
   }
@@ -119,6 +128,8 @@ Json adapter_config_for(const fs::path& from, const fs::path& to) {
 // Converts an adapter to an adapter, in the single file that PEFT reads. Its base model is not read and need not exist.
 void convert_adapter(const ConvertOptions& options, const OptionInput& input, const fs::path& from,
                      std::uint64_t most_bytes) {
+  if (options.quantization == Quantization::kFp8)
+    throw Error(input.place_of("quantization"), "fp8, but an adapter has no FP8 weights", "hone merge it first");
   const SafetensorsFile file(from / kConvertedAdapterWeights);
   std::vector<const StoredTensor*> tensors;
   for (const StoredTensor& tensor : file.tensors()) tensors.push_back(&tensor);
@@ -140,42 +151,57 @@ void convert_adapter(const ConvertOptions& options, const OptionInput& input, co
   log_written(options, "an adapter (hone merge merges it into its base), ", sources);
 }
 
-// Makes the sources of a model's tensors. Those in FP8 are converted, and their scales and quantization_config left
-// out.
-std::vector<TensorSource> model_sources(const ModelDirectory& directory, std::optional<DType> wanted, Json& config,
-                                        std::vector<std::byte>& buffer) {
+// Makes the sources of a model's tensors, and sets what config.json says of FP8.
+std::vector<TensorSource> model_sources(const ConvertOptions& options, const Model& model,
+                                        const ModelDirectory& directory, Json& config, std::vector<std::byte>& buffer) {
   const WeightFiles& files = directory.weights();
   check_quantization(config, (directory.path() / "config.json").string());
+  const std::optional<DType> wanted = wanted_type(options.torch_dtype);
+  const bool to_fp8 = options.quantization == Quantization::kFp8;
+  const bool keeps = to_fp8 || (options.quantization == Quantization::kAutomatic && !wanted);
+  if (to_fp8 && wanted == DType::kF32)
+    throw Error("quantization", "fp8 with torch_dtype float32", "leave out torch_dtype");
+  std::optional<Fp8Conversion> conversion;
+  if (to_fp8) conversion.emplace(model, files);
   std::vector<const StoredTensor*> others;
   std::vector<TensorSource> sources;
+  bool any_fp8 = false;
   for (const std::string& name : files.names()) {
     const StoredTensor& tensor = files.at(name);
-    if (tensor.type != StoredType::kF8E4m3 || !wanted) {
-      if (!are_fp8_scales(name, files)) others.push_back(&tensor);
-      continue;
+    if (tensor.type == StoredType::kF8E4m3) {
+      const ScaledTensor scaled = with_scales(tensor, files);
+      std::vector<TensorSource> made =
+          keeps ? kept_in_fp8(scaled) : std::vector{converted_from_fp8(scaled, wanted.value_or(DType::kBf16), buffer)};
+      std::ranges::move(made, std::back_inserter(sources));
+      any_fp8 = true;
+    } else if (conversion && conversion->takes(tensor)) {
+      std::ranges::move(conversion->sources(tensor), std::back_inserter(sources));
+      any_fp8 = true;
+    } else if (!are_fp8_scales(name, files)) {
+      others.push_back(&tensor);
     }
-    sources.push_back(
-        {name, *wanted, tensor.shape,
-         [scaled = with_scales(tensor, files), &buffer, dtype = *wanted](std::uint64_t begin, std::size_t most) {
-           buffer.resize(most);
-           read_as(scaled, dtype, static_cast<std::int64_t>(begin / size_of(dtype)), buffer);
-           return std::span<const std::byte>(buffer);
-         }});
   }
-  if (!sources.empty()) config.erase(std::string(kQuantizationKey));
-  for (TensorSource& source : sources_of(others, wanted, buffer)) sources.push_back(std::move(source));
+  if (to_fp8 && !any_fp8)
+    throw Error("quantization", "fp8, but this model has no matrices that are stored in FP8", "leave it out");
+  std::ranges::move(sources_of(others, wanted, buffer), std::back_inserter(sources));
+  if (!keeps) config.erase(std::string(kQuantizationKey));
+  if (to_fp8) config[std::string(kQuantizationKey)] = fp8_quantization_config(conversion->kept());
   return sources;
 }
 
 void convert_model(const ConvertOptions& options, const fs::path& from, std::uint64_t most_bytes) {
   const ModelDirectory directory(from);
   if (directory.weights().empty()) throw Error(from.string(), "the folder holds no weights");
-  (void)family_registry().create(directory.config());  // throws if hone does not support it
+  const std::unique_ptr<Model> model = family_registry().create(directory.config());
   ensure_writable_folder(options.output_dir, "output_dir");
   Json config = directory.config();
   std::vector<std::byte> buffer;
-  const std::vector<TensorSource> sources = model_sources(directory, wanted_type(options.torch_dtype), config, buffer);
-  const DType dtype = sources.front().dtype;
+  const std::vector<TensorSource> sources = model_sources(options, *model, directory, config, buffer);
+  // Next to weights in FP8 the others say it.
+  const auto typed = std::ranges::find_if(sources, [](const TensorSource& source) {
+    return is_floating(source.dtype) && !source.name.ends_with(kScaleSuffix);
+  });
+  const DType dtype = typed != sources.end() ? typed->dtype : DType::kBf16;
   config[config.contains("dtype") ? "dtype" : "torch_dtype"] = dtype == DType::kBf16  ? "bfloat16"
                                                                : dtype == DType::kF32 ? "float32"
                                                                                       : "float64";
