@@ -21,6 +21,13 @@ struct WgmmaDecode {
   static constexpr int kQueryTile = kRows * 128;
   static constexpr int kKeyTile = kForwardKeys * 128;
   static constexpr int kStageBytes = kParts * kKeyTile;
+  // Keys and values share the stages (ForwardCopy).
+  static constexpr bool kSeparate = false;
+  static constexpr int kValues = kWidth;
+  static constexpr int kKeyStages = kStages;
+  static constexpr int kValueStages = 0;
+  static constexpr int kKeyBytes = kStageBytes;
+  static constexpr int kValueBytes = kStageBytes;
   // Offsets in shared memory, in bytes.
   static constexpr int kQuery = 0;
   static constexpr int kRounded = kQuery + kParts * kQueryTile;  // bf16 P [8, 128], in two tiles of 64 keys
@@ -32,6 +39,7 @@ struct WgmmaDecode {
   static constexpr int kBarriers = kTotals + kRows * 4;
   static constexpr int kItems = kBarriers + 192;  // two slots for items
   static constexpr int kSharedBytes = kItems + 64;
+  [[nodiscard]] __device__ static int stage_at(int place) { return kStage + place * kStageBytes; }
 };
 
 // State and steps of the warpgroup that computes. A thread has the query rows column() and column() + 1; of S^T the
