@@ -380,9 +380,7 @@ void HttpConnection::close() {
   if (std::exchange(closed_, true)) return;
   left_ = true;
   report();
-  ErrorCode ignored;
-  (void)stream_.socket().close(ignored);
-  stream_.expires_never();
+  stream_.close();  // and its timers, which expires_never() would not do while it both reads and writes
   writing_ = {};
   pending_ = {};
   server_->open = server_->connections.size() - server_->connections.count(shared_from_this());
