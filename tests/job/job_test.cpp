@@ -25,6 +25,20 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
+// Returns the process ids of the ranks that a process has started, by rank.
+std::vector<pid_t> ranks_of(pid_t parent) {
+  std::vector<pid_t> ranks;
+  std::ifstream in("/proc/" + std::to_string(parent) + "/task/" + std::to_string(parent) + "/children");
+  for (pid_t id = 0; in >> id;) ranks.push_back(id);
+  return ranks;
+}
+
+std::size_t lines_of(const fs::path& file) {
+  if (!is_file(file)) return 0;
+  const std::string text = read_file(file);
+  return static_cast<std::size_t>(std::ranges::count(text, '\n'));
+}
+
 class Job : public ::testing::Test {
  protected:
   Job() { write_miniature(folder_.path()); }
@@ -111,6 +125,31 @@ class Job : public ::testing::Test {
   void run(const std::string& output, int processes, const std::vector<std::string>& more = {}) const {
     const Ended ended = run_program(arguments(output, processes, more));
     ASSERT_EQ(ended.code, 0) << ended.output;
+  }
+
+  // Starts a job and returns when its metrics have `lines` lines, or it has ended.
+  [[nodiscard]] pid_t start_until(const std::vector<std::string>& command, const fs::path& log,
+                                  const std::string& output, std::size_t lines) const {
+    const pid_t job = start_program(command, log);
+    while (lines_of(path(output) / "metrics.jsonl") < lines && is_running(job)) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    return job;
+  }
+
+  // Kills one of a job's ranks: the job ends with one line, which names it, and nothing of it is left.
+  static void kill_rank(pid_t job, std::size_t processes, int victim, const fs::path& log) {
+    const std::vector<pid_t> ranks = ranks_of(job);
+    ASSERT_EQ(ranks.size(), processes) << read_file(log);
+    ::kill(ranks[static_cast<std::size_t>(victim)], SIGKILL);
+    EXPECT_NE(wait_for(job), 0);
+    const std::string said = read_file(log);
+    EXPECT_THAT(said, HasSubstr("hone: error: rank " + std::to_string(victim) + " (")) << said;
+    EXPECT_THAT(said, HasSubstr("has ended (step ")) << said;
+    std::size_t errors = 0;
+    for (const std::string& line : split(said, '\n')) errors += line.starts_with("hone: error") ? 1 : 0;
+    EXPECT_EQ(errors, 1u) << said;
+    for (const pid_t rank : ranks) EXPECT_NE(::kill(rank, 0), 0);
   }
 
   [[nodiscard]] std::string weights(const std::string& output) const {
@@ -238,20 +277,6 @@ TEST_F(Job, DividedStatesContinueWithAnotherNumberOfProcesses) {
   expect_near("parts", "whole", "loss");
 }
 
-// Returns the process ids of the ranks that a process has started, by rank.
-std::vector<pid_t> ranks_of(pid_t parent) {
-  std::vector<pid_t> ranks;
-  std::ifstream in("/proc/" + std::to_string(parent) + "/task/" + std::to_string(parent) + "/children");
-  for (pid_t id = 0; in >> id;) ranks.push_back(id);
-  return ranks;
-}
-
-std::size_t lines_of(const fs::path& file) {
-  if (!is_file(file)) return 0;
-  const std::string text = read_file(file);
-  return static_cast<std::size_t>(std::ranges::count(text, '\n'));
-}
-
 // A model whose matrices are large enough to be divided among four ranks.
 const std::vector<std::string> kWide{"--config_overrides", "hidden_size=256,intermediate_size=768,num_hidden_layers=2",
                                      "--max_steps",        "4",
@@ -367,15 +392,8 @@ TEST_F(Job, AKilledRankOfDividedWeightsEndsTheJobAndTheSameCommandContinues) {
   run("whole", 2, more);
   const fs::path log = path("log");
   const std::vector<std::string> command = arguments("killed", 2, more);
-  const pid_t job = start_program(command, log);
-  while (lines_of(path("killed") / "metrics.jsonl") < 7 && is_running(job)) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
-  const std::vector<pid_t> ranks = ranks_of(job);
-  ASSERT_EQ(ranks.size(), 2u) << read_file(log);
-  ::kill(ranks[1], SIGKILL);
-  EXPECT_NE(wait_for(job), 0);
-  EXPECT_THAT(read_file(log), HasSubstr("hone: error: rank 1 ("));
+  const pid_t job = start_until(command, log, "killed", 7);
+  kill_rank(job, 2, 1, log);
   ASSERT_EQ(wait_for(start_program(command, log)), 0) << read_file(log);
   EXPECT_EQ(weights("killed"), weights("whole"));
 }
@@ -421,15 +439,8 @@ TEST_F(Job, AKilledRankOfReinforcementEndsTheJobAndTheSameCommandContinues) {
   const fs::path log = path("log");
   ASSERT_EQ(wait_for(start_program(grpo_arguments("whole", 2, more), log)), 0) << read_file(log);
   const std::vector<std::string> command = grpo_arguments("killed", 2, more);
-  const pid_t job = start_program(command, log);
-  while (lines_of(path("killed") / "metrics.jsonl") < 5 && is_running(job)) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
-  const std::vector<pid_t> ranks = ranks_of(job);
-  ASSERT_EQ(ranks.size(), 2u) << read_file(log);
-  ::kill(ranks[1], SIGKILL);
-  EXPECT_NE(wait_for(job), 0);
-  EXPECT_THAT(read_file(log), HasSubstr("hone: error: rank 1 ("));
+  const pid_t job = start_until(command, log, "killed", 5);
+  kill_rank(job, 2, 1, log);
   ASSERT_EQ(wait_for(start_program(command, log)), 0) << read_file(log);
   EXPECT_EQ(weights("killed"), weights("whole"));
 }
@@ -451,22 +462,8 @@ TEST_F(Job, AKilledRankEndsTheJobAndTheSameCommandContinues) {
     const std::vector<std::string> command = arguments("killed", 3, {"--gradient_accumulation_steps", "1"});
     fs::remove_all(path("killed"));
     const fs::path log = path("log " + std::to_string(victim));
-    const pid_t job = start_program(command, log);
     const std::size_t lines = 2 + random.below(static_cast<std::uint64_t>(victim), 10);
-    while (lines_of(path("killed") / "metrics.jsonl") < lines && is_running(job)) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    }
-    const std::vector<pid_t> ranks = ranks_of(job);
-    ASSERT_EQ(ranks.size(), 3u) << read_file(log);
-    ::kill(ranks[static_cast<std::size_t>(victim)], SIGKILL);
-    EXPECT_NE(wait_for(job), 0);
-    const std::string said = read_file(log);
-    EXPECT_THAT(said, HasSubstr("hone: error: rank " + std::to_string(victim) + " (")) << said;
-    EXPECT_THAT(said, HasSubstr("has ended (step ")) << said;
-    std::size_t errors = 0;
-    for (const std::string& line : split(said, '\n')) errors += line.starts_with("hone: error") ? 1 : 0;
-    EXPECT_EQ(errors, 1u) << said;
-    for (const pid_t rank : ranks) EXPECT_NE(::kill(rank, 0), 0);
+    kill_rank(start_until(command, log, "killed", lines), 3, victim, log);
     ASSERT_EQ(wait_for(start_program(command, log)), 0) << read_file(log);
     EXPECT_EQ(weights("killed"), weights("whole"));
     EXPECT_EQ(series("killed", "loss"), series("whole", "loss"));
@@ -475,10 +472,8 @@ TEST_F(Job, AKilledRankEndsTheJobAndTheSameCommandContinues) {
 
 TEST_F(Job, AStoppedRankIsNamedAfterTheTimeout) {
   const fs::path log = path("log");
-  const pid_t job = start_program(arguments("stopped", 2, {"--ddp_timeout", "5", "--max_steps", "100000"}), log);
-  while (lines_of(path("stopped") / "metrics.jsonl") < 2 && is_running(job)) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
+  const pid_t job =
+      start_until(arguments("stopped", 2, {"--ddp_timeout", "5", "--max_steps", "100000"}), log, "stopped", 2);
   const std::vector<pid_t> ranks = ranks_of(job);
   ASSERT_EQ(ranks.size(), 2u) << read_file(log);
   ::kill(ranks[1], SIGSTOP);
@@ -491,10 +486,7 @@ TEST_F(Job, AStoppedRankIsNamedAfterTheTimeout) {
 TEST_F(Job, AnInterruptedJobSavesAndContinues) {
   run("whole", 2);
   const fs::path log = path("log");
-  const pid_t job = start_program(arguments("interrupted", 2, {"--save_strategy", "no"}), log);
-  while (lines_of(path("interrupted") / "metrics.jsonl") < 5 && is_running(job)) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
+  const pid_t job = start_until(arguments("interrupted", 2, {"--save_strategy", "no"}), log, "interrupted", 5);
   ::kill(job, SIGINT);
   EXPECT_EQ(wait_for(job), 130) << read_file(log);
   EXPECT_THAT(read_file(log), HasSubstr("the same command continues from there"));

@@ -91,6 +91,15 @@ __device__ inline void settle(float (&c)[kCount][4]) {
                : HONE_C_##count                                                                     \
                : "l"(a), "l"(b), "r"(keep), "n"(kOrderA), "n"(kOrderB))
 
+// The same with A in registers.
+#define HONE_WGMMA_HELD(count, columns, a0_, a1_, a2_, a3_, b_, keep_, order_b_)                    \
+  asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, " keep_                                      \
+               ", 0;\n"                                                                             \
+               "wgmma.mma_async.sync.aligned.m64n" columns "k16.f32.bf16.bf16 {" HONE_NAMES_##count \
+               "}, {" a0_ ", " a1_ ", " a2_ ", " a3_ "}, " b_ ", keep, 1, 1, " order_b_ ";\n}\n"    \
+               : HONE_C_##count                                                                     \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep), "n"(kOrderB))
+
 // Computes c[64, 8 kCount] = keep c + a[64, 16] b[16, 8 kCount], where `keep` is 0 or 1. Each of the four warps holds
 // 16 rows of c in the layout of C of mma.m16n8k16.
 template <Major kMajorA, Major kMajorB, int kCount>
@@ -145,27 +154,46 @@ __device__ void warpgroup_multiply(float (&c)[kCount][4], std::uint64_t a, std::
 template <Major kMajorB, int kCount>
 __device__ void warpgroup_multiply(float (&c)[kCount][4], const std::uint32_t (&a)[4], std::uint64_t b, int keep) {
   constexpr int kOrderB = static_cast<int>(kMajorB);
-  static_assert(kCount == 8 || kCount == 16);
-  if constexpr (kCount == 8) {
-    asm volatile(
-        "{\n.reg .pred keep;\n"
-        "setp.ne.b32 keep, %37, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" HONE_NAMES_8
-        "}, {%32, %33, %34, %35}, %36, keep, 1, 1, %38;\n}\n"
-        : HONE_C_8
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep), "n"(kOrderB));
-  } else {
-    asm volatile(
-        "{\n.reg .pred keep;\n"
-        "setp.ne.b32 keep, %69, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" HONE_NAMES_16
-        "}, {%64, %65, %66, %67}, %68, keep, 1, 1, %70;\n}\n"
-        : HONE_C_16
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep), "n"(kOrderB));
+  static_assert(kCount == 1 || (kCount % 2 == 0 && kCount <= 32));
+  if constexpr (kCount == 1) {
+    HONE_WGMMA_HELD(1, "8", "%4", "%5", "%6", "%7", "%8", "%9", "%10");
+  } else if constexpr (kCount == 2) {
+    HONE_WGMMA_HELD(2, "16", "%8", "%9", "%10", "%11", "%12", "%13", "%14");
+  } else if constexpr (kCount == 4) {
+    HONE_WGMMA_HELD(4, "32", "%16", "%17", "%18", "%19", "%20", "%21", "%22");
+  } else if constexpr (kCount == 6) {
+    HONE_WGMMA_HELD(6, "48", "%24", "%25", "%26", "%27", "%28", "%29", "%30");
+  } else if constexpr (kCount == 8) {
+    HONE_WGMMA_HELD(8, "64", "%32", "%33", "%34", "%35", "%36", "%37", "%38");
+  } else if constexpr (kCount == 10) {
+    HONE_WGMMA_HELD(10, "80", "%40", "%41", "%42", "%43", "%44", "%45", "%46");
+  } else if constexpr (kCount == 12) {
+    HONE_WGMMA_HELD(12, "96", "%48", "%49", "%50", "%51", "%52", "%53", "%54");
+  } else if constexpr (kCount == 14) {
+    HONE_WGMMA_HELD(14, "112", "%56", "%57", "%58", "%59", "%60", "%61", "%62");
+  } else if constexpr (kCount == 16) {
+    HONE_WGMMA_HELD(16, "128", "%64", "%65", "%66", "%67", "%68", "%69", "%70");
+  } else if constexpr (kCount == 18) {
+    HONE_WGMMA_HELD(18, "144", "%72", "%73", "%74", "%75", "%76", "%77", "%78");
+  } else if constexpr (kCount == 20) {
+    HONE_WGMMA_HELD(20, "160", "%80", "%81", "%82", "%83", "%84", "%85", "%86");
+  } else if constexpr (kCount == 22) {
+    HONE_WGMMA_HELD(22, "176", "%88", "%89", "%90", "%91", "%92", "%93", "%94");
+  } else if constexpr (kCount == 24) {
+    HONE_WGMMA_HELD(24, "192", "%96", "%97", "%98", "%99", "%100", "%101", "%102");
+  } else if constexpr (kCount == 26) {
+    HONE_WGMMA_HELD(26, "208", "%104", "%105", "%106", "%107", "%108", "%109", "%110");
+  } else if constexpr (kCount == 28) {
+    HONE_WGMMA_HELD(28, "224", "%112", "%113", "%114", "%115", "%116", "%117", "%118");
+  } else if constexpr (kCount == 30) {
+    HONE_WGMMA_HELD(30, "240", "%120", "%121", "%122", "%123", "%124", "%125", "%126");
+  } else if constexpr (kCount == 32) {
+    HONE_WGMMA_HELD(32, "256", "%128", "%129", "%130", "%131", "%132", "%133", "%134");
   }
 }
 
 #undef HONE_WGMMA
+#undef HONE_WGMMA_HELD
 #undef HONE_NAMES_1
 #undef HONE_C_1
 #undef HONE_NAMES_2

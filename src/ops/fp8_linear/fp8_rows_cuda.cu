@@ -53,8 +53,8 @@ struct Fp8Form {
   static constexpr int kHalves = kOfHalves;
   static constexpr int kWarpgroups = kOfWarpgroups;
   static constexpr int kCount = kTokens / 8;  // groups of 8 columns of the accumulators
-  static constexpr int kComputing = kWarpgroups * kFp8WarpgroupThreads;
-  static constexpr int kThreads = kComputing + kFp8CopyingThreads;
+  static constexpr int kComputing = kWarpgroups * kWarpgroupThreads;
+  static constexpr int kThreads = kComputing + kCopyingThreads;
   static constexpr int kTokenBytes = kTokens * kFp8RowBytes;  // of a part of x
 };
 
@@ -91,12 +91,12 @@ class Fp8Rows {
   using Fragments = std::uint32_t[kLinks][4];
   using Words = std::uint32_t[kHalves][kLinks][2];
 
-  __device__ Fp8Rows(const Fp8RowsArgs& args, const Fp8Ring& ring)
+  __device__ Fp8Rows(const Fp8RowsArgs& args, const WeightRing& ring)
       : args_(args),
         ring_(ring),
         warp_(static_cast<int>(threadIdx.x) / 32 % 4),
         lane_(static_cast<int>(threadIdx.x) % 32),
-        first_row_(static_cast<int>(threadIdx.x) / kFp8WarpgroupThreads * (args.tile_rows / Form::kWarpgroups)),
+        first_row_(static_cast<int>(threadIdx.x) / kWarpgroupThreads * (args.tile_rows / Form::kWarpgroups)),
         select_(lane_ % 2 == 0 ? 0x1800 : 0x3A22) {}
 
   __device__ void run() {
@@ -273,7 +273,7 @@ class Fp8Rows {
   }
 
   const Fp8RowsArgs& args_;
-  Fp8Ring ring_;
+  WeightRing ring_;
   int warp_;  // of the warpgroup
   int lane_;
   int first_row_;  // of the warpgroup, in the tile
@@ -286,13 +286,13 @@ __global__ void HONE_WGMMA_BOUNDS(Form::kThreads, 1)
              const __grid_constant__ Fp8RowsArgs args) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) unsigned char fp8_rows_shared[];
-  __shared__ alignas(8) std::uint64_t barriers[3 * kFp8MostStages];
-  const Fp8Ring ring{.base = (shared_address(fp8_rows_shared) + 1023) / 1024 * 1024,
-                     .barriers = shared_address(barriers),
-                     .stage_bytes = args.tile_rows * kFp8RowBytes + 2 * Form::kTokenBytes,
-                     .stages = args.stages};
+  __shared__ alignas(8) std::uint64_t barriers[3 * kMostStages];
+  const WeightRing ring{.base = (shared_address(fp8_rows_shared) + 1023) / 1024 * 1024,
+                        .barriers = shared_address(barriers),
+                        .stage_bytes = args.tile_rows * kFp8RowBytes + 2 * Form::kTokenBytes,
+                        .stages = args.stages};
   allow_dependent_launch();
-  make_fp8_barriers(ring, Form::kComputing / 32);
+  make_barriers(ring, Form::kComputing / 32);
   const int thread = static_cast<int>(threadIdx.x) - Form::kComputing;
   if (thread < 0) {
     if (!args.constant_weight) wait_for_prior_kernels();
@@ -300,7 +300,7 @@ __global__ void HONE_WGMMA_BOUNDS(Form::kThreads, 1)
   } else if (thread == 0) {
     if (!args.constant_weight) wait_for_prior_kernels();
     copy_fp8_weights(ring, weight, args);
-  } else if (thread == kFp8CopyingThreads / 2) {
+  } else if (thread == kCopyingThreads / 2) {
     wait_for_prior_kernels();
     copy_fp8_tokens(ring, x, args, Form::kTokenBytes);
   }
@@ -353,7 +353,7 @@ bool launch(const Fp8Launch& launch) {
   const int tiles = static_cast<int>(ceil_div(args.n, tile_rows)) * token_tiles;
   const int stage_bytes = (tile_rows + 2 * kTokens) * kFp8RowBytes;
   const int other_bytes = 1024;  // the ring begins at a multiple of 1,024
-  const int stages = std::min(kFp8MostStages, (kFp8SharedBytes - other_bytes) / stage_bytes);
+  const int stages = std::min(kMostStages, (kSharedBytes - other_bytes) / stage_bytes);
   const int under_way =
       kTokens > 32 ? stages : std::min(stages, static_cast<int>(ceil_div(kBytesUnderWay, tile_rows * kFp8RowBytes)));
   const Fp8RowsArgs rows{.y = static_cast<__nv_bfloat16*>(args.c),
@@ -377,7 +377,7 @@ bool launch(const Fp8Launch& launch) {
                       {k, static_cast<cuuint64_t>(args.ldb)}, {kFp8StageColumns, 1, static_cast<cuuint32_t>(tile_rows)},
                       CU_TENSOR_MAP_SWIZZLE_128B);
   const CUtensorMap x = row_boxes(args.a, args.m, args.lda, 1, args.k, kTokens);
-  check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kFp8SharedBytes),
+  check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes),
              "cudaFuncSetAttribute");
   launch_dependent({static_cast<unsigned>(std::min(tiles, launch.sm_count)), static_cast<unsigned>(Form::kThreads),
                     static_cast<std::size_t>(other_bytes + stages * stage_bytes)},

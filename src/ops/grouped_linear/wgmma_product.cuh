@@ -63,13 +63,12 @@ struct GroupedCompute {
     const std::uint32_t second = at + Plan::kFirstBytes;
     if constexpr (Plan::kProduct == GroupedProduct::kForward) {
       const std::uint64_t own = warpgroup_operand(at + group * kGroupedPart, 0);
-      warpgroup_multiply_wide<Major::kK, Major::kK>(sums, own + 2 * link, warpgroup_operand(second, 0) + 2 * link,
-                                                    keep);
+      warpgroup_multiply<Major::kK, Major::kK>(sums, own + 2 * link, warpgroup_operand(second, 0) + 2 * link, keep);
     } else if constexpr (Plan::kProduct == GroupedProduct::kInput) {
-      warpgroup_multiply_wide<Major::kK>(sums, held, warpgroup_operand(second, 0) + 2 * link, keep);
+      warpgroup_multiply<Major::kK>(sums, held, warpgroup_operand(second, 0) + 2 * link, keep);
     } else {
       constexpr int kLink = 16 * 128 / 16;  // 16 rows, as an offset of a descriptor
-      warpgroup_multiply_wide<Major::kMn>(sums, held, warpgroup_operand(second, kGroupedPart) + kLink * link, keep);
+      warpgroup_multiply<Major::kMn>(sums, held, warpgroup_operand(second, kGroupedPart) + kLink * link, keep);
     }
   }
   // Loads the warp's 16 rows of a link where shared memory has the terms as rows. wgmma could read them there, at the

@@ -8,7 +8,7 @@
 
 #include "backend/cuda/bulk_copy.cuh"
 #include "backend/cuda/tile_store.cuh"
-#include "backend/cuda/wgmma_wide.cuh"
+#include "backend/cuda/wgmma.cuh"
 #include "ops/cuda_kernel.cuh"
 
 namespace hone {

@@ -100,4 +100,27 @@ inline void start_sum(const KernelCall& call) {
   });
 }
 
+// shards_add: waits for the sums and calls add(i, rows, bytes) for the rows of each whole tensor that this rank has.
+template <class Add>
+void wait_and_add(const KernelCall& call, const Add& add) {
+  Collective& job = job_of_shares();
+  job.wait(slot_of_shares(call));
+  const std::vector<RowCuts> tensors = row_cuts(call.attributes_as<ShardsAttributes>());
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const ByteRange mine = parts_of(tensors[i]).at(static_cast<std::size_t>(job.rank()));
+    if (mine.begin == mine.end) continue;
+    add(i, call.in(ShardsAddIn::whole(i)).data + mine.begin, mine.end - mine.begin);
+  }
+}
+
+// Registers the operations on shares. Only shards_add differs between devices: `add`.
+inline void register_shards(KernelRegistry& registry, DeviceKind device, void (*add)(const KernelCall&)) {
+  registry.add("shards_gather", device, {start_gather, {}});
+  registry.add("shards_gather_wait", device, {wait_for_work, {}});
+  registry.add("shards_sum", device, {start_sum, {}});
+  registry.add("shards_sum_whole", device, {start_sum_whole, {}});
+  registry.add("shards_sum_whole_wait", device, {wait_for_work, {}});
+  registry.add("shards_add", device, {add, {}});
+}
+
 }  // namespace hone

@@ -31,33 +31,20 @@ __global__ void __launch_bounds__(kThreads) add_kernel(T* share, const T* rows, 
   }
 }
 
-void wait_and_add(const KernelCall& call) {
-  Collective& job = job_of_shares();
-  job.wait(slot_of_shares(call));
-  const std::vector<RowCuts> tensors = row_cuts(call.attributes_as<ShardsAttributes>());
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const ByteRange mine = parts_of(tensors[i]).at(static_cast<std::size_t>(job.rank()));
-    if (mine.begin == mine.end) continue;
-    for_cuda_floating(tensors[i].whole.dtype, [&]<class T>() {
-      const auto elements = static_cast<std::int64_t>((mine.end - mine.begin) / sizeof(T));
+void add_sums(const KernelCall& call) {
+  wait_and_add(call, [&](std::size_t i, const std::byte* rows, std::size_t bytes) {
+    for_cuda_floating(call.in(ShardsAddIn::whole(i)).dtype(), [&]<class T>() {
+      const auto elements = static_cast<std::int64_t>(bytes / sizeof(T));
       const std::int64_t blocks = ceil_div(elements, kThreads * kPacks * kPackSize<T>);
       add_kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream_of(call)>>>(
-          cuda_data<T>(call.out(i)), reinterpret_cast<const T*>(call.in(ShardsAddIn::whole(i)).data + mine.begin),
-          elements);
+          cuda_data<T>(call.out(i)), reinterpret_cast<const T*>(rows), elements);
       check_launch("shards_add");
     });
-  }
+  });
 }
 
 }  // namespace
 
-void register_shards_cuda(KernelRegistry& registry) {
-  registry.add("shards_gather", DeviceKind::kCuda, {start_gather, {}});
-  registry.add("shards_gather_wait", DeviceKind::kCuda, {wait_for_work, {}});
-  registry.add("shards_sum", DeviceKind::kCuda, {start_sum, {}});
-  registry.add("shards_sum_whole", DeviceKind::kCuda, {start_sum_whole, {}});
-  registry.add("shards_sum_whole_wait", DeviceKind::kCuda, {wait_for_work, {}});
-  registry.add("shards_add", DeviceKind::kCuda, {wait_and_add, {}});
-}
+void register_shards_cuda(KernelRegistry& registry) { register_shards(registry, DeviceKind::kCuda, add_sums); }
 
 }  // namespace hone
