@@ -7,6 +7,7 @@
 #include "core/interrupt.h"
 #include "engine/engine_impl.h"
 #include "engine/request_check.h"
+#include "engine/step_inputs.h"
 
 namespace hone {
 
@@ -22,6 +23,15 @@ Engine::Engine(const Model& model, const Tokenizer& tokenizer, Workspace& worksp
 Engine::~Engine() = default;
 Engine::Engine(Engine&&) noexcept = default;
 Engine& Engine::operator=(Engine&&) noexcept = default;
+
+void Engine::prepare() {
+  HONE_ASSERT(!has_work(), "an engine with requests is prepared");
+  for (Executable* program : impl_->programs) {
+    set_step_inputs(*program, {}, impl_->options);
+    for (int run = 0; run < 2; ++run) program->run();
+  }
+  impl_->device().synchronize();
+}
 
 RequestId Engine::add(Request request) {  // NOLINT(performance-unnecessary-value-param): it is moved
   Impl& impl = *impl_;

@@ -42,6 +42,9 @@ class Engine {
   Engine(Engine&&) noexcept;
   Engine& operator=(Engine&&) noexcept;
 
+  // Runs each program twice without tokens: the first run allocates memory and loads kernels, the second one records
+  // the launches, and the first requests wait for neither. No request may be under way.
+  void prepare();
   // Queues a request. Throws Error if the prompt is empty or has a token outside the vocabulary, if max_model_len
   // leaves no room for a new token (the message states both lengths), if max_tokens is below 1, if logprobs is above
   // EngineOptions::max_logprobs or if the repetition penalty is not above 0.
