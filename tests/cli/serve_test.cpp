@@ -111,6 +111,73 @@ TEST_F(ServeTest, AnswersAsGenerateDoesAndEndsWithSigterm) {
   EXPECT_THAT(server.log(), HasSubstr("shutting down"));
 }
 
+// Log-probabilities of prompts and completions in generations.jsonl are those of a server's echo.
+TEST_F(ServeTest, GenerateWritesTheLogProbabilitiesThatAnEchoHas) {
+  write_file(at("scored.jsonl"), "{\"prompt\": \"What is 1 + 2?\"}\n{\"prompt\": \"The answer\"}\n");
+  const std::vector<std::string> arguments{"generate",
+                                           "--model_name_or_path",
+                                           at("model"),
+                                           "--dataset_name",
+                                           at("scored.jsonl"),
+                                           "--temperature",
+                                           "0",
+                                           "--top_p",
+                                           "1",
+                                           "--max_new_tokens",
+                                           "12",
+                                           "--num_generations",
+                                           "2",
+                                           "--require_end",
+                                           "false",
+                                           "--logprobs",
+                                           "2",
+                                           "--device",
+                                           "cpu",
+                                           "--output_dir",
+                                           at("scored"),
+                                           "--prompt_logprobs",
+                                           "1"};
+  const Ended generated = run_program(arguments);
+  ASSERT_EQ(generated.code, 0) << generated.output;
+  ServerProgram server(serve({"--served_model_name", "mini", "--max_model_len", "200"}));
+  ASSERT_NE(server.port(), 0) << server.log();
+  int rows = 0;
+  for (const std::string& line : split(read_file(at("scored/generations.jsonl")), '\n')) {
+    if (line.empty()) continue;
+    ++rows;
+    const Json row = Json::parse(line);
+    const Json body{
+        {"model", "mini"}, {"prompt", row["prompt_ids"]}, {"max_tokens", 12}, {"temperature", 0}, {"echo", true},
+        {"logprobs", 2},   {"return_token_ids", true}};
+    const RawResponse response = fetch(server.port(), "POST", "/v1/completions", body.dump());
+    ASSERT_EQ(response.status, 200) << response.body;
+    const Json choice = Json::parse(response.body)["choices"][0];
+    const Json& echoed = choice["logprobs"]["token_logprobs"];
+    Json expected = row["prompt_logprobs"];
+    ASSERT_EQ(expected.size(), row["prompt_ids"].size());
+    EXPECT_TRUE(expected[0].is_null());
+    ASSERT_EQ(row["completion_ids"].size(), 2U);
+    EXPECT_EQ(row["completion_ids"][1], row["completion_ids"][0]) << "greedy";
+    EXPECT_EQ(row["completion_ids"][0], choice["token_ids"]);
+    for (const Json& logp : row["completion_logprobs"][0]) expected.push_back(logp);
+    ASSERT_EQ(echoed.size(), expected.size());
+    for (std::size_t i = 1; i < echoed.size(); ++i)
+      EXPECT_EQ(echoed[i].get<float>(), expected[i].get<float>()) << "token " << i;
+    ASSERT_EQ(row["completion_top_logprobs"][0].size(), row["completion_ids"][0].size());
+    const std::string drawn = std::to_string(row["completion_ids"][0][0].get<int>());
+    EXPECT_EQ(row["completion_top_logprobs"][0][0].size(), 2U);
+    EXPECT_EQ(row["completion_top_logprobs"][0][0].at(drawn), row["completion_logprobs"][0][0]);
+    EXPECT_EQ(row["prompt_top_logprobs"].size(), row["prompt_ids"].size());
+    EXPECT_EQ(row["prompt_top_logprobs"][1].size(), 1U);
+  }
+  EXPECT_EQ(rows, 2);
+  std::vector<std::string> other = arguments;
+  other.back() = "2";
+  const Ended refused = run_program(other);
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_THAT(refused.output, HasSubstr("prompt_logprobs: is 2, but "));
+}
+
 // A streamed request of `n` completions with `max_tokens` tokens each.
 std::string stream_request(std::int64_t n, std::int64_t max_tokens) {
   return http_request("POST", "/v1/completions",
