@@ -54,7 +54,7 @@ class Begun : public testing::Test {
   Tokenizer tokenizer_ = letter_tokenizer(fixture_.model->shape().vocab_size);
 };
 
-void expect_same(const Completion& seen, const Completion& expected, const std::string& which) {
+void expect_completion(const Completion& seen, const Completion& expected, const std::string& which) {
   EXPECT_EQ(seen.tokens, expected.tokens) << which;
   EXPECT_EQ(seen.logps, expected.logps) << which;
   EXPECT_EQ(seen.text, expected.text) << which;
@@ -82,7 +82,7 @@ TEST_F(Begun, CompletionsContinueBitForBit) {
         });
     EXPECT_EQ(finished.size(), all.size());
     for (std::size_t i = 0; i < all.size(); ++i)
-      expect_same(continued[i], whole[i], text_of("request ", i, ", cut after ", cut));
+      expect_completion(continued[i], whole[i], text_of("request ", i, ", cut after ", cut));
   }
 }
 
@@ -97,7 +97,7 @@ TEST_F(Begun, TokensAfterTheEndAreDropped) {
   }
   Engine completed = engine(kOptions);
   const std::vector<Completion> seen = completed.generate(begun);
-  for (std::size_t i = 0; i < all.size(); ++i) expect_same(seen[i], whole[i], text_of("request ", i));
+  for (std::size_t i = 0; i < all.size(); ++i) expect_completion(seen[i], whole[i], text_of("request ", i));
   EXPECT_EQ(completed.statistics().steps, 0) << "all of them were complete";
 }
 
@@ -118,7 +118,7 @@ TEST_F(Begun, AheadOfTheirTurn) {
     ASSERT_EQ(generated.completions.size(), now.size());
     ASSERT_EQ(generated.ahead.size(), next.size());
     for (std::size_t i = 0; i < now.size(); ++i)
-      expect_same(generated.completions[i], expected[i], text_of("request ", i));
+      expect_completion(generated.completions[i], expected[i], text_of("request ", i));
     std::size_t begun = 0;
     std::size_t complete = 0;
     std::vector<Request> rest = next;
@@ -143,7 +143,7 @@ TEST_F(Begun, AheadOfTheirTurn) {
     const Generated again = second.generate(now, next, {});
     for (std::size_t i = 0; i < next.size(); ++i) EXPECT_EQ(again.ahead[i].tokens, generated.ahead[i].tokens);
     const std::vector<Completion> continued = second.generate(rest);
-    for (std::size_t i = 0; i < next.size(); ++i) expect_same(continued[i], later[i], text_of("continued ", i));
+    for (std::size_t i = 0; i < next.size(); ++i) expect_completion(continued[i], later[i], text_of("continued ", i));
   }
 }
 

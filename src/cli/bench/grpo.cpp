@@ -297,8 +297,8 @@ class GrpoSteps {
 };
 
 // Prints the figures and returns them as rows.
-std::vector<ResultRow> report(const BenchGrpoOptions& options, const GrpoRun& run, const GrpoFigures& figures,
-                              std::optional<double> idle) {
+std::vector<ResultRow> print_figures(const BenchGrpoOptions& options, const GrpoRun& run, const GrpoFigures& figures,
+                                     std::optional<double> idle) {
   const double steps = figures.steps;
   const std::string shape =
       text_of(options.model, ", ", run.batch.prompts, run.batch.prompts == 1 ? " prompt x " : " prompts x ",
@@ -374,7 +374,7 @@ int bench_grpo(std::span<const std::string> arguments) {
   IdleMeter meter(device);
   for (std::int64_t step = 0; step < options.steps; ++step) steps.run(figures);
   const std::optional<double> idle = meter.share();
-  const std::vector<ResultRow> rows = report(options, run, figures, idle);
+  const std::vector<ResultRow> rows = print_figures(options, run, figures, idle);
   if (!options.json.empty()) write_results(options.json, rows, device.name(), command_line("grpo", arguments));
   return 0;
 }
