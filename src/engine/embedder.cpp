@@ -70,6 +70,14 @@ std::int64_t Embedder::blocks_of(std::size_t input) const {
   return (length(input) + layout_.block_size - 1) / layout_.block_size;
 }
 
+void Embedder::prepare() {
+  for (Executable* program : programs_) {
+    (void)feed(*program, {});
+    for (int run = 0; run < 2; ++run) program->run();
+  }
+  programs_.front()->device().synchronize();
+}
+
 void Embedder::start(std::vector<std::vector<TokenId>> inputs) {
   for (const auto& input : inputs)
     HONE_ASSERT(!input.empty() && std::ssize(input) <= options_.max_model_len, "an input of ", input.size(), " tokens");

@@ -41,6 +41,8 @@ class Embedder {
   Embedder(const Model& model, const TensorStore& weights, const std::shared_ptr<Arena>& arena,
            const EmbedderOptions& options);
 
+  // Runs each program twice without tokens, as Engine::prepare() does. No input may be under way.
+  void prepare();
   // Drops the inputs under way and begins with these, each of at least one token and at most max_model_len.
   void start(std::vector<std::vector<TokenId>> inputs);
   // Computes at most max_batch_tokens tokens. Returns false if all inputs have been computed.

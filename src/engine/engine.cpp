@@ -1,12 +1,14 @@
 #include "engine/engine.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "core/error.h"
 #include "core/interrupt.h"
 #include "engine/engine_impl.h"
 #include "engine/request_check.h"
+#include "engine/step_inputs.h"
 
 namespace hone {
 
@@ -23,6 +25,15 @@ Engine::~Engine() = default;
 Engine::Engine(Engine&&) noexcept = default;
 Engine& Engine::operator=(Engine&&) noexcept = default;
 
+void Engine::prepare() {
+  HONE_ASSERT(!has_work(), "an engine with requests is prepared");
+  for (Executable* program : impl_->programs) {
+    set_step_inputs(*program, {}, impl_->options);
+    for (int run = 0; run < 2; ++run) program->run();
+  }
+  impl_->device().synchronize();
+}
+
 RequestId Engine::add(Request request) {  // NOLINT(performance-unnecessary-value-param): it is moved
   Impl& impl = *impl_;
   const auto length = static_cast<std::int64_t>(request.prompt.size());
@@ -33,8 +44,10 @@ RequestId Engine::add(Request request) {  // NOLINT(performance-unnecessary-valu
   }
   if (request.sampling.max_tokens < 1)
     throw Error("max_tokens", text_of("is ", request.sampling.max_tokens, ", expected at least 1"));
-  for (const TokenId token : request.prompt) {
-    if (token < 0 || token >= impl.model.shape().vocab_size) {
+  const DrawnTokens begun = std::move(request.begun);
+  for (const std::vector<TokenId>& tokens : {std::cref(request.prompt), std::cref(begun.tokens)}) {
+    for (const TokenId token : tokens) {
+      if (token >= 0 && token < impl.model.shape().vocab_size) continue;
       throw Error("prompt", text_of("token ", token, " is outside the vocabulary of ", impl.model.shape().vocab_size));
     }
   }
@@ -51,11 +64,16 @@ RequestId Engine::add(Request request) {  // NOLINT(performance-unnecessary-valu
               "the engine was created without EngineOptions::max_prompt_samples");
   HONE_ASSERT(request.adapter.slot < impl.options.adapter_slots, "slot ", request.adapter.slot, " of ",
               impl.options.adapter_slots);
+  HONE_ASSERT(begun.tokens.size() == begun.logps.size(), begun.tokens.size(), " and ", begun.logps.size());
+  HONE_ASSERT(begun.tokens.empty() || (request.sampling.logprobs == 0 && !request.sampling.prompt_logprobs),
+              "a completion that has begun lists no tokens");
   const RequestId id = impl.next_id++;
   impl.statistics.prompt_tokens += length;
   const auto added =
       impl.streams.try_emplace(id, impl.tokenizer, id, std::move(request), impl.model.shape().vocab_size);
-  impl.scheduler.add(added.first->second.sequence);
+  RequestStream& stream = added.first->second;
+  stream.begin(begun, impl.options.max_model_len);
+  if (!stream.finished()) impl.scheduler.add(stream.sequence);
   return id;
 }
 
@@ -130,17 +148,39 @@ void Engine::run(const std::function<void(const Update&)>& on_update, const std:
 
 std::vector<Completion> Engine::generate(std::span<const Request> requests,
                                          const std::function<void(std::size_t, const Completion&)>& on_finish) {
-  std::vector<RequestId> ids;  // ascending
-  for (const Request& request : requests) ids.push_back(add(request));
-  run([&](const Update& update) {
-    if (update.finish_reason == FinishReason::kNone || !on_finish) return;
-    const auto index = static_cast<std::size_t>(std::ranges::lower_bound(ids, update.id) - ids.begin());
-    on_finish(index, completion(update.id));
+  return generate(requests, {}, on_finish).completions;
+}
+
+Generated Engine::generate(std::span<const Request> requests, std::span<const Request> ahead,
+                           const std::function<void(std::size_t, const Completion&)>& on_finish) {
+  const auto add_all = [&](std::span<const Request> these) {
+    std::vector<RequestId> ids;  // ascending
+    for (const Request& request : these) ids.push_back(add(request));
+    return ids;
+  };
+  const std::vector<RequestId> ids = add_all(requests);
+  const std::vector<RequestId> later = add_all(ahead);
+  std::size_t open = ids.size();  // of `requests`, without what is complete
+  const auto note_end = [&](RequestId id) {
+    const auto found = std::ranges::lower_bound(ids, id);
+    if (found == ids.end() || *found != id || completion(id).finish_reason == FinishReason::kNone) return;
+    --open;
+    if (on_finish) on_finish(static_cast<std::size_t>(found - ids.begin()), completion(id));
+  };
+  for (const RequestId id : ids) note_end(id);
+  const auto on_update = [&](const Update& update) { note_end(update.id); };
+  run(on_update, [&] {
+    if (open > 0 || later.empty()) return;
+    settle(on_update);
+    for (const RequestId id : later) cancel(id);
   });
-  std::vector<Completion> completions;
-  completions.reserve(ids.size());
-  for (const RequestId id : ids) completions.push_back(take(id));
-  return completions;
+  const auto take_all = [&](const std::vector<RequestId>& these) {
+    std::vector<Completion> completions;
+    completions.reserve(these.size());
+    for (const RequestId id : these) completions.push_back(take(id));
+    return completions;
+  };
+  return {take_all(ids), take_all(later)};
 }
 
 Engine::Statistics Engine::statistics() const {

@@ -42,8 +42,12 @@ class Engine {
   Engine(Engine&&) noexcept;
   Engine& operator=(Engine&&) noexcept;
 
-  // Queues a request. Throws Error if the prompt is empty or has a token outside the vocabulary, if max_model_len
-  // leaves no room for a new token (the message states both lengths), if max_tokens is below 1, if logprobs is above
+  // Runs each program twice without tokens: the first run allocates memory and loads kernels, the second one records
+  // the launches, and the first requests wait for neither. No request may be under way.
+  void prepare();
+  // Queues a request. If what it has already is a whole completion, completion() has it immediately, and no step gives
+  // an update of it. Throws Error if the prompt is empty or a token is outside the vocabulary, if max_model_len leaves
+  // no room for a new token (the message states both lengths), if max_tokens is below 1, if logprobs is above
   // EngineOptions::max_logprobs or if the repetition penalty is not above 0.
   RequestId add(Request request);
   // Ends a request with FinishReason::kAbort. Does nothing if the request has finished.
@@ -83,6 +87,12 @@ class Engine {
   [[nodiscard]] std::vector<Completion> generate(
       std::span<const Request> requests,
       const std::function<void(std::size_t index, const Completion& completion)>& on_finish = {});
+  // Likewise. Where `requests` leave room in a step, the requests `ahead` are begun, in their order; they end where
+  // they are when the last of `requests` is complete. How far they come depends on all of these requests and on the
+  // engine's options only, not on time.
+  [[nodiscard]] Generated generate(
+      std::span<const Request> requests, std::span<const Request> ahead,
+      const std::function<void(std::size_t index, const Completion& completion)>& on_finish);
 
   struct Statistics {
     std::int64_t steps = 0;

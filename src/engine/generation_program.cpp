@@ -16,10 +16,11 @@ namespace hone {
 
 namespace {
 
-// Logits [samples, vocab] from which tokens are drawn. The log-probability of a token is that of the logits before
-// adjustment. Each request has room for an entry for each of its tokens and of those that it names, and each token of a
-// prompt for its own.
-Tensor adjusted_logits(Program& program, Tensor logits, Tensor last_sampled, const GenerationProgramOptions& options) {
+// Logits [samples, vocab] from which the tokens of samples are drawn that adjust them. The log-probability of a token
+// is that of the logits before adjustment. Each request has room for an entry for each of its tokens and of those that
+// it names, and each token of a prompt for its own.
+AdjustedLogits adjusted_logits(Program& program, Tensor logits, Tensor last_sampled,
+                               const GenerationProgramOptions& options) {
   const Dim samples = logits.shape()[0];
   const std::int64_t vocab = logits.shape()[1].size;
   const std::int64_t longest = options.layout.max_blocks * options.layout.block_size;
@@ -54,8 +55,9 @@ Program trace_generation(const Model& model, const GenerationProgramOptions& opt
     const Tensor parameters = program.input("parameters", {DType::kF32, {samples, kSampleParameters}});
     const Tensor keys = program.input("keys", {DType::kI64, {samples, 2}});
     const Tensor logits = linear(gather_rows(hidden, rows), weights(model.head()), {}, {.f32_output = true});
-    const Tensor adjusted = options.adjust_logits ? adjusted_logits(program, logits, last_sampled, options) : Tensor();
-    const Sampled sampled = sample(logits, parameters, keys, adjusted);
+    const AdjustedLogits adjusted =
+        options.adjust_logits ? adjusted_logits(program, logits, last_sampled, options) : AdjustedLogits();
+    const Sampled sampled = sample(logits, parameters, keys, adjusted.logits, adjusted.adjusted);
     token_feedback_store(sampled.token, last_sampled);
     program.output("token", sampled.token);
     program.output("logp", sampled.logp);

@@ -71,6 +71,14 @@ struct Constraint {
   Reasoning reasoning = Reasoning::kNone;
 };
 
+// Tokens of a completion and their log-probabilities, [tokens] each.
+struct DrawnTokens {
+  std::vector<TokenId> tokens;
+  std::vector<float> logps;
+
+  bool operator==(const DrawnTokens&) const = default;
+};
+
 struct Request {
   std::vector<TokenId> prompt;  // at least one token
   SamplingParams sampling;
@@ -78,6 +86,10 @@ struct Request {
   // Stop tokens may be drawn only where the grammar may end. Where it can only end and there is no stop token, the
   // completion stops.
   Constraint constraint = {};
+  // Beginning of the completion, drawn before for the same request, perhaps with other weights. The engine keeps it,
+  // computes its keys and values and draws what follows, or nothing if it is complete. Not with logprobs or
+  // prompt_logprobs.
+  DrawnTokens begun = {};
 
   // Returns true if the engine needs EngineOptions::adjust_logits for it.
   [[nodiscard]] bool adjusts_logits() const {
@@ -113,6 +125,12 @@ struct Completion {
   std::vector<std::vector<TokenLogprob>> prompt_top_logprobs;
   std::string text;  // without special tokens; cut before a stop string
   FinishReason finish_reason = FinishReason::kNone;
+};
+
+// Completions of some requests, and of those that an engine has begun next to them.
+struct Generated {
+  std::vector<Completion> completions;  // [requests]
+  std::vector<Completion> ahead;        // [requests ahead]; kAbort: more of it is to be drawn
 };
 
 using RequestId = std::int64_t;

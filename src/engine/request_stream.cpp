@@ -21,6 +21,13 @@ RequestStream::RequestStream(const Tokenizer& tokenizer, RequestId id, Request r
   set_mask();
 }
 
+void RequestStream::begin(const DrawnTokens& begun, std::int64_t max_model_len) {
+  for (std::size_t i = 0; i < begun.tokens.size() && !finished(); ++i) {
+    if (is_constrained()) follow_grammar(begun.tokens[i]);
+    accept(sequence.tokens.size(), {begun.tokens[i], begun.logps[i]}, max_model_len);
+  }
+}
+
 void RequestStream::set_mask() {
   if (bans_ && !bans_->is_active()) bans_.reset();
   sequence.mask = {};

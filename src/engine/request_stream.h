@@ -23,6 +23,9 @@ class RequestStream {
   // `tokenizer` must outlive the stream. `vocab_size` is that of the logits.
   RequestStream(const Tokenizer& tokenizer, RequestId id, Request request, std::int64_t vocab_size);
 
+  // Stores tokens that were drawn before, up to the one that completes the completion. A sequence of max_model_len
+  // tokens is full.
+  void begin(const DrawnTokens& begun, std::int64_t max_model_len);
   // Computes the mask of the token after `token`, which accept() will take next, if a grammar or bans restrict it. May
   // run concurrently with the same call of another stream. Throws nothing; an error ends the request.
   void follow_grammar(TokenId token) noexcept;

@@ -49,6 +49,8 @@ void ResidentModel::make_engine() {
   const auto arena = std::make_shared<Arena>(device_);
   engine_ = std::make_unique<Engine>(model_, tokenizer_, *weights_, arena, options_);
   if (embeddings_) embedder_ = std::make_unique<Embedder>(model_, *weights_, arena, *embeddings_);
+  engine_->prepare();
+  if (embedder_) embedder_->prepare();
 }
 
 std::size_t ResidentModel::bytes() const {

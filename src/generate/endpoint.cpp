@@ -190,7 +190,7 @@ class EndpointRun {
     tokens_ += answer.completion.tokens;
     asked->second.completions[static_cast<std::size_t>(job.number)] = std::move(answer.completion);
     if (--asked->second.missing > 0) return;
-    journal_.append(journal_row(*job.prompt, asked->second.completions));
+    journal_.append(journal_row(options_, *job.prompt, asked->second.completions));
     asked_.erase(asked);
     ++answered_;
     const std::chrono::duration<double> passed = Clock::now() - start_;

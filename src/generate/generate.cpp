@@ -22,6 +22,9 @@ namespace hone {
 namespace fs = std::filesystem;
 namespace {
 
+// Tokens of prompts whose log-probabilities a step computes; each takes a row of logits.
+constexpr std::int64_t kPromptSamples = 256;
+
 // Returns the options on which the generations depend. A run does not continue in a folder whose generations were made
 // with other values.
 Json generation_settings(const GenerateOptions& options) {
@@ -37,6 +40,8 @@ Json generation_settings(const GenerateOptions& options) {
                 {"top_p", options.top_p},
                 {"top_k", options.top_k},
                 {"min_p", options.min_p},
+                {"logprobs", options.logprobs ? Json(*options.logprobs) : Json()},
+                {"prompt_logprobs", options.prompt_logprobs ? Json(*options.prompt_logprobs) : Json()},
                 {"seed", options.seed}};
   settings.update(logit_adjustments(options.params(options.max_new_tokens, {})));
   return settings;
@@ -119,6 +124,8 @@ class Generation {
       Request request{prompt.tokens, sampling_};
       const auto at = static_cast<std::uint64_t>(2 * i);
       request.sampling.seed = (std::uint64_t{seeds.bits(at)} << 32) | seeds.bits(at + 1);
+      request.sampling.logprobs = options_.logprobs.value_or(0);
+      if (i == 0) request.sampling.prompt_logprobs = options_.prompt_logprobs;
       running.ids.push_back(engine_.add(std::move(request)));
       owners_[running.ids.back()] = &prompt;
     }
@@ -134,12 +141,13 @@ class Generation {
     if (++running.ended < running.ids.size()) return false;
     std::vector<GeneratedText> completions;
     for (const RequestId each : running.ids) {
-      const Completion completion = engine_.take(each);
+      Completion completion = engine_.take(each);
       completions.push_back({.text = running.prompt->prefill + completion.text,
                              .finish_reason = std::string(name_of(completion.finish_reason)),
                              .tokens = std::ssize(completion.tokens)});
+      if (options_.logprobs || options_.prompt_logprobs) completions.back().scored = std::move(completion);
     }
-    journal_.append(journal_row(*running.prompt, completions));
+    journal_.append(journal_row(options_, *running.prompt, completions));
     running_.erase(running.prompt);
     return true;
   }
@@ -184,11 +192,14 @@ std::int64_t tokens_within(const ModelShape& shape, const GenerateOptions& optio
 void generate_missing(const GenerateOptions& options, std::span<const GeneratePrompt> prompts, Journal& journal) {
   Device& device = open_device(options.device);
   LoadedModel loaded = load_model(options.model_name_or_path, std::nullopt, device, {}, options.quantization);
-  Engine engine(*loaded.model, loaded.tokenizer, loaded.weights, std::make_shared<Arena>(device),
-                engine_options({.max_model_len = tokens_within(loaded.model->shape(), options, prompts),
-                                .max_num_seqs = options.max_num_seqs,
-                                .adjust_logits = options.adjusts_logits(),
-                                .num_speculative_tokens = options.num_speculative_tokens}));
+  EngineOptions capacities =
+      engine_options({.max_model_len = tokens_within(loaded.model->shape(), options, prompts),
+                      .max_num_seqs = options.max_num_seqs,
+                      .adjust_logits = options.adjusts_logits() || options.prompt_logprobs.has_value(),
+                      .num_speculative_tokens = options.num_speculative_tokens});
+  capacities.max_logprobs = std::max(options.logprobs.value_or(0), options.prompt_logprobs.value_or(0));
+  if (options.prompt_logprobs) capacities.max_prompt_samples = std::min(kPromptSamples, capacities.max_batch_tokens);
+  Engine engine(*loaded.model, loaded.tokenizer, loaded.weights, std::make_shared<Arena>(device), capacities);
   SamplingParams sampling =
       options.params(options.max_new_tokens, stop_token_ids(loaded.generation_config, *loaded.model, loaded.tokenizer));
   Generation(options, engine, journal, std::move(sampling)).run(prompts);
@@ -215,6 +226,10 @@ void check_options(const GenerateOptions& options, const OptionInput& input) {
     if (options.num_speculative_tokens > 0) {
       throw Error(input.place_of("num_speculative_tokens"), "is set, but the server of an endpoint decides on it",
                   "remove it");
+    }
+    for (const auto& [key, value] :
+         {std::pair("logprobs", options.logprobs), std::pair("prompt_logprobs", options.prompt_logprobs)}) {
+      if (value) throw Error(input.place_of(key), "is set, but only hone's engine gives them", "remove it or endpoint");
     }
     if (!options.chat_template.empty()) {
       throw Error(input.place_of("chat_template"), "is set, but an endpoint renders prompts with the server's template",

@@ -49,6 +49,8 @@ struct GenerateOptions : SamplingKeys, RewardKeys {
   std::int64_t max_new_tokens = 8192;
   std::int64_t max_num_seqs = 64;
   std::int64_t num_speculative_tokens = 0;
+  std::optional<std::int64_t> logprobs;
+  std::optional<std::int64_t> prompt_logprobs;
 
   std::optional<double> min_reward;
   std::optional<double> pass_rate_min;
@@ -86,6 +88,13 @@ struct GenerateOptions : SamplingKeys, RewardKeys {
     v("num_speculative_tokens", num_speculative_tokens,
       "Tokens that are proposed for a completion from what it has repeated so far, and checked in one step; 0: none",
       within(0, 64));
+    v("logprobs", logprobs,
+      "Write the log-probability of each token of a completion, and so many of the most probable tokens in its place",
+      within(0, 20));
+    v("prompt_logprobs", prompt_logprobs,
+      "Write the log-probability of each token of a prompt after those before it, and so many of the most probable "
+      "tokens in its place",
+      within(0, 20));
     RewardKeys::fields(v);
     filter_fields(v);
     v.group("Output");

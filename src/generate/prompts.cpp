@@ -208,7 +208,41 @@ Json question_of(const GeneratePrompt& prompt) {
   return messages;
 }
 
-Json journal_row(const GeneratePrompt& prompt, std::span<const GeneratedText> completions) {
+namespace {
+
+// The most probable tokens of each place, as objects from ids to log-probabilities.
+Json listed_json(std::span<const std::vector<TokenLogprob>> places) {
+  Json list = Json::array();
+  for (const std::vector<TokenLogprob>& place : places) {
+    Json tokens = Json::object();
+    for (const TokenLogprob& token : place) tokens[std::to_string(token.token)] = token.logp;
+    list.push_back(std::move(tokens));
+  }
+  return list;
+}
+
+void add_logprobs(const GenerateOptions& options, const GeneratePrompt& prompt,
+                  std::span<const GeneratedText> completions, Json& row) {
+  for (const GeneratedText& completion : completions) {
+    if (!options.logprobs) break;
+    row["completion_ids"].push_back(completion.scored.value().tokens);
+    row["completion_logprobs"].push_back(completion.scored->logps);
+    if (*options.logprobs > 0) row["completion_top_logprobs"].push_back(listed_json(completion.scored->top_logprobs));
+  }
+  if (!options.prompt_logprobs) return;
+  const Completion& scored = completions.front().scored.value();
+  row["prompt_ids"] = prompt.tokens;
+  row["prompt_logprobs"] = Json::array({nullptr});
+  for (const float logp : scored.prompt_logps) row["prompt_logprobs"].push_back(logp);
+  if (*options.prompt_logprobs == 0) return;
+  row["prompt_top_logprobs"] = Json::array({nullptr});
+  for (Json& place : listed_json(scored.prompt_top_logprobs)) row["prompt_top_logprobs"].push_back(std::move(place));
+}
+
+}  // namespace
+
+Json journal_row(const GenerateOptions& options, const GeneratePrompt& prompt,
+                 std::span<const GeneratedText> completions) {
   Json row = parse_json(prompt.row, "row");
   row["generations"] = Json::array();
   row["finish_reasons"] = Json::array();
@@ -218,6 +252,7 @@ Json journal_row(const GeneratePrompt& prompt, std::span<const GeneratedText> co
     row["finish_reasons"].push_back(completion.finish_reason);
     row["completion_tokens"].push_back(completion.tokens);
   }
+  add_logprobs(options, prompt, completions, row);
   row[kPromptHash] = prompt.key;
   return row;
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/json.h"
+#include "engine/request.h"
 #include "generate/options.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
@@ -47,9 +48,15 @@ struct GeneratedText {
   std::string text;
   std::string finish_reason;  // "stop": the model ended it; "length": the length limit cut it
   std::int64_t tokens = 0;
+  // With `logprobs` or `prompt_logprobs`: tokens, log-probabilities and most probable tokens, of the prompt too.
+  std::optional<Completion> scored = std::nullopt;
 };
 inline constexpr const char* kPromptHash = "prompt_hash";  // column with the key of a prompt
-// Returns the row of a prompt for generations.jsonl: the columns of the dataset, the completions and the key.
-[[nodiscard]] Json journal_row(const GeneratePrompt& prompt, std::span<const GeneratedText> completions);
+// Returns the row of a prompt for generations.jsonl: the columns of the dataset, the completions and the key. With
+// `logprobs` also completion_ids and completion_logprobs, [completions][tokens]; with `prompt_logprobs` prompt_ids and
+// prompt_logprobs, [tokens], of which the first is null; and if they are above 0, completion_top_logprobs and
+// prompt_top_logprobs: for each token an object from ids to log-probabilities.
+[[nodiscard]] Json journal_row(const GenerateOptions& options, const GeneratePrompt& prompt,
+                               std::span<const GeneratedText> completions);
 
 }  // namespace hone

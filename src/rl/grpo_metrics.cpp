@@ -74,6 +74,20 @@ NamedValues rollout_metrics(std::span<const Rollout> rollouts, std::span<const R
   return means;
 }
 
+NamedValues rollout_times(std::span<const Rollout> rollouts) {
+  NamedValues times{{"step_time/generation", 0.0},
+                    {"step_time/rewards", 0.0},
+                    {"step_time/logprobs", 0.0},
+                    {"step_time/reference", 0.0}};
+  for (const Rollout& rollout : rollouts) {
+    times[0].second += rollout.generation_seconds;
+    times[1].second += rollout.reward_seconds;
+    times[2].second += rollout.logprob_seconds;
+    times[3].second += rollout.reference_seconds;
+  }
+  return times;
+}
+
 void PolicyMetrics::add_ratio(Means& sums, double difference, double advantage) const {
   double ratio = loss_.old_logps ? std::exp(difference) : 1.0;
   if (loss_.delta > 0) ratio = std::min(ratio, loss_.delta);

@@ -21,6 +21,9 @@ using NamedValues = std::vector<std::pair<std::string, double>>;
 [[nodiscard]] NamedValues rollout_metrics(const Rollout& rollout, std::span<const Reward> rewards);
 // Returns the averages of these metrics over the generations of a step, NaN left out; empty without a generation.
 [[nodiscard]] NamedValues rollout_metrics(std::span<const Rollout> rollouts, std::span<const Reward> rewards);
+// Returns the seconds that the generations of a step took: step_time/generation, rewards, logprobs (of the trainer, to
+// compare them with the sampler's) and reference (log-probabilities of the reference model). 0 without a generation.
+[[nodiscard]] NamedValues rollout_times(std::span<const Rollout> rollouts);
 
 // Accumulates the metrics of the policy loss over the batches of a step, each of per_device_train_batch_size
 // completions.
@@ -40,6 +43,8 @@ class PolicyMetrics {
   // there is none. clip_ratio's min and max are taken over devices, of which there is one, so they equal the mean.
   // sampling/* covers all tokens of the compared batches and is omitted if none was compared.
   [[nodiscard]] NamedValues values() const;
+  // Returns sampling/sampling_logp_difference/max; 0 if nothing was compared.
+  [[nodiscard]] double largest_difference() const { return comparison_.largest_difference(); }
 
  private:
   struct Means {

@@ -11,6 +11,7 @@
 #include "core/json_value.h"
 #include "core/log.h"
 #include "core/random.h"
+#include "rl/idle_cause.h"
 #include "rl/importance.h"
 #include "rl/job_rollout.h"
 #include "rl/reference_mix.h"
@@ -43,6 +44,9 @@ RolloutOptions rollout_options(const GrpoRun& run, const RunProgress& progress) 
           .progress = progress};
 }
 
+// Returns true if the weights that draw a token must give it the trainer's log-probability.
+bool is_exact(const GrpoOptions& options) { return options.exact_logprobs && options.rollout == RolloutKind::kOwn; }
+
 using Clock = std::chrono::steady_clock;
 
 // Returns the numbers of all ranks of a job, in their order.
@@ -61,23 +65,6 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 void append(MetricValues& values, const NamedValues& more) { values.insert(values.end(), more.begin(), more.end()); }
 
-// Adds the seconds that a step spent in generation, in rewards and in its loss and gradient. The rest of step_time is
-// the update, log-probabilities of the reference, saving and logging.
-void add_times(std::span<const Rollout> rollouts, double loss_seconds, MetricValues& values) {
-  double generation = 0;
-  double rewards = 0;
-  double reference = 0;
-  for (const Rollout& rollout : rollouts) {
-    generation += rollout.generation_seconds;
-    rewards += rollout.reward_seconds;
-    reference += rollout.reference_seconds;
-  }
-  values.emplace_back("step_time/generation", generation);
-  values.emplace_back("step_time/rewards", rewards);
-  values.emplace_back("step_time/reference", reference);
-  values.emplace_back("step_time/loss", loss_seconds);
-}
-
 }  // namespace
 
 GrpoTask::GrpoTask(const GrpoRun& run, Workspace& workspace, RolloutSource& source)
@@ -91,33 +78,73 @@ std::int64_t GrpoTask::micro_steps_per_epoch(const GrpoOptions& options, const G
   return prompts / batch.prompts * batch.steps_per_generation * options.num_iterations;
 }
 
-Rollout GrpoTask::sample(const PromptSet& prompts, std::span<const std::uint32_t> chosen, std::string_view use,
-                         std::int64_t number) {
-  const RolloutOptions options = rollout_options(run_, {step_, run_.total_steps, epoch()});
+std::vector<std::uint32_t> GrpoTask::prompts_of(std::int64_t generation) {
+  const std::int64_t per_epoch = order_.chunks_per_epoch();
+  return order_.at({generation / per_epoch, generation % per_epoch});
+}
+
+std::function<std::uint64_t(std::size_t)> GrpoTask::seeds_of(std::string_view use, std::int64_t number) const {
   const RandomStream seeds(static_cast<std::uint64_t>(run_.options.seed), use, static_cast<std::uint64_t>(number));
-  const auto seed_of = [&](std::size_t index) {
-    return (std::uint64_t{seeds.bits(2 * index)} << 32) | seeds.bits(2 * index + 1);
-  };
-  // Rollouts and training may share memory, so each phase is announced to the workspace.
-  const IndexRange share = share_of_rank(chosen.size(), run_.job);
+  return
+      [seeds](std::size_t index) { return (std::uint64_t{seeds.bits(2 * index)} << 32) | seeds.bits(2 * index + 1); };
+}
+
+bool GrpoTask::begins_ahead() const {
+  // The last generation of a run has none after it.
+  const std::int64_t batches = run_.batch.steps_per_generation * run_.options.num_iterations;
+  const std::int64_t all = run_.total_steps * run_.options.gradient_accumulation_steps;
+  return run_.options.max_staleness > 0 && (generations_ + 1) * batches < all;
+}
+
+std::span<const DrawnTokens> GrpoTask::begun_completions(std::span<const std::uint32_t> chosen) const {
+  if (begun_.completions.empty()) return {};
+  const std::int64_t count = std::ssize(chosen) * run_.options.num_generations;
+  if (std::ssize(begun_.completions) == count && begun_.prompts == fingerprint_of(run_.prompts, chosen))
+    return begun_.completions;
+  log_info("the checkpoint has begun completions of other prompts than this run's: they are drawn whole");
+  return {};
+}
+
+void GrpoTask::set_begun(BegunGeneration begun) {
+  begun_ = std::move(begun);
+  begun_tensors_ = begun_.tensors();
+}
+
+Rollout GrpoTask::sample(const RolloutPrompts& now, const RolloutPrompts* next) {
+  const RolloutOptions options = rollout_options(run_, {step_, run_.total_steps, epoch()});
+  const IndexRange share = share_of_rank(now.chosen.size(), run_.job);
   const std::size_t before = share.first * static_cast<std::size_t>(options.num_generations);
+  const RolloutPrompts own{.prompts = now.prompts,
+                           .chosen = now.chosen.subspan(share.first, share.count),
+                           .seed_of = [&](std::size_t index) { return now.seed_of(before + index); },
+                           .begun = now.begun};
+  // Rollouts and training may share memory, so each phase is announced to the workspace.
   return roll_out_together(run_.job, run_.rewards.size(), options, [&] {
     workspace_.enter(Region::kRollout);
-    Rollout rollout = roll_out(source_, run_.tokenizer, prompts, chosen.subspan(share.first, share.count), run_.rewards,
-                               options, [&](std::size_t index) { return seed_of(before + index); });
+    Rollout rollout = roll_out(source_, run_.tokenizer, own, run_.rewards, options, next);
     workspace_.enter(Region::kTrain);
-    correct_importance(rollout);
     const Clock::time_point start = Clock::now();
+    correct_importance(rollout);
+    rollout.logprob_seconds = seconds_since(start);
+    const Clock::time_point compared = Clock::now();
     add_reference_logps(rollout.samples);
-    rollout.reference_seconds = seconds_since(start);
+    rollout.reference_seconds = seconds_since(compared);
     return rollout;
   });
 }
 
 Rollout GrpoTask::generate() {
-  const std::int64_t per_epoch = order_.chunks_per_epoch();
-  const std::vector<std::uint32_t> chosen = order_.at({generations_ / per_epoch, generations_ % per_epoch});
-  Rollout rollout = sample(run_.prompts, chosen, "rollout", generations_);
+  const std::vector<std::uint32_t> chosen = prompts_of(generations_);
+  const bool ahead = begins_ahead();
+  const std::vector<std::uint32_t> chosen_next = ahead ? prompts_of(generations_ + 1) : std::vector<std::uint32_t>();
+  const RolloutPrompts now{.prompts = run_.prompts,
+                           .chosen = chosen,
+                           .seed_of = seeds_of("rollout", generations_),
+                           .begun = begun_completions(chosen)};
+  const RolloutPrompts next{
+      .prompts = run_.prompts, .chosen = chosen_next, .seed_of = seeds_of("rollout", generations_ + 1)};
+  Rollout rollout = sample(now, ahead ? &next : nullptr);
+  set_begun({.completions = std::move(rollout.begun_ahead), .prompts = fingerprint_of(run_.prompts, chosen_next)});
   ++generations_;
   updates_since_generation_ = 0;
   for (const PolicySample& one : rollout.samples) {
@@ -128,7 +155,7 @@ Rollout GrpoTask::generate() {
 }
 
 void GrpoTask::report(std::span<const Rollout> rollouts, const std::string& name, std::int64_t step) const {
-  if (rollouts.empty() || !run_.job.is_first()) return;
+  if (rollouts.empty() || !run_.job.is_first() || run_.options.output_dir.empty()) return;
   write_completions(std::filesystem::path(run_.options.output_dir) / "completions" / (name + ".jsonl"), rollouts,
                     run_.rewards, step);
   if (!run_.options.log_completions) return;
@@ -155,17 +182,37 @@ void GrpoTask::add_reference_logps(std::span<PolicySample> samples) const {
 void GrpoTask::correct_importance(Rollout& rollout) const {
   const GrpoOptions& options = run_.options;
   if (!options.needs_trainer_logps()) return;
+  // Without an update since they were drawn, tokens of the generation before are as fresh as others.
+  if (updates_since_generation_ == 0) rollout.stale.assign(rollout.samples.size(), 0);
+  std::vector<std::size_t> compared;  // samples
+  std::vector<PolicySample> samples;  // [compared]
+  for (std::size_t s = 0; s < rollout.samples.size(); ++s) {
+    if (options.max_staleness > 0 && rollout.stale[s] == 0) continue;
+    compared.push_back(s);
+    samples.push_back(rollout.samples[s]);
+  }
+  std::vector<std::vector<float>> trainer;  // [samples][tokens]
+  for (const PolicySample& sample : rollout.samples) trainer.push_back(sample.logps);
+  std::vector<std::vector<float>> computed = target_logps(kForwardProgram, samples);
+  for (std::size_t i = 0; i < compared.size(); ++i) trainer[compared[i]] = std::move(computed[i]);
   const ImportanceOptions importance = importance_options(options);
   ImportanceMetrics metrics(importance);
-  std::vector<std::vector<float>> logps = target_logps(kForwardProgram, rollout.samples);
-  for (std::size_t s = 0; s < logps.size(); ++s) {
+  double tokens = 0;
+  double stale = 0;
+  for (std::size_t s = 0; s < trainer.size(); ++s) {
     PolicySample& sample = rollout.samples[s];
-    std::vector<float> ratios = importance_ratios(logps[s], sample.logps, importance);
-    metrics.add(logps[s], sample.logps, ratios, options.mask_truncated_completions && sample.truncated);
+    for (std::size_t t = rollout.stale[s]; is_exact(options) && t < trainer[s].size(); ++t)
+      check_exact(static_cast<double>(trainer[s][t]) - static_cast<double>(sample.logps[t]));
+    std::vector<float> ratios = importance_ratios(trainer[s], sample.logps, importance);
+    metrics.add(trainer[s], sample.logps, ratios, options.mask_truncated_completions && sample.truncated);
     if (options.corrects_importance()) sample.importance = std::move(ratios);
-    sample.logps = std::move(logps[s]);
+    sample.logps = std::move(trainer[s]);
+    tokens += static_cast<double>(sample.logps.size());
+    stale += static_cast<double>(rollout.stale[s]);
   }
   rollout.importance = metrics.values();
+  if (options.max_staleness > 0)
+    rollout.importance.emplace_back("sampling/stale_tokens", stale / std::max(tokens, 1.0));
 }
 
 std::vector<std::size_t> GrpoTask::own_samples(std::size_t samples) const {
@@ -217,8 +264,9 @@ MetricValues GrpoTask::accumulate(std::int64_t step) {
   if (!chosen.rollouts.empty()) last_rollout_metrics_ = rollout_metrics(chosen.rollouts, run_.rewards);
   MetricValues values = metrics(totals, chosen.rollouts.empty() ? NamedValues() : last_rollout_metrics_);
   values.emplace_back(kPaddingMetric, totals.padding.share());
-  add_times(chosen.rollouts, loss_seconds, values);
-  if (run_.options.exact_logprobs && run_.options.rollout == RolloutKind::kOwn) check_exact(values, step);
+  append(values, rollout_times(chosen.rollouts));
+  values.emplace_back("step_time/loss", loss_seconds);
+  if (is_exact(run_.options)) check_exact(totals.metrics.largest_difference());
   return values;
 }
 
@@ -229,7 +277,8 @@ GrpoTask::StepSamples GrpoTask::choose_samples() {
     const std::int64_t at = micro_steps_ + i;
     if (at % (run_.batch.steps_per_generation * run_.options.num_iterations) == 0)
       chosen.rollouts.push_back(generate());
-    chosen.fresh.push_back(updates_since_generation_ == 0 && !run_.options.needs_trainer_logps());
+    const bool compares = !run_.options.needs_trainer_logps() || run_.options.max_staleness > 0;
+    chosen.fresh.push_back(updates_since_generation_ == 0 && compares);
     const auto size = static_cast<std::ptrdiff_t>(run_.batch.size * run_.job.size());
     const auto first = samples_.begin() + at % run_.batch.steps_per_generation * size;
     step_samples_.insert(step_samples_.end(), first, first + size);
@@ -243,7 +292,7 @@ MetricValues GrpoTask::evaluate(std::int64_t step) {
   std::vector<std::uint32_t> all(static_cast<std::size_t>(run_.eval_prompts->size()));
   std::iota(all.begin(), all.end(), 0u);
   std::vector<Rollout> rollouts;
-  rollouts.push_back(sample(*run_.eval_prompts, all, "evaluation", 0));
+  rollouts.push_back(sample({.prompts = *run_.eval_prompts, .chosen = all, .seed_of = seeds_of("evaluation", 0)}));
   report(rollouts, text_of("eval-step-", step), step);
   const IndexRange share = share_of_rank(rollouts[0].samples.size(), run_.job);
   std::vector<std::size_t> own(share.count);
@@ -258,17 +307,18 @@ MetricValues GrpoTask::evaluate(std::int64_t step) {
 MetricValues GrpoTask::metrics(const PolicyTotals& totals, const NamedValues& rollout) const {
   MetricValues values{{"loss", totals.loss}};
   append(values, rollout);
-  append(values, totals.metrics.values());
+  // With max_staleness sampling/* is about the weights that drew the tokens, not about the trainer itself.
+  for (const auto& [name, value] : totals.metrics.values()) {
+    if (run_.options.max_staleness == 0 || !name.starts_with("sampling/")) values.emplace_back(name, value);
+  }
   totals.figures.append_to(values, 1.0);
   return values;
 }
 
-void GrpoTask::check_exact(const MetricValues& values, std::int64_t step) const {
-  for (const auto& [name, value] : values) {
-    if (name == "sampling/sampling_logp_difference/max" && value != 0) {
-      throw Defect(text_of("step ", step + 1, ": rollout and trainer differ by ", value,
-                           " in a log-probability although exact_logprobs is on"));
-    }
+void GrpoTask::check_exact(double difference) const {
+  if (std::abs(difference) > 0) {
+    throw Defect(text_of("step ", step_ + 1, ": rollout and trainer differ by ", difference,
+                         " in a log-probability although exact_logprobs is on"));
   }
 }
 
@@ -280,31 +330,7 @@ std::vector<std::string> GrpoTask::shown_metrics() const {
 }
 
 std::string GrpoTask::idle_cause(const MetricValues&, double grad_norm) const {
-  const auto value_of = [&](std::string_view name) {
-    const auto at = std::ranges::find(last_rollout_metrics_, name, &std::pair<std::string, double>::first);
-    return at == last_rollout_metrics_.end() ? std::numeric_limits<double>::quiet_NaN() : at->second;
-  };
-  const double clipped = value_of("completions/clipped_ratio");
-  const std::string cut =
-      clipped > 0 ? text_of("; ", std::llround(100 * clipped), "% of the completions are cut at max_completion_length ",
-                            run_.options.max_completion_length)
-                  : std::string();
-  if (value_of("reward") == 0 && value_of("reward_std") == 0) {
-    return "every reward is 0: the problems are too hard for this model, or its answers are not where the rewards look "
-           "(`hone grpo --show` prints completions with their rewards)" +
-           cut;
-  }
-  if (value_of("frac_reward_zero_std") == 1) {
-    return "all completions of a prompt have the same reward, so every advantage is 0: the problems are too easy or "
-           "too hard, temperature is too low, or the rewards do not distinguish completions" +
-           cut;
-  }
-  if (grad_norm == 0) {
-    return "the gradient is 0: every completion has an advantage of 0 or is masked "
-           "(mask_truncated_completions)" +
-           cut;
-  }
-  return {};
+  return hone::idle_cause(last_rollout_metrics_, grad_norm, run_.options.max_completion_length);
 }
 
 void GrpoTask::after_update(std::int64_t step) {
@@ -327,19 +353,25 @@ Json GrpoTask::last_batch() const { return to_json(step_samples_); }
 Json GrpoTask::state() const {
   const std::int64_t reuse = run_.batch.steps_per_generation * run_.options.num_iterations;
   const bool in_use = micro_steps_ % reuse != 0;  // the current generation has batches left
-  return {{"micro_steps", micro_steps_},
-          {"generations", generations_},
-          {"updates_since_generation", updates_since_generation_},
-          {"tokens_seen", tokens_seen_},
-          {"samples", in_use ? to_json(samples_) : Json::array()}};
+  Json state{{"micro_steps", micro_steps_},
+             {"generations", generations_},
+             {"updates_since_generation", updates_since_generation_},
+             {"tokens_seen", tokens_seen_},
+             {"samples", in_use ? to_json(samples_) : Json::array()}};
+  if (!begun_tensors_.empty()) state["begun_prompts"] = begun_.prompts;
+  return state;
 }
 
-void GrpoTask::restore(const Json& state) {
+void GrpoTask::restore(const Json& state, std::span<const TaskTensor> tensors) {
   micro_steps_ = state.at("micro_steps").get<std::int64_t>();
   generations_ = state.at("generations").get<std::int64_t>();
   updates_since_generation_ = state.at("updates_since_generation").get<std::int64_t>();
   tokens_seen_ = state.at("tokens_seen").get<std::int64_t>();
   samples_ = samples_from(state.at("samples"));
+  if (run_.options.max_staleness == 0 && !tensors.empty())
+    log_info("max_staleness is 0: what the checkpoint has begun of the next generation is drawn again");
+  set_begun(run_.options.max_staleness == 0 ? BegunGeneration()
+                                            : BegunGeneration::from(tensors, state.value("begun_prompts", "")));
   const std::int64_t reuse = run_.batch.steps_per_generation * run_.options.num_iterations;
   if (micro_steps_ % reuse != 0 && std::ssize(samples_) != run_.batch.completions) {
     throw Error("resume_from_checkpoint",

@@ -47,9 +47,14 @@
 //   refuses delta.
 // - top_entropy_quantile q (arXiv 2506.01939): c_it = 0 below the (1 - q) quantile of the policy's entropy over the
 //   unmasked tokens of the step. Such tokens keep their KL term and still count in |o_i| and T.
-// - Importance correction (importance.h names the source), by default for rollout: server: the ratio trainer / sampler
-//   of a token, or the product of these ratios over the completion; outside of its bounds it is clamped (truncate) or
-//   set to 0 (mask). It multiplies the policy term, not the KL term.
+// - Importance correction (importance.h names the source), by default for rollout: server and max_staleness: the ratio
+//   trainer / sampler of a token, or the product of these ratios over the completion; outside of its bounds it is
+//   clamped (truncate) or set to 0 (mask). It multiplies the policy term, not the KL term.
+// - max_staleness 1, as the one-step-off rollouts of asynchronous trainers (begun_generation.h): while the last
+//   completions of a generation are drawn, the next one is begun. What it has by then is kept as it was drawn, with the
+//   log-probabilities of the weights that drew it, and the next weights continue it. Its sampler is thus a mixture,
+//   token by token. old is the trainer's probability before the first update, and the importance correction is the
+//   ratio to what drew each token.
 // - mask_truncated_completions: masked completions have no loss, but their rewards count in the means and deviations of
 //   R, and they count in N.
 // - num_iterations and steps_per_generation: a generation is read num_iterations times, in the same order. If it serves
@@ -71,8 +76,9 @@
 // Not implemented: process supervision and learned reward models with replay (DeepSeekMath); the ratio of whole
 // completions without length normalisation, as DeepSeek-R1 writes it; DAPO's dynamic sampling (groups with equal
 // rewards stay in the step with advantage 0; frac_reward_zero_std is their share); GSPO-token; an entropy bonus;
-// rollouts of older weights (TRL's max_staleness); TRL's loss types sapo, luspo and vespo; rewards normalised one by
-// one before they are added (GDPO); completions of several turns with tools or environments.
+// rollouts that are more than a generation old (TRL's max_staleness counts updates); TRL's loss types sapo, luspo and
+// vespo; rewards normalised one by one before they are added (GDPO); completions of several turns with tools or
+// environments.
 #pragma once
 
 #include <cstdint>
@@ -81,6 +87,7 @@
 #include <vector>
 
 #include "data/loader.h"
+#include "rl/begun_generation.h"
 #include "rl/grpo_metrics.h"
 #include "rl/grpo_run.h"
 #include "rl/policy_runner.h"
@@ -110,7 +117,8 @@ class GrpoTask final : public TrainingTask {
   MetricValues evaluate(std::int64_t step) override;
   Json last_batch() const override;
   Json state() const override;
-  void restore(const Json& state) override;
+  std::vector<TaskTensor> state_tensors() const override { return begun_tensors_; }
+  void restore(const Json& state, std::span<const TaskTensor> tensors) override;
 
   // Returns the number of batches that one pass over the prompts takes.
   [[nodiscard]] static std::int64_t micro_steps_per_epoch(const GrpoOptions& options, const GrpoBatch& batch,
@@ -126,15 +134,24 @@ class GrpoTask final : public TrainingTask {
   // Fills step_samples_ with the samples of the next batches, and makes a new generation whenever the previous
   // one is used up.
   [[nodiscard]] StepSamples choose_samples();
-  // Makes the next generation, stores its samples in samples_ and returns it.
+  // Makes the next generation, stores its samples in samples_ and returns it. If the options ask for it, begins the one
+  // after it.
   [[nodiscard]] Rollout generate();
-  // Samples and scores completions of the prompts `chosen`, together with the other ranks of a job, each of which takes
-  // its share. `use` and `number` select the random stream: "rollout" and
-  // the number of the generation, or "evaluation" and 0.
-  [[nodiscard]] Rollout sample(const PromptSet& prompts, std::span<const std::uint32_t> chosen, std::string_view use,
-                               std::int64_t number);
+  // Returns the prompts of a generation, and the sampling seeds of its completions. use: "rollout" and the number of
+  // the generation, or "evaluation" and 0.
+  [[nodiscard]] std::vector<std::uint32_t> prompts_of(std::int64_t generation);
+  [[nodiscard]] std::function<std::uint64_t(std::size_t)> seeds_of(std::string_view use, std::int64_t number) const;
+  // Returns true if the next generation is to be begun while the current one is drawn.
+  [[nodiscard]] bool begins_ahead() const;
+  // Returns what the completions of these prompts have already, [completions]; nothing if none has begun.
+  [[nodiscard]] std::span<const DrawnTokens> begun_completions(std::span<const std::uint32_t> chosen) const;
+  void set_begun(BegunGeneration begun);
+  // Samples and scores completions, together with the other ranks of a job, each of which takes its share.
+  // next: as in roll_out().
+  [[nodiscard]] Rollout sample(const RolloutPrompts& now, const RolloutPrompts* next = nullptr);
   // If the options compare trainer and sampler: replaces the samples' log-probabilities by the trainer's, records the
-  // comparison in rollout.importance and, if the options correct for it, sets the importance ratios.
+  // comparison in rollout.importance and, if the options correct for it, sets the importance ratios. With max_staleness
+  // it computes those of completions with stale tokens only; others have the trainer's already.
   void correct_importance(Rollout& rollout) const;
   // Fills ref_logps if there is a reference model.
   void add_reference_logps(std::span<PolicySample> samples) const;
@@ -143,7 +160,7 @@ class GrpoTask final : public TrainingTask {
   [[nodiscard]] std::vector<std::vector<float>> target_logps(const char* program,
                                                              std::span<const PolicySample> samples) const;
   // Writes the completions of a step's generations to output_dir/completions/NAME.jsonl, and prints them if
-  // log_completions is set.
+  // log_completions is set. Without an output_dir, as in benchmarks, it does nothing.
   void report(std::span<const Rollout> rollouts, const std::string& name, std::int64_t step) const;
 
   // Returns this rank's samples of a step with their loss weights (w_i above), which depend on all of them.
@@ -156,8 +173,8 @@ class GrpoTask final : public TrainingTask {
 
   // Returns the loss, then the metrics in `rollout`, then the figures of the loss program.
   [[nodiscard]] MetricValues metrics(const PolicyTotals& totals, const NamedValues& rollout) const;
-  // Throws Defect if the log-probability of a sampled token differs between rollout and trainer.
-  void check_exact(const MetricValues& values, std::int64_t step) const;
+  // Throws Defect if the log-probability of a sampled token differs between rollout and trainer: by `difference`.
+  void check_exact(double difference) const;
 
   const GrpoRun& run_;
   Workspace& workspace_;
@@ -168,6 +185,8 @@ class GrpoTask final : public TrainingTask {
   std::int64_t micro_steps_ = 0;  // batches trained on
   std::int64_t generations_ = 0;  // generations made
   std::int64_t updates_since_generation_ = 0;
+  BegunGeneration begun_;                  // what the next generation has already
+  std::vector<TaskTensor> begun_tensors_;  // the same for checkpoints
   std::int64_t tokens_seen_ = 0;
   double flops_ = 0;
   std::vector<PolicySample> samples_;       // the current generation, of all ranks

@@ -34,6 +34,7 @@ class SamplingComparison {
   void add_difference(double difference);  // trainer minus sampler, log-probability of one token
   void add_ratio(double ratio);            // importance ratio of one token or completion
   [[nodiscard]] bool has_ratios() const { return ratios_ > 0; }
+  [[nodiscard]] double largest_difference() const { return difference_max_; }
   // Adds what the other ranks of a job have added.
   void add_ranks(const Job& job);
   // Returns sampling/sampling_logp_difference/{mean,max} of absolute differences and

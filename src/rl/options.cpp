@@ -64,7 +64,7 @@ void check_importance(const GrpoOptions& options, const OptionInput& input) {
   if (options.corrects_importance()) return;
   say_without_effect(
       {"vllm_importance_sampling_mode", "vllm_importance_sampling_cap", "vllm_importance_sampling_clip_min"},
-      "without a server, rollout and trainer have the same probabilities "
+      "without a server and max_staleness, rollout and trainer have the same probabilities "
       "(vllm_importance_sampling_correction: true applies the correction anyway)",
       input);
 }
@@ -140,6 +140,12 @@ void check_options(const GrpoOptions& options, const OptionInput& input) {
   }
   check_importance(options, input);
   check_server(options, input);
+  if (options.max_staleness > 0 && options.rollout == RolloutKind::kServer) {
+    throw Error(
+        input.place_of("max_staleness"),
+        text_of("is ", options.max_staleness, ", but the completions come from a server, which begins none ahead"),
+        "max_staleness: 0, or rollout: own");
+  }
   (void)grpo_batch(options, processes_of(options, job_place()), input);
 }
 
@@ -147,6 +153,10 @@ void check_processes(const GrpoOptions& options) {
   if (options.processes() == 1) return;
   if (options.rollout != RolloutKind::kOwn) {
     throw Error("rollout", "is server, which receives the weights of one process", "--num_processes 1");
+  }
+  if (options.max_staleness > 0) {
+    throw Error("max_staleness", text_of("is ", options.max_staleness, "; generations are begun ahead by one process"),
+                "--num_processes 1, or max_staleness: 0");
   }
   if (options.needs_trainer_logps()) {
     throw Error("vllm_importance_sampling_correction", "is not computed over several processes",

@@ -91,6 +91,7 @@ struct GrpoOptions : ModelOptions, DatasetOptions, TrainingOptions, RewardKeys, 
   std::string rollout_key_variable = "VLLM_API_KEY";
   std::string rollout_weights_dir;
   bool exact_logprobs = true;
+  std::int64_t max_staleness = 0;
 
   double beta = 0.04;
   std::int64_t num_iterations = 1;
@@ -117,10 +118,11 @@ struct GrpoOptions : ModelOptions, DatasetOptions, TrainingOptions, RewardKeys, 
 
   // Returns true if the policy term is multiplied by the ratio of the trainer's to the sampler's probabilities.
   [[nodiscard]] bool corrects_importance() const {
-    return vllm_importance_sampling_correction.value_or(rollout == RolloutKind::kServer);
+    return vllm_importance_sampling_correction.value_or(sampler_may_differ());
   }
-  // Returns true if a forward pass computes the trainer's log-probabilities of each generation before its first update.
-  [[nodiscard]] bool needs_trainer_logps() const { return corrects_importance() || rollout == RolloutKind::kServer; }
+  // Returns true if a forward pass computes the trainer's log-probabilities of each generation before its first update;
+  // with max_staleness, of completions that older weights have begun.
+  [[nodiscard]] bool needs_trainer_logps() const { return corrects_importance() || sampler_may_differ(); }
 
   template <class Visitor>
   void fields(Visitor& v) {
@@ -141,6 +143,9 @@ struct GrpoOptions : ModelOptions, DatasetOptions, TrainingOptions, RewardKeys, 
   }
 
  private:
+  // Returns true if the probabilities that drew a token may be others than the trainer's.
+  [[nodiscard]] bool sampler_may_differ() const { return rollout == RolloutKind::kServer || max_staleness > 0; }
+
   template <class Visitor>
   void generation_fields(Visitor& v) {
     v.group("Generation");
@@ -175,6 +180,11 @@ struct GrpoOptions : ModelOptions, DatasetOptions, TrainingOptions, RewardKeys, 
         "output_dir");
     });
     v("exact_logprobs", exact_logprobs, "Stop unless rollout and trainer compute bitwise the same probabilities");
+    v("max_staleness", max_staleness,
+      "Generations by which the weights that draw a token may be older than those that learn from it first; 1: the "
+      "next "
+      "generation is begun where the last completions of one leave room",
+      within(0, 1));
   }
 
   template <class Visitor>

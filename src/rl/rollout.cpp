@@ -12,15 +12,14 @@ namespace hone {
 namespace {
 
 // Returns num_generations requests for each prompt, those of a prompt next to each other.
-std::vector<Request> make_requests(const PromptSet& prompts, std::span<const std::uint32_t> chosen,
-                                   const RolloutOptions& options,
-                                   const std::function<std::uint64_t(std::size_t)>& seed_of) {
+std::vector<Request> make_requests(const RolloutPrompts& from, const RolloutOptions& options) {
   std::vector<Request> requests;
-  for (const std::uint32_t prompt : chosen) {
-    const std::span<const TokenId> tokens = prompts.tokens(prompt);
+  for (const std::uint32_t prompt : from.chosen) {
+    const std::span<const TokenId> tokens = from.prompts.tokens(prompt);
     for (std::int64_t i = 0; i < options.num_generations; ++i) {
       Request request{{tokens.begin(), tokens.end()}, options.sampling};
-      request.sampling.seed = seed_of(requests.size());
+      request.sampling.seed = from.seed_of(requests.size());
+      if (!from.begun.empty()) request.begun = from.begun[requests.size()];
       requests.push_back(std::move(request));
     }
   }
@@ -125,27 +124,37 @@ void set_advantages(Rollout& rollout, const RolloutOptions& options) {
   }
 }
 
-Rollout roll_out(RolloutSource& source, const Tokenizer& tokenizer, const PromptSet& prompts,
-                 std::span<const std::uint32_t> chosen, std::span<const Reward> rewards, const RolloutOptions& options,
-                 const std::function<std::uint64_t(std::size_t)>& seed_of) {
-  const std::vector<Request> requests = make_requests(prompts, chosen, options, seed_of);
-  CompletionTable table(requests, tokenizer, prompts, chosen, options);
+Generated RolloutSource::generate_ahead(std::span<const Request> requests, std::span<const Request> ahead,
+                                        const OnFinished& on_finished) {
+  HONE_ASSERT(ahead.empty(), "this source of completions begins none ahead");
+  return {generate(requests, on_finished), {}};
+}
+
+Rollout roll_out(RolloutSource& source, const Tokenizer& tokenizer, const RolloutPrompts& now,
+                 std::span<const Reward> rewards, const RolloutOptions& options, const RolloutPrompts* next) {
+  const std::vector<Request> requests = make_requests(now, options);
+  const std::vector<Request> ahead = next != nullptr ? make_requests(*next, options) : std::vector<Request>();
+  CompletionTable table(requests, tokenizer, now.prompts, now.chosen, options);
   Scorer scorer(rewards, table.inputs());
   using Clock = std::chrono::steady_clock;
   const Clock::time_point start = Clock::now();
-  (void)source.generate(requests, [&](std::size_t i, const Completion& completion) {
+  Generated generated = source.generate_ahead(requests, ahead, [&](std::size_t i, const Completion& completion) {
     table.set(i, completion);
     scorer.add(i);
   });
-  const Clock::time_point generated = Clock::now();
+  const Clock::time_point end = Clock::now();
   std::vector<RewardScores> scores = scorer.finish();
   Rollout rollout = table.take();
   rollout.scores = std::move(scores);
   for (std::size_t i = 0; i < requests.size(); ++i)
     for (const RewardScores& of_reward : rollout.scores) rollout.judged[i].rewards.push_back(of_reward[i]);
   set_advantages(rollout, options);
-  rollout.generation_seconds = std::chrono::duration<double>(generated - start).count();
-  rollout.reward_seconds = std::chrono::duration<double>(Clock::now() - generated).count();
+  for (std::size_t i = 0; i < requests.size(); ++i)
+    rollout.stale.push_back(std::min(requests[i].begun.tokens.size(), rollout.samples[i].completion.size()));
+  for (Completion& completion : generated.ahead)
+    rollout.begun_ahead.push_back({std::move(completion.tokens), std::move(completion.logps)});
+  rollout.generation_seconds = std::chrono::duration<double>(end - start).count();
+  rollout.reward_seconds = std::chrono::duration<double>(Clock::now() - end).count();
   return rollout;
 }
 

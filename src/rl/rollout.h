@@ -32,9 +32,12 @@ struct Rollout {
   std::vector<ScoredCompletion> judged;  // [samples]
   std::vector<RewardScores> scores;      // [rewards][samples]
   Advantages advantages;
+  std::vector<std::size_t> stale;        // [samples] first tokens of a completion that older weights have drawn
+  std::vector<DrawnTokens> begun_ahead;  // [completions of the next generation] what they have; empty: none has begun
   std::vector<std::pair<std::string, double>> importance;  // ImportanceMetrics; empty if ratios were not computed
   double generation_seconds = 0;
   double reward_seconds = 0;     // from the end of generation until all rewards are there
+  double logprob_seconds = 0;    // log-probabilities of the trainer, to compare them with the sampler's
   double reference_seconds = 0;  // log-probabilities of the reference model
 };
 
@@ -50,6 +53,9 @@ class RolloutSource {
   // complete, in any order and from any thread, but not concurrently for one request. Throws Interrupted on Ctrl+C.
   [[nodiscard]] virtual std::vector<Completion> generate(std::span<const Request> requests,
                                                          const OnFinished& on_finished) = 0;
+  // Likewise, and begins with the requests `ahead` as Engine::generate() does. Not every source can.
+  [[nodiscard]] virtual Generated generate_ahead(std::span<const Request> requests, std::span<const Request> ahead,
+                                                 const OnFinished& on_finished);
   // Called after the weights of the policy have changed.
   virtual void weights_changed() {}
 };
@@ -61,6 +67,10 @@ class EngineRollout final : public RolloutSource {
   [[nodiscard]] std::vector<Completion> generate(std::span<const Request> requests,
                                                  const OnFinished& on_finished) override {
     return engine_.generate(requests, on_finished);
+  }
+  [[nodiscard]] Generated generate_ahead(std::span<const Request> requests, std::span<const Request> ahead,
+                                         const OnFinished& on_finished) override {
+    return engine_.generate(requests, ahead, on_finished);
   }
   void weights_changed() override { engine_.weights_changed(); }
 
@@ -77,13 +87,20 @@ struct RolloutOptions {
   RunProgress progress;
 };
 
-// Samples num_generations completions of each prompt in `chosen`, scores them and computes their advantages. Rewards of
-// RewardScope::kCompletion judge completions while others are still generated. seed_of(sample) returns the sampling
-// seed of a completion. Throws Error if a reward does and Interrupted on Ctrl+C.
-[[nodiscard]] Rollout roll_out(RolloutSource& source, const Tokenizer& tokenizer, const PromptSet& prompts,
-                               std::span<const std::uint32_t> chosen, std::span<const Reward> rewards,
-                               const RolloutOptions& options,
-                               const std::function<std::uint64_t(std::size_t sample)>& seed_of);
+// Completions to draw: num_generations of each prompt in `chosen`.
+struct RolloutPrompts {
+  const PromptSet& prompts;
+  std::span<const std::uint32_t> chosen;
+  std::function<std::uint64_t(std::size_t completion)> seed_of;  // sampling seeds
+  std::span<const DrawnTokens> begun = {};                       // [completions] what they have already; empty: nothing
+};
+
+// Samples completions, scores them and computes their advantages. Rewards of RewardScope::kCompletion judge completions
+// while others are still generated. `next`: the prompts of the next generation, if it is to be begun where this one
+// leaves room; null: it is not. Throws Error if a reward does and Interrupted on Ctrl+C.
+[[nodiscard]] Rollout roll_out(RolloutSource& source, const Tokenizer& tokenizer, const RolloutPrompts& now,
+                               std::span<const Reward> rewards, const RolloutOptions& options,
+                               const RolloutPrompts* next = nullptr);
 
 // Computes the advantages of scored completions from rollout.scores.
 void set_advantages(Rollout& rollout, const RolloutOptions& options);

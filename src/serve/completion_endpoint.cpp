@@ -74,7 +74,13 @@ Json completion_body(Json body) {
   body.erase("prompts");
   const Json more = std::exchange(body["generation_kwargs"], Json());
   body.erase("generation_kwargs");
-  if (more.is_object()) body.update(more);
+  if (more.is_null()) return body;
+  if (!more.is_object()) RequestParameters::refuse("generation_kwargs", more, "an object");
+  for (const char* key : {"prompt", "stream"}) {
+    if (more.contains(key))
+      throw RequestError(text_of("generation_kwargs.", key), "is no parameter of sampling", "leave it out");
+  }
+  body.update(more);
   return body;
 }
 

@@ -123,7 +123,6 @@ constexpr std::array kTrainingKeys = std::to_array<ForeignKey>({
     {"vllm_guided_decoding_regex", kNotYet, "guided decoding in rollouts is"},
     {"use_transformers_paged", kNoEffect, kOwnEngine},
     {"generation_kwargs", kNotYet, "passing arguments to generation is"},
-    {"max_staleness", kNotYet, "training on rollouts of older weights is", "0"},
     {"wandb_log_completions", kNoEffect, kOwnCompletions},
     // GRPO: code rewards.
     {"code_provider", kNoEffect, kOwnSandbox},

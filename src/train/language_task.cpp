@@ -145,7 +145,7 @@ Json LanguageTask::last_batch() const {
 
 Json LanguageTask::state() const { return {{"data", setup_.batches.state()}, {"tokens_seen", tokens_seen_}}; }
 
-void LanguageTask::restore(const Json& state) {
+void LanguageTask::restore(const Json& state, std::span<const TaskTensor>) {
   setup_.batches.restore(state.at("data"));
   tokens_seen_ = state.at("tokens_seen").get<std::int64_t>();
 }

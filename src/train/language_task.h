@@ -54,7 +54,7 @@ class LanguageTask final : public TrainingTask {
   MetricValues evaluate(std::int64_t step) override;
   Json last_batch() const override;
   Json state() const override;
-  void restore(const Json& state) override;
+  void restore(const Json& state, std::span<const TaskTensor> tensors) override;
 
  private:
   Setup setup_;

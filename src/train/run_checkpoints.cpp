@@ -16,6 +16,7 @@
 #include "model/weights.h"
 #include "train/rank_tensors.h"
 #include "train/run_notes.h"
+#include "train/task_snapshot.h"
 #include "train/whole_weights.h"
 
 namespace hone {
@@ -32,6 +33,32 @@ void write_model_folder(const fs::path& path, const TrainingSubject& subject, co
     save_model(path, subject.model, weights, &generation_config);
   }
   subject.tokenizer.save(path);
+}
+
+// Prefix of the names of a task's tensors in the training state.
+constexpr std::string_view kTaskPrefix = "task.";
+
+std::vector<TensorSource> sources_of(const std::vector<TaskTensor>& tensors) {
+  std::vector<TensorSource> sources;
+  for (const TaskTensor& tensor : tensors) {
+    sources.push_back(tensor_source(std::string(kTaskPrefix) + tensor.name, tensor.dtype, tensor.shape,
+                                    std::span<const std::byte>(*tensor.bytes)));
+  }
+  return sources;
+}
+
+std::vector<TaskTensor> task_tensors(const WeightFiles& files) {
+  std::vector<TaskTensor> tensors;
+  for (const std::string& name : files.names()) {
+    if (!name.starts_with(kTaskPrefix)) continue;
+    const StoredTensor& stored = files.at(name);
+    const auto dtype = stored.type == StoredType::kI32 ? DType::kI32 : DType::kF32;
+    auto bytes =
+        std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(stored.element_count()) * size_of(dtype));
+    read_as(stored, dtype, *bytes);
+    tensors.push_back({name.substr(kTaskPrefix.size()), dtype, stored.shape, std::move(bytes)});
+  }
+  return tensors;
 }
 
 }  // namespace
@@ -94,7 +121,7 @@ Json RunCheckpoints::load(const fs::path& checkpoint, TrainingTask& task) {
   if (const auto best = state.json().find("best"); best != state.json().end() && options_.compares_evaluations()) {
     best_ = Best{best->at("step").get<std::int64_t>(), best->at("value").get<double>()};
   }
-  task.restore(state.json().at("task"));
+  task.restore(state.json().at("task"), task_tensors(state.tensors()));
   return state.json().value("options", Json());
 }
 
@@ -140,7 +167,7 @@ void RunCheckpoints::save(std::int64_t step, const TrainingTask& task) {
       std::ranges::move(state_sources(layout, *store, prefix), std::back_inserter(tensors));
     }
   }
-  if (!subject_.optimizer.is_divided()) return write(step, task, tensors, subject_.weights);
+  if (!subject_.optimizer.is_divided()) return write(step, task, std::move(tensors), subject_.weights);
   with_weights([&](const TensorStore& weights) {
     RankTensors all(*setup_.job.peers(), std::move(tensors));
     if (store_ == nullptr) return all.serve();
@@ -149,9 +176,11 @@ void RunCheckpoints::save(std::int64_t step, const TrainingTask& task) {
   });
 }
 
-void RunCheckpoints::write(std::int64_t step, const TrainingTask& task, std::span<const TensorSource> tensors,
+void RunCheckpoints::write(std::int64_t step, const TrainingTask& task, std::vector<TensorSource> tensors,
                            const TensorStore& weights) {
-  Json state{{"task", task.state()},
+  const TaskSnapshot snapshot(task);
+  if (!options_.save_only_model) std::ranges::move(sources_of(snapshot.tensors), std::back_inserter(tensors));
+  Json state{{"task", snapshot.state},
              {"optimizer_steps", subject_.optimizer.steps()},
              {"command", setup_.command},
              {"model_only", options_.save_only_model},
@@ -167,9 +196,9 @@ void RunCheckpoints::write(std::int64_t step, const TrainingTask& task, std::spa
   }
 }
 
-void RunCheckpoints::save_early(std::int64_t steps, TrainingTask& task, const Json* before) {
+void RunCheckpoints::save_early(std::int64_t steps, TrainingTask& task, const TaskSnapshot* before) {
   if (before != nullptr) {
-    task.restore(*before);
+    before->restore(task);
     subject_.optimizer.discard();
   }
   save(steps, task);

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
-#include <span>
+#include <vector>
 
 #include "core/json.h"
 #include "train/training_task.h"
@@ -14,6 +14,7 @@
 namespace hone {
 
 struct CheckpointFolder;
+struct TaskSnapshot;
 struct TensorSource;
 class CheckpointStore;
 
@@ -33,7 +34,7 @@ class RunCheckpoints {
   void save(std::int64_t step, const TrainingTask& task);
   // Saves a run that ends early after `steps` complete steps, and logs it. before: the state of the task after these
   // steps if the task has moved on since, otherwise null.
-  void save_early(std::int64_t steps, TrainingTask& task, const Json* before);
+  void save_early(std::int64_t steps, TrainingTask& task, const TaskSnapshot* before);
   // Records the evaluation of a step if it is better than all before it; the caller must then save a checkpoint of this
   // step. Throws Error if the evaluation lacks metric_for_best_model.
   void compare_with_best(std::int64_t step, const MetricValues& values);
@@ -55,7 +56,7 @@ class RunCheckpoints {
 
   // Returns the checkpoint that the options ask to resume, if there is one.
   [[nodiscard]] std::optional<CheckpointFolder> checkpoint_to_resume() const;
-  void write(std::int64_t step, const TrainingTask& task, std::span<const TensorSource> tensors,
+  void write(std::int64_t step, const TrainingTask& task, std::vector<TensorSource> tensors,
              const TensorStore& weights);
   // Calls write(weights) with the whole weights, which only rank 0 has if they are divided; all ranks then call it.
   template <class Write>

@@ -12,6 +12,7 @@
 #include "core/log.h"
 #include "core/progress.h"
 #include "core/strings.h"
+#include "train/task_snapshot.h"
 
 namespace hone {
 namespace fs = std::filesystem;
@@ -43,7 +44,7 @@ void Trainer::fail_nonfinite(std::int64_t step, double loss, double norm, Traini
 }
 
 template <class Work>
-void Trainer::guarded(std::int64_t steps, TrainingTask& task, const Json* before, const Work& work) {
+void Trainer::guarded(std::int64_t steps, TrainingTask& task, const TaskSnapshot* before, const Work& work) {
   try {
     work();
   } catch (const Interrupted&) {
@@ -62,7 +63,7 @@ void Trainer::guarded(std::int64_t steps, TrainingTask& task, const Json* before
 
 void Trainer::step_once(std::int64_t step, TrainingTask& task) {
   // The state before the step: if the step throws, the run is saved as it was after the previous one.
-  const Json before = task.state();
+  const TaskSnapshot before(task);
   MetricValues values;
   setup_.job.set_activity(text_of("step ", step + 1));
   guarded(step, task, &before, [&] {

@@ -35,7 +35,7 @@ class Trainer {
   // Runs `work`. If it throws, saves the run after `steps` steps, then rethrows. before: the state of the task after
   // these steps if `work` changes it, otherwise null.
   template <class Work>
-  void guarded(std::int64_t steps, TrainingTask& task, const Json* before, const Work& work);
+  void guarded(std::int64_t steps, TrainingTask& task, const TaskSnapshot* before, const Work& work);
   [[nodiscard]] RunView view(std::int64_t step) const;
   // Calls work(observer) for each observer, on rank 0.
   template <class Work>

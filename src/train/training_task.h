@@ -1,10 +1,14 @@
 // Interface between the training loop and a kind of training (next-token training, GRPO).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "core/dtype.h"
 #include "core/json.h"
 #include "model/model.h"
 #include "text/tokenizer.h"
@@ -15,6 +19,14 @@
 #include "train/run_observer.h"
 
 namespace hone {
+
+// A part of a task's state that is large: a tensor in host memory. Copies share its bytes, which never change.
+struct TaskTensor {
+  std::string name;
+  DType dtype = DType::kF32;
+  std::vector<std::int64_t> shape;
+  std::shared_ptr<const std::vector<std::byte>> bytes;
+};
 
 class TrainingTask {
  public:
@@ -42,10 +54,12 @@ class TrainingTask {
   }
   // Returns the batch of the last step, for the inspection of a non-finite loss.
   [[nodiscard]] virtual Json last_batch() const = 0;
-  // Returns everything that a resume needs in addition to weights and optimizer states.
+  // Return everything that a resume needs in addition to weights and optimizer states. A checkpoint stores the tensors
+  // next to those of the optimizer.
   [[nodiscard]] virtual Json state() const = 0;
-  // Restores a state returned by state().
-  virtual void restore(const Json& state) = 0;
+  [[nodiscard]] virtual std::vector<TaskTensor> state_tensors() const { return {}; }
+  // Restores what state() and state_tensors() have returned together.
+  virtual void restore(const Json& state, std::span<const TaskTensor> tensors) = 0;
 };
 
 // The model that is trained and its parts.

@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <map>
 #include <set>
 
 #include "cli/bench/results.h"
 #include "cli/program.h"
+#include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
 #include "core/json_value.h"
@@ -95,6 +97,68 @@ TEST(BenchCommand, TrainsInSeveralProcesses) {
     EXPECT_EQ(read_json(file).size(), 4u);  // rank 0 alone writes
   }
   EXPECT_EQ(with({"--profile", "true"}).code, 1);
+}
+
+TEST(BenchCommand, GrpoWritesItsFiguresByPhase) {
+  const TemporaryDirectory directory;
+  const std::string file = directory.path() / "grpo.json";
+  const auto with = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all{"bench",
+                                 "grpo",
+                                 "--model",
+                                 "quickstart",
+                                 "--layers",
+                                 "1",
+                                 "--num_generations",
+                                 "4",
+                                 "--per_device_train_batch_size",
+                                 "4",
+                                 "--gradient_accumulation_steps",
+                                 "2",
+                                 "--prompt_len",
+                                 "5",
+                                 "--mean_completion_len",
+                                 "8",
+                                 "--max_completion_length",
+                                 "24",
+                                 "--steps",
+                                 "3",
+                                 "--warmup_steps",
+                                 "1",
+                                 "--device",
+                                 "cpu",
+                                 "--json",
+                                 file};
+    all.insert(all.end(), more.begin(), more.end());
+    return run_program(all);
+  };
+  for (const std::string staleness : {"0", "1"}) {
+    const Ended ended = with({"--max_staleness", staleness, "--beta", "0.1", "--dtype", "float32"});
+    ASSERT_EQ(ended.code, 0) << ended.output;
+    EXPECT_THAT(ended.output, HasSubstr("2 prompts x 4 completions of up to 24 tokens"));
+    std::map<std::string, double> figures;
+    double phases = 0;
+    for (const Json& row : read_json(file)) {
+      const auto name = row["what"].get<std::string>() + " " + row["unit"].get<std::string>();
+      figures[name] = row["figure"].get<double>();
+      if (name.starts_with("grpo, ") && name.ends_with(" ms")) phases += figures[name];
+    }
+    for (const char* phase : {"generation", "loss and backward", "update", "log-probabilities of the reference"})
+      EXPECT_GT(figures.at(text_of("grpo, ", phase, " ms")), 0.0) << phase;
+    EXPECT_GE(figures.at("grpo, log-probabilities of the trainer ms"), 0.0);
+    EXPECT_NEAR(phases, figures.at("grpo ms"), 1e-6 * phases);
+    EXPECT_GT(figures.at("grpo tokens/s"), 0.0);
+    EXPECT_GE(figures.at("grpo, padding rows %"), 0.0);
+    EXPECT_LT(figures.at("grpo, padding rows %"), 100.0);
+    EXPECT_LE(figures.at("grpo, device idle %"), 100.0);
+    EXPECT_EQ(figures.contains("grpo, stale tokens %"), staleness == "1");
+    if (staleness == "1") {
+      EXPECT_GT(figures.at("grpo, stale tokens %"), 0.0);
+    }
+  }
+  const Ended refused = with({"--num_generations", "3"});
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_THAT(refused.output, HasSubstr("do not divide by num_generations 3"));
 }
 
 TEST(BenchCommand, DecodeWritesItsFigures) {

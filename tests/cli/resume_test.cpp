@@ -64,8 +64,8 @@ void check_kills(const TemporaryDirectory& folder, const std::vector<std::string
   EXPECT_EQ(read_file(killed / "model.safetensors"), read_file(whole / "model.safetensors"));
 }
 
-// Kills pre-training of the model in `config` and GRPO on its result.
-void check_pretraining_and_grpo(const fs::path& config, int kills) {
+// Kills pre-training of the model in `config` and GRPO, with more keys, on its result.
+void check_pretraining_and_grpo(const fs::path& config, int kills, const std::vector<std::string>& more_of_grpo = {}) {
   const TemporaryDirectory folder;
   write_miniature(folder.path());
   if (!config.empty()) fs::copy_file(config, folder.path() / "model.json", fs::copy_options::overwrite_existing);
@@ -74,37 +74,40 @@ void check_pretraining_and_grpo(const fs::path& config, int kills) {
       folder.path(), {"--per_device_train_batch_size", "4", "--gradient_accumulation_steps", "2", "--max_steps", "30",
                       "--save_steps", "3", "--save_total_limit", "2", "--learning_rate", "2e-3"});
   check_kills(folder, pretrain, kills, 1);
-  const std::vector<std::string> grpo{"grpo",
-                                      "--model_name_or_path",
-                                      path("whole-pretrain"),
-                                      "--dataset_name",
-                                      path("data/prompts.jsonl"),
-                                      "--dataset_prompt_column",
-                                      "problem",
-                                      "--num_generations",
-                                      "4",
-                                      "--per_device_train_batch_size",
-                                      "8",
-                                      "--num_iterations",
-                                      "2",
-                                      "--max_completion_length",
-                                      "12",
-                                      "--max_steps",
-                                      "8",
-                                      "--logging_steps",
-                                      "1",
-                                      "--save_steps",
-                                      "1",
-                                      "--learning_rate",
-                                      "1e-3",
-                                      "--beta",
-                                      "0.02",
-                                      "--reward_funcs",
-                                      "tag_count,length"};
+  std::vector<std::string> grpo{"grpo",
+                                "--model_name_or_path",
+                                path("whole-pretrain"),
+                                "--dataset_name",
+                                path("data/prompts.jsonl"),
+                                "--dataset_prompt_column",
+                                "problem",
+                                "--num_generations",
+                                "4",
+                                "--per_device_train_batch_size",
+                                "8",
+                                "--num_iterations",
+                                "2",
+                                "--max_completion_length",
+                                "12",
+                                "--max_steps",
+                                "8",
+                                "--logging_steps",
+                                "1",
+                                "--save_steps",
+                                "1",
+                                "--learning_rate",
+                                "1e-3",
+                                "--beta",
+                                "0.02",
+                                "--reward_funcs",
+                                "tag_count,length"};
+  grpo.insert(grpo.end(), more_of_grpo.begin(), more_of_grpo.end());
   check_kills(folder, grpo, kills * 2 / 3, 2);
 }
 
 TEST(Resume, PretrainingAndGrpoGoOnBitForBit) { check_pretraining_and_grpo({}, 12); }
+
+TEST(Resume, AGenerationThatHasBegunGoesOnBitForBit) { check_pretraining_and_grpo({}, 6, {"--max_staleness", "1"}); }
 
 TEST(Resume, DeepseekGoesOnBitForBit) { check_pretraining_and_grpo(fixture("models") / "deepseek_v3/config.json", 6); }
 

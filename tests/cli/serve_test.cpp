@@ -10,9 +10,11 @@
 #include "core/files.h"
 #include "core/json_value.h"
 #include "core/strings.h"
+#include "support/certificate.h"
 #include "support/miniature.h"
 #include "support/paths.h"
 #include "support/raw_client.h"
+#include "support/tls_client.h"
 
 namespace hone::test {
 namespace {
@@ -46,7 +48,7 @@ std::unique_ptr<TemporaryDirectory> ServeTest::folder_;
 class ServerProgram {
  public:
   explicit ServerProgram(const std::vector<std::string>& arguments) : child_(start_program(arguments, log_path())) {
-    constexpr std::string_view kPlace = "http://127.0.0.1:";
+    constexpr std::string_view kPlace = "://127.0.0.1:";
     while (is_running(child_)) {
       const std::string text = log();
       const std::size_t place = text.find(kPlace);
@@ -107,6 +109,168 @@ TEST_F(ServeTest, AnswersAsGenerateDoesAndEndsWithSigterm) {
   EXPECT_EQ(server.wait(), 0) << server.log();
   EXPECT_THAT(server.log(), HasSubstr("POST /v1/chat/completions 200 "));
   EXPECT_THAT(server.log(), HasSubstr("shutting down"));
+}
+
+// Log-probabilities of prompts and completions in generations.jsonl are those of a server's echo.
+TEST_F(ServeTest, GenerateWritesTheLogProbabilitiesThatAnEchoHas) {
+  write_file(at("scored.jsonl"), "{\"prompt\": \"What is 1 + 2?\"}\n{\"prompt\": \"The answer\"}\n");
+  const std::vector<std::string> arguments{"generate",
+                                           "--model_name_or_path",
+                                           at("model"),
+                                           "--dataset_name",
+                                           at("scored.jsonl"),
+                                           "--temperature",
+                                           "0",
+                                           "--top_p",
+                                           "1",
+                                           "--max_new_tokens",
+                                           "12",
+                                           "--num_generations",
+                                           "2",
+                                           "--require_end",
+                                           "false",
+                                           "--logprobs",
+                                           "2",
+                                           "--device",
+                                           "cpu",
+                                           "--output_dir",
+                                           at("scored"),
+                                           "--prompt_logprobs",
+                                           "1"};
+  const Ended generated = run_program(arguments);
+  ASSERT_EQ(generated.code, 0) << generated.output;
+  ServerProgram server(serve({"--served_model_name", "mini", "--max_model_len", "200"}));
+  ASSERT_NE(server.port(), 0) << server.log();
+  int rows = 0;
+  for (const std::string& line : split(read_file(at("scored/generations.jsonl")), '\n')) {
+    if (line.empty()) continue;
+    ++rows;
+    const Json row = Json::parse(line);
+    const Json body{
+        {"model", "mini"}, {"prompt", row["prompt_ids"]}, {"max_tokens", 12}, {"temperature", 0}, {"echo", true},
+        {"logprobs", 2},   {"return_token_ids", true}};
+    const RawResponse response = fetch(server.port(), "POST", "/v1/completions", body.dump());
+    ASSERT_EQ(response.status, 200) << response.body;
+    const Json choice = Json::parse(response.body)["choices"][0];
+    const Json& echoed = choice["logprobs"]["token_logprobs"];
+    Json expected = row["prompt_logprobs"];
+    ASSERT_EQ(expected.size(), row["prompt_ids"].size());
+    EXPECT_TRUE(expected[0].is_null());
+    ASSERT_EQ(row["completion_ids"].size(), 2U);
+    EXPECT_EQ(row["completion_ids"][1], row["completion_ids"][0]) << "greedy";
+    EXPECT_EQ(row["completion_ids"][0], choice["token_ids"]);
+    for (const Json& logp : row["completion_logprobs"][0]) expected.push_back(logp);
+    ASSERT_EQ(echoed.size(), expected.size());
+    for (std::size_t i = 1; i < echoed.size(); ++i)
+      EXPECT_EQ(echoed[i].get<float>(), expected[i].get<float>()) << "token " << i;
+    ASSERT_EQ(row["completion_top_logprobs"][0].size(), row["completion_ids"][0].size());
+    const std::string drawn = std::to_string(row["completion_ids"][0][0].get<int>());
+    EXPECT_EQ(row["completion_top_logprobs"][0][0].size(), 2U);
+    EXPECT_EQ(row["completion_top_logprobs"][0][0].at(drawn), row["completion_logprobs"][0][0]);
+    EXPECT_EQ(row["prompt_top_logprobs"].size(), row["prompt_ids"].size());
+    EXPECT_EQ(row["prompt_top_logprobs"][1].size(), 1U);
+  }
+  EXPECT_EQ(rows, 2);
+  std::vector<std::string> other = arguments;
+  other.back() = "2";
+  const Ended refused = run_program(other);
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_THAT(refused.output, HasSubstr("prompt_logprobs: is 2, but "));
+}
+
+// A streamed request of `n` completions with `max_tokens` tokens each.
+std::string stream_request(std::int64_t n, std::int64_t max_tokens) {
+  return http_request("POST", "/v1/completions",
+                      Json{{"prompt", "What is"},
+                           {"n", n},
+                           {"max_tokens", max_tokens},
+                           {"ignore_eos", true},
+                           {"seed", 1},
+                           {"stream", true}}
+                          .dump());
+}
+
+// Waits until the engine has begun with so many completions.
+void wait_until_begun(const ServerProgram& server, std::int64_t completions) {
+  constexpr std::string_view kBegun = "\nvllm:request_params_max_tokens_count{";
+  for (;;) {
+    const std::string metrics = fetch(server.port(), "GET", "/metrics").body;
+    const std::size_t at = metrics.find(kBegun);
+    if (at != std::string::npos && std::stoll(metrics.substr(metrics.find("} ", at) + 2)) >= completions) return;
+  }
+}
+
+TEST_F(ServeTest, SigtermUnderLoadFinishesEveryStream) {
+  constexpr std::int64_t kStreams = 24;
+  ServerProgram server(serve({"--max_num_seqs", "2", "--shutdown_timeout", "3600", "--access_log", "false"}));
+  ASSERT_NE(server.port(), 0) << server.log();
+  std::vector<std::unique_ptr<RawClient>> clients;
+  for (std::int64_t i = 0; i < kStreams; ++i) {
+    clients.push_back(std::make_unique<RawClient>(server.port()));
+    clients.back()->send(stream_request(1, 200));
+  }
+  RawClient idle(server.port());
+  idle.send(http_request("GET", "/health"));
+  EXPECT_EQ(idle.receive().status, 200);
+  wait_until_begun(server, kStreams);
+  server.signal(SIGTERM);
+  EXPECT_EQ(idle.rest(), "") << "a connection without a request is closed";
+  for (const auto& client : clients) {
+    const RawResponse response = client->receive();
+    ASSERT_EQ(response.status, 200);
+    EXPECT_TRUE(response.body.ends_with("data: [DONE]\n\n")) << response.body;
+    EXPECT_EQ(response.body.find("shuts down"), std::string::npos);
+    EXPECT_EQ(client->rest(), "") << "the connection is closed after its answer";
+  }
+  EXPECT_EQ(server.wait(), 0) << server.log();
+}
+
+// 64 requests of 32 completions, one at a time, would take longer than any test.
+TEST_F(ServeTest, SigtermUnderLoadGivesTheRestAReason) {
+  constexpr std::int64_t kRequests = 64;
+  constexpr std::int64_t kCompletions = 32;
+  ServerProgram server(serve({"--max_num_seqs", "1", "--shutdown_timeout", "0", "--access_log", "false"}));
+  ASSERT_NE(server.port(), 0) << server.log();
+  std::vector<std::unique_ptr<RawClient>> clients;
+  for (std::int64_t i = 0; i < kRequests; ++i) {
+    clients.push_back(std::make_unique<RawClient>(server.port()));
+    clients.back()->send(stream_request(kCompletions, 200));
+  }
+  RawClient whole(server.port());
+  whole.send(http_request("POST", "/v1/completions",
+                          R"({"prompt": "What is", "n": 32, "max_tokens": 200, "ignore_eos": true})"));
+  wait_until_begun(server, (kRequests + 1) * kCompletions);
+  server.signal(SIGTERM);
+  std::int64_t cancelled = 0;
+  for (const auto& client : clients) {
+    const RawResponse response = client->receive();
+    const bool finished = response.body.ends_with("data: [DONE]\n\n");
+    const bool says_why = response.body.find("the server shuts down") != std::string::npos;
+    EXPECT_NE(finished && response.status == 200, says_why) << response.head << response.body;
+    cancelled += says_why ? 1 : 0;
+    EXPECT_EQ(client->rest(), "");
+  }
+  EXPECT_GT(cancelled, 0);
+  const RawResponse refused = whole.receive();
+  EXPECT_EQ(refused.status, 503) << refused.body;
+  EXPECT_THAT(refused.body, HasSubstr("the server shuts down"));
+  EXPECT_EQ(server.wait(), 0) << server.log();
+}
+
+TEST_F(ServeTest, AnswersOverTls) {
+  const Certificate own = make_certificate();
+  write_file(at("certificate.pem"), own.certificate);
+  write_file(at("key.pem"), own.key);
+  ServerProgram server(serve({"--ssl_certfile", at("certificate.pem"), "--ssl_keyfile", at("key.pem")}));
+  ASSERT_NE(server.port(), 0) << server.log();
+  EXPECT_THAT(server.log(), HasSubstr("on https://127.0.0.1:"));
+  const Json body{{"prompt", "What is"}, {"max_tokens", 5}, {"ignore_eos", true}};
+  const RawResponse answer = fetch_encrypted(server.port(), own.certificate, "POST", "/v1/completions", body.dump());
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  EXPECT_EQ(Json::parse(answer.body)["usage"]["completion_tokens"], 5);
+  EXPECT_EQ(fetch(server.port(), "GET", "/health").status, 400) << "plain HTTP";
+  server.signal(SIGTERM);
+  EXPECT_EQ(server.wait(), 0) << server.log();
 }
 
 TEST_F(ServeTest, TheKeyMayComeFromTheEnvironmentAndIsNotLogged) {
@@ -204,8 +368,12 @@ TEST_F(ServeTest, GrpoLearnsFromAServerWhatItLearnsFromItself) {
 }
 
 TEST_F(ServeTest, MistakesAreOneLine) {
+  const Certificate own = make_certificate();
+  write_file(at("one.pem"), own.certificate);
+  write_file(at("one.key"), own.key);
+  write_file(at("other.key"), make_certificate().key);
   ServerProgram server(serve({}));
-  const std::pair<std::vector<std::string>, const char*> cases[] = {
+  const std::pair<std::vector<std::string>, std::string> cases[] = {
       {{"--max_model_len", "1000"}, "max_position_embeddings"},
       {{"--kv_cache_memory_bytes", "1000"}, "kv_cache_memory_bytes: the KV cache may have 1000 bytes"},
       {{"--port", std::to_string(server.port())}, "cannot listen: Address already in use"},
@@ -215,6 +383,13 @@ TEST_F(ServeTest, MistakesAreOneLine) {
       {{"--host", "0.0.0.0", "--allow_weight_updates"}, "allow_weight_updates: needs an API key on the host 0.0.0.0"},
       {{"--port", "65536"}, "port"},
       {{"--chat_template", "{% if %}"}, "chat template"},
+      {{"--ssl_certfile", at("absent.pem"), "--ssl_keyfile", at("one.key")},
+       "ssl_certfile: " + at("absent.pem") + ": cannot open"},
+      {{"--ssl_certfile", at("one.key"), "--ssl_keyfile", at("one.key")}, "cannot be used as a certificate"},
+      {{"--ssl_certfile", at("one.pem"), "--ssl_keyfile", at("other.key")},
+       "ssl_keyfile: the key in " + at("other.key") + " is not that of the certificate"},
+      {{"--ssl_certfile", at("one.pem")}, "has no private key"},
+      {{"--ssl_keyfile", at("one.key")}, "ssl_keyfile: is given without a certificate"},
   };
   for (const auto& [more, expected] : cases) {
     const Ended ended = run_program(serve(more));

@@ -97,13 +97,16 @@ OpCase adjustment_case(std::int64_t vocab) {
                  {.name = "masks", .type = {DType::kI32, {2, (vocab + 31) / 32}}, .values = mask_words_of(vocab)}},
       .below = {{Count::samples, 3}},
       .build = [](Program&, std::span<const Tensor> in) -> std::vector<Tensor> {
-        return {adjust_logits(in[0], in[1], in[2], in[3], in[4], in[5], in[6], in[7], in[8], in[9])};
+        const AdjustedLogits result =
+            adjust_logits(in[0], in[1], in[2], in[3], in[4], in[5], in[6], in[7], in[8], in[9]);
+        return {result.logits, result.adjusted};
       },
       .reference =
           [=](std::span<const Values> in, const Counts& counts) {
-            return std::vector<Values>{expected_logits(in, vocab, rows_in_use(counts, Count::samples, 5))};
+            const std::int64_t used = rows_in_use(counts, Count::samples, 5);
+            return std::vector<Values>{expected_logits(in, vocab, used), Values(5, 1.0)};
           },
-      .seeded = {false},
+      .seeded = {false, false},
   };
 }
 
@@ -124,8 +127,8 @@ TEST(AdjustLogits, LeavesInfinitiesAndWhatIsNotInUse) {
                     program.input("sampled", {DType::kI32, {2}}), program.input("unread", {DType::kI32, {samples}}),
                     program.input("offsets", {DType::kI32, {4}}), program.input("ids", {DType::kI32, {14}}),
                     program.input("occurrences", {DType::kI32, {14}}), program.input("biases", {DType::kF32, {14}}),
-                    program.input("mask_rows", {DType::kI32, {samples}}),
-                    program.input("masks", {DType::kI32, {1, 1}})));
+                    program.input("mask_rows", {DType::kI32, {samples}}), program.input("masks", {DType::kI32, {1, 1}}))
+          .logits);
   Executable executable(std::move(program), std::make_shared<Arena>(test_device()), {});
   std::vector<float> logits{kInfinity, -kInfinity, std::nanf(""), 0.0f, 1.0f, -1.0f};
   logits.insert(logits.end(), {0.1f, -0.3f, 1e-30f, -1e30f, 7.7f, -5.5f});
@@ -152,6 +155,55 @@ TEST(AdjustLogits, LeavesInfinitiesAndWhatIsNotInUse) {
   EXPECT_EQ(std::vector<float>(result.begin() + 6, result.begin() + 12),
             std::vector<float>(logits.begin() + 6, logits.begin() + 12));
   EXPECT_EQ(std::vector<float>(result.begin() + 12, result.end()), std::vector<float>(6, 0.0f));
+}
+
+// A sample is adjusted by a restriction, an entry, an unread token or a mask, each alone. Of other samples no logit is
+// written.
+TEST(AdjustLogits, LeavesTheLogitsOfOtherSamplesWhereTheyAre) {
+  register_operations();
+  constexpr std::int64_t kRows = 6;
+  constexpr std::int64_t kVocab = 40;
+  Program program;
+  const Dim samples{kRows, Count::samples};
+  const AdjustedLogits adjusted = adjust_logits(
+      program.input("logits", {DType::kF32, {samples, kVocab}}),
+      program.input("parameters", {DType::kF32, {samples, kAdjustmentParameters}}),
+      program.input("sampled", {DType::kI32, {1}}), program.input("unread", {DType::kI32, {samples}}),
+      program.input("offsets", {DType::kI32, {kRows + 1}}), program.input("ids", {DType::kI32, {1}}),
+      program.input("occurrences", {DType::kI32, {1}}), program.input("biases", {DType::kF32, {1}}),
+      program.input("mask_rows", {DType::kI32, {samples}}), program.input("masks", {DType::kI32, {1, 2}}));
+  program.output("result", adjusted.logits);
+  program.output("adjusted", adjusted.adjusted);
+  // The rows that the operation leaves alone show what the memory had before: that of an earlier run.
+  Executable executable(std::move(program), std::make_shared<Arena>(test_device()), {});
+  const auto run = [&](float logit, const std::vector<float>& restricts) {
+    executable.set<float>("logits", std::vector<float>(static_cast<std::size_t>(kRows * kVocab), logit));
+    std::vector<float> parameters;
+    for (const float each : restricts) parameters.insert(parameters.end(), {1, 0, 0, each});
+    executable.set<float>("parameters", parameters);
+    executable.run();
+    std::vector<float> result(static_cast<std::size_t>(kRows * kVocab));
+    executable.get<float>("result", result);
+    return result;
+  };
+  executable.set<std::int32_t>("sampled", std::vector<std::int32_t>{7});
+  executable.set<std::int32_t>("unread", std::vector<std::int32_t>{-1, -1, -1, 0, -1, -1});
+  executable.set<std::int32_t>("offsets", std::vector<std::int32_t>{0, 0, 0, 1, 1, 1, 1});
+  executable.set<std::int32_t>("ids", std::vector<std::int32_t>{3});
+  executable.set<std::int32_t>("occurrences", std::vector<std::int32_t>{0});
+  executable.set<float>("biases", std::vector<float>{2});
+  executable.set<std::int32_t>("mask_rows", std::vector<std::int32_t>{-1, -1, -1, -1, 0, -1});
+  executable.set<std::int32_t>("masks", std::vector<std::int32_t>{-1, -1});
+  (void)run(5.0f, std::vector<float>(kRows, 1.0f));
+  const std::vector<float> result = run(1.0f, {0, 1, 0, 0, 0, 0});
+  std::vector<std::int32_t> flags(kRows);
+  executable.get<std::int32_t>("adjusted", flags);
+  EXPECT_EQ(flags, (std::vector<std::int32_t>{0, 1, 1, 1, 1, 0}));
+  const float before = -std::numeric_limits<float>::infinity();  // the first run restricted all rows
+  for (std::size_t row = 0; row < kRows; ++row) {
+    EXPECT_EQ(result[row * kVocab + 30], flags[row] == 0 || row == 1 ? before : 1.0f) << row;
+  }
+  EXPECT_EQ(result[2 * kVocab + 3], 3.0f);
 }
 
 }  // namespace

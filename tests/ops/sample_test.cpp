@@ -36,9 +36,9 @@ struct Drawn {
 };
 
 // Samples a token for each request. Row i of the logits belongs to request i; a single row belongs to all. `penalized`:
-// logits to draw from instead, optional.
+// logits to draw from instead, optional, for the requests of which penalized_rows is not 0 (empty: all).
 Drawn draw(const std::vector<std::vector<float>>& logits, const std::vector<Request>& requests,
-           const std::vector<std::vector<float>>& penalized = {}) {
+           const std::vector<std::vector<float>>& penalized = {}, std::vector<std::int32_t> penalized_rows = {}) {
   register_operations();
   const auto samples = static_cast<std::int64_t>(requests.size());
   const auto vocab = static_cast<std::int64_t>(logits[0].size());
@@ -48,7 +48,8 @@ Drawn draw(const std::vector<std::vector<float>>& logits, const std::vector<Requ
       sample(program.input("logits", {DType::kF32, {rows, vocab}}),
              program.input("parameters", {DType::kF32, {rows, kSampleParameters}}),
              program.input("keys", {DType::kI64, {rows, 2}}),
-             penalized.empty() ? Tensor() : program.input("penalized", {DType::kF32, {rows, vocab}}));
+             penalized.empty() ? Tensor() : program.input("penalized", {DType::kF32, {rows, vocab}}),
+             penalized.empty() ? Tensor() : program.input("penalized_rows", {DType::kI32, {rows}}));
   program.output("token", sampled.token);
   program.output("logp", sampled.logp);
   Executable executable(std::move(program), std::make_shared<Arena>(test_device()), {});
@@ -67,7 +68,11 @@ Drawn draw(const std::vector<std::vector<float>>& logits, const std::vector<Requ
   executable.set<std::int64_t>("keys", keys);
   std::vector<float> drawn_from;
   for (const std::vector<float>& row : penalized) drawn_from.insert(drawn_from.end(), row.begin(), row.end());
-  if (!penalized.empty()) executable.set<float>("penalized", drawn_from);
+  if (penalized_rows.empty()) penalized_rows.assign(requests.size(), 1);
+  if (!penalized.empty()) {
+    executable.set<float>("penalized", drawn_from);
+    executable.set<std::int32_t>("penalized_rows", penalized_rows);
+  }
   executable.run();
   Drawn drawn{std::vector<std::int32_t>(requests.size()), std::vector<float>(requests.size())};
   executable.get<std::int32_t>("token", drawn.tokens);
@@ -219,6 +224,18 @@ TEST(Sample, DrawsFromPenalizedLogits) {
   const Drawn without = draw(logits, requests);
   EXPECT_EQ(same.tokens, without.tokens);
   EXPECT_EQ(same.logps, without.logps);
+  // Rows that are not penalised have the bits of a run without, whatever is in their place.
+  std::vector<std::vector<float>> some = penalized;
+  std::vector<std::int32_t> rows;
+  for (std::size_t i = 0; i < some.size(); ++i) {
+    rows.push_back(i % 2 == 0 ? 1 : 0);
+    if (rows[i] == 0) some[i].assign(vocab, std::nanf(""));
+  }
+  const Drawn mixed = draw(logits, requests, some, rows);
+  for (std::size_t i = 0; i < some.size(); ++i) {
+    EXPECT_EQ(mixed.tokens[i], (rows[i] == 0 ? without : drawn).tokens[i]) << i;
+    EXPECT_EQ(mixed.logps[i], (rows[i] == 0 ? without : drawn).logps[i]) << i;
+  }
 }
 
 // The same logits with tokens of no probability between them, so that they are in several chunks.

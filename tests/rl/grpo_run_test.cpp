@@ -113,6 +113,7 @@ const std::set<std::string, std::less<>> kOfTheMachine{"tokens_per_second",
                                                        "system_memory",
                                                        "step_time/generation",
                                                        "step_time/rewards",
+                                                       "step_time/logprobs",
                                                        "step_time/reference",
                                                        "step_time/loss"};
 

@@ -88,8 +88,10 @@ Rollout rolled_out(RolloutSource& source, const std::vector<Reward>& rewards) {
   RolloutOptions options;
   options.num_generations = kScriptedGenerations;
   options.reward_weights.assign(rewards.size(), 1.0);
-  return roll_out(source, letter_tokenizer(1), random_prompts(3, 20, 1), kScriptedPrompts, rewards, options,
-                  [](std::size_t i) { return i; });
+  const PromptSet prompts = random_prompts(3, 20, 1);
+  return roll_out(source, letter_tokenizer(1),
+                  {.prompts = prompts, .chosen = kScriptedPrompts, .seed_of = [](std::size_t i) { return i; }}, rewards,
+                  options);
 }
 
 // Scores by the text, the row and the place in the group's row, each of which must be that of the completion.

@@ -273,6 +273,12 @@ TEST(Control, TrlsClientsGenerateAndAreToldThatThereIsNoNccl) {
   EXPECT_EQ(answer["logprob_token_ids"][1][4][0], expected.tokens[4]);
   EXPECT_EQ(server.post("/generate/", {{"prompts", {text}}, {"images", {1}}}).status, 400);
   EXPECT_EQ(server.post("/generate/", Json::object()).status, 400);
+  for (const Json& more : {Json("seed"), Json(3), Json::array({{{"seed", 3}}}), Json{{"prompt", "b"}}}) {
+    const RawResponse response = server.post("/generate/", {{"prompts", {text}}, {"generation_kwargs", more}});
+    EXPECT_EQ(response.status, 400) << more;
+    EXPECT_THAT(response.body, HasSubstr("generation_kwargs")) << more;
+  }
+  EXPECT_EQ(server.post("/generate/", {{"prompts", {text}}, {"generation_kwargs", nullptr}}).status, 200);
   const RawResponse refused =
       server.post("/init_communicator/", {{"host", "127.0.0.1"}, {"port", 51216}, {"world_size", 2}});
   EXPECT_EQ(refused.status, 501);

@@ -30,7 +30,9 @@ class ToldTask final : public TrainingTask {
   }
   Json last_batch() const override { return {}; }
   Json state() const override { return {{"steps", steps_}}; }
-  void restore(const Json& state) override { steps_ = state.at("steps").get<std::int64_t>(); }
+  void restore(const Json& state, std::span<const TaskTensor>) override {
+    steps_ = state.at("steps").get<std::int64_t>();
+  }
 
  private:
   Executable& executable_;

@@ -1,10 +1,11 @@
-// hone bench: measures how fast training steps, decoding, kernels and GEMMs run on this machine, and how fast a server
-// answers.
+// hone bench: measures how fast training steps, GRPO steps, decoding, kernels and GEMMs run on this machine, and how
+// fast a server answers.
 #include <algorithm>
 
 #include "cli/bench/collectives.h"
 #include "cli/bench/decode.h"
 #include "cli/bench/grouped_gemm.h"
+#include "cli/bench/grpo.h"
 #include "cli/bench/kernels.h"
 #include "cli/bench/matmul.h"
 #include "cli/bench/serve.h"
@@ -17,7 +18,7 @@ namespace {
 
 const CommandText kBenchText{.name = "bench",
                              .summary = "Benchmark training steps, decoding, kernels, GEMMs or a server",
-                             .positionals = "train|decode|kernels|matmul|grouped_gemm|serve|collectives"};
+                             .positionals = "train|grpo|decode|kernels|matmul|grouped_gemm|serve|collectives"};
 
 struct Kind {
   std::string_view name;
@@ -29,6 +30,7 @@ struct Kind {
 constexpr Kind kKinds[] = {
     {"train", "complete training steps on random tokens, including the optimizer", bench_train, bench_train_help,
      bench_train_keys},
+    {"grpo", "complete GRPO steps on random weights, phase by phase", bench_grpo, bench_grpo_help, bench_grpo_keys},
     {"decode", "tokens per second of the generation engine, over streams and contexts", bench_decode, bench_decode_help,
      bench_decode_keys},
     {"kernels", "each operation of a training step in isolation, compared with the device's roofline", bench_kernels,
@@ -58,7 +60,7 @@ int run_bench(std::span<const std::string> arguments) {
     if (kind.name == name) return kind.run(arguments.subspan(1));
   }
   throw Error("hone bench",
-              text_of("expected train, decode, kernels, matmul, grouped_gemm, serve or collectives, saw ",
+              text_of("expected train, grpo, decode, kernels, matmul, grouped_gemm, serve or collectives, saw ",
                       shown(std::string_view(name))),
               "for example hone bench train --model qwen2.5-0.5b");
 }

@@ -38,11 +38,15 @@ class AdjustLogits final : public Op {
     const std::int64_t words = mask_row_size(logits.shape[1].size);
     expect(masks.dtype == DType::kI32 && masks.shape.size() == 2 && masks.shape[1].size == words, name(),
            text_of("masks are ", to_text(masks), "; expected i32[any, ", words, "]"));
-    return {logits};
+    return {logits, Type{DType::kI32, {samples}}};
   }
-  Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
-    Cost cost = Op::cost(inputs, outputs, attributes);
-    cost.flops = 4 * static_cast<double>(required(inputs, AdjustLogitsIn::ids, name()).elements());
+  // Most samples are not adjusted, so that their logits are neither read nor written.
+  Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes&) const override {
+    const Type& ids = required(inputs, AdjustLogitsIn::ids, name());
+    Cost cost;
+    cost.flops = 4 * static_cast<double>(ids.elements());
+    cost.bytes_read = 3 * static_cast<double>(ids.bytes());
+    cost.bytes_written = static_cast<double>(outputs[AdjustLogitsOut::adjusted].bytes());
     return cost;
   }
 };
@@ -51,10 +55,12 @@ const AdjustLogits kAdjustLogits;
 
 }  // namespace
 
-Tensor adjust_logits(Tensor logits, Tensor parameters, Tensor sampled, Tensor unread, Tensor offsets, Tensor ids,
-                     Tensor occurrences, Tensor biases, Tensor mask_rows, Tensor masks) {
-  return logits.program().append1(
-      kAdjustLogits, {}, {logits, parameters, sampled, unread, offsets, ids, occurrences, biases, mask_rows, masks});
+AdjustedLogits adjust_logits(Tensor logits, Tensor parameters, Tensor sampled, Tensor unread, Tensor offsets,
+                             Tensor ids, Tensor occurrences, Tensor biases, Tensor mask_rows, Tensor masks) {
+  const std::vector<Tensor> inputs{logits, parameters,  sampled, unread,    offsets,
+                                   ids,    occurrences, biases,  mask_rows, masks};
+  const std::vector<Tensor> outputs = logits.program().append(kAdjustLogits, {}, inputs);
+  return {outputs[AdjustLogitsOut::logits], outputs[AdjustLogitsOut::adjusted]};
 }
 
 void register_adjust_logits(OpRegistry& registry) { registry.add(kAdjustLogits); }

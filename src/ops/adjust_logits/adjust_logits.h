@@ -14,13 +14,16 @@ namespace hone {
 struct AdjustLogitsIn {
   enum : std::size_t { logits, parameters, sampled, unread, offsets, ids, occurrences, biases, mask_rows, masks };
 };
+struct AdjustLogitsOut {
+  enum : std::size_t { logits, adjusted };
+};
 
 // The columns of `parameters`.
 enum class AdjustmentParameter : std::uint8_t {
   kRepetition,  // above 0; 1: off
   kFrequency,   // 0: off
   kPresence,    // 0: off
-  kRestricts,   // not 0: logits without an entry become -inf; 0: they are copied
+  kRestricts,   // not 0: logits without an entry become -inf; 0: they stay
 };
 inline constexpr std::int64_t kAdjustmentParameters = 4;
 
@@ -51,10 +54,16 @@ struct LogitAdjustment {
   return mask == nullptr || (static_cast<std::uint32_t>(mask[token / 32]) >> (token % 32) & 1U) != 0;
 }
 
-// Returns the logits with those of each sample's entries adjusted. An entry is a token id; to its logit its bias is
-// added; if the token has occurred, the result is divided by the repetition penalty if it is positive and multiplied by
-// it otherwise; then frequency times the number of times that it was generated, and presence if it was generated at
-// all, are subtracted.
+// Outputs. A sample that is not restricted and has no entry, no unread token and no mask keeps its logits: they are not
+// copied, because a vocabulary is long and most samples are of this kind.
+struct AdjustedLogits {
+  Tensor logits;    // [samples, vocab] of the logits' type; only adjusted rows are written
+  Tensor adjusted;  // i32 [samples]: 1 if the sample's row of `logits` has been written, otherwise 0
+};
+
+// Adjusts the logits of each sample's entries. An entry is a token id; to its logit its bias is added; if the token has
+// occurred, the result is divided by the repetition penalty if it is positive and multiplied by it otherwise; then
+// frequency times the number of times that it was generated, and presence if it was generated at all, are subtracted.
 //   logits       [samples, vocab], f32 (f64 in programs of f64)
 //   parameters   [samples, kAdjustmentParameters] of the same type
 //   sampled      i32 [n]: tokens of the step before, on the device
@@ -68,7 +77,8 @@ struct LogitAdjustment {
 //   masks        i32 [any, mask_row_size(vocab)]: bit i % 32 of word i / 32 is set if token i may be drawn; the logits
 //                of others become -inf
 // What belongs to samples that are not in use is not read. Throws Error if the types do not fit.
-[[nodiscard]] Tensor adjust_logits(Tensor logits, Tensor parameters, Tensor sampled, Tensor unread, Tensor offsets,
-                                   Tensor ids, Tensor occurrences, Tensor biases, Tensor mask_rows, Tensor masks);
+[[nodiscard]] AdjustedLogits adjust_logits(Tensor logits, Tensor parameters, Tensor sampled, Tensor unread,
+                                           Tensor offsets, Tensor ids, Tensor occurrences, Tensor biases,
+                                           Tensor mask_rows, Tensor masks);
 
 }  // namespace hone

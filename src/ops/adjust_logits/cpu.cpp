@@ -23,13 +23,17 @@ void adjust(const KernelCall& call) {
   const A* biases = call.in(In::biases).as<A>();
   const auto* mask_rows = call.in(In::mask_rows).as<std::int32_t>();
   const TensorView& masks = call.in(In::masks);
-  A* to = call.out(0).as<A>();
+  A* to = call.out(AdjustLogitsOut::logits).as<A>();
+  auto* is_adjusted = call.out(AdjustLogitsOut::adjusted).as<std::int32_t>();
   for_rows(logits.rows(), vocab, [&](std::int64_t row) {
     const A* raw = from + row * vocab;
     A* result = to + row * vocab;
     const A* p = parameters + row * kAdjustmentParameters;
     const auto parameter = [&](AdjustmentParameter which) { return p[static_cast<std::size_t>(which)]; };
-    if (parameter(AdjustmentParameter::kRestricts) != A(0)) {
+    const bool restricts = parameter(AdjustmentParameter::kRestricts) != A(0);
+    is_adjusted[row] = restricts || offsets[row] < offsets[row + 1] || unread[row] >= 0 || mask_rows[row] >= 0;
+    if (is_adjusted[row] == 0) return;
+    if (restricts) {
       std::fill_n(result, vocab, -std::numeric_limits<A>::infinity());
     } else {
       std::copy_n(raw, vocab, result);
@@ -53,7 +57,8 @@ void adjust(const KernelCall& call) {
       if (!is_allowed(mask, token)) result[token] = -std::numeric_limits<A>::infinity();
     }
   });
-  zero_tail(call.out(0));
+  zero_tail(call.out(AdjustLogitsOut::logits));
+  zero_tail(call.out(AdjustLogitsOut::adjusted));
 }
 
 }  // namespace

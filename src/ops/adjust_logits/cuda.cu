@@ -1,7 +1,7 @@
-// Adjustment of logits on a GPU. A block has one row: it copies or fills the row and then overwrites the logits of the
-// row's entries, each by one thread, because no id occurs twice. The unread token's logit is written by the thread of
-// its entry, or if it has none by thread 0 afterwards. A logit that the row's mask forbids is -inf wherever it is
-// written, so that the mask costs no pass over the row.
+// Adjustment of logits on a GPU. A block has one row. If the row is adjusted, the block copies or fills it and then
+// overwrites the logits of the row's entries, each by one thread, because no id occurs twice. The unread token's logit
+// is written by the thread of its entry, or if it has none by thread 0 afterwards. A logit that the row's mask forbids
+// is -inf wherever it is written, so that the mask costs no pass over the row.
 #include <limits>
 
 #include "ops/adjust_logits/adjust_logits.h"
@@ -30,6 +30,7 @@ struct AdjustArguments {
   RowCount rows;
   std::int64_t vocab;
   A* result;
+  std::int32_t* adjusted;
 };
 
 // Copies a row but for the logits that its mask forbids, or fills it if it is restricted or not in use.
@@ -63,6 +64,10 @@ __global__ void __launch_bounds__(kAdjustThreads) adjust_logits_kernel(AdjustArg
   const std::int32_t mask_row = used ? p.mask_rows[row] : -1;
   const std::int32_t* mask =
       mask_row >= 0 && mask_row < p.mask_count ? p.masks + mask_row * mask_row_size(p.vocab) : nullptr;
+  const std::int32_t unread = used ? p.unread[row] : -1;
+  const bool adjusts = restricted || mask_row >= 0 || unread >= 0 || (used && p.offsets[row] < p.offsets[row + 1]);
+  if (threadIdx.x == 0) p.adjusted[row] = adjusts ? 1 : 0;
+  if (used && !adjusts) return;
   begin_row<A, kPack>(logits, mask, p.vocab, used && !restricted,
                       restricted ? -std::numeric_limits<A>::infinity() : A(0), result);
   if (!used) return;
@@ -71,7 +76,6 @@ __global__ void __launch_bounds__(kAdjustThreads) adjust_logits_kernel(AdjustArg
   const LogitAdjustment<A> adjusted{parameter(AdjustmentParameter::kRepetition),
                                     parameter(AdjustmentParameter::kFrequency),
                                     parameter(AdjustmentParameter::kPresence)};
-  const std::int32_t unread = p.unread[row];
   const std::int32_t newest = unread >= 0 && unread < p.sampled_size ? p.sampled[unread] : -1;
   const std::int32_t end = p.offsets[row + 1];
   for (std::int32_t i = p.offsets[row] + static_cast<int>(threadIdx.x); i < end; i += kAdjustThreads) {
@@ -106,7 +110,8 @@ void adjust(const KernelCall& call) {
       .mask_count = static_cast<std::int32_t>(call.in(In::masks).capacity()),
       .rows = row_count(logits),
       .vocab = logits.row_size(),
-      .result = cuda_data<A>(call.out(0)),
+      .result = cuda_data<A>(call.out(AdjustLogitsOut::logits)),
+      .adjusted = cuda_data<std::int32_t>(call.out(AdjustLogitsOut::adjusted)),
   };
   with_pack<A>(logits.row_size(), [&]<int kPack>() {
     adjust_logits_kernel<A, kPack>

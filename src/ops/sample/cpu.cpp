@@ -142,6 +142,9 @@ void forward(const KernelCall& call) {
   const TensorView& logits = call.in(SampleIn::logits);
   const std::int64_t vocab = logits.row_size();
   const auto* keys = call.in(SampleIn::keys).as<std::int64_t>();
+  const auto is_penalized = [&](std::int64_t row) {
+    return call.in(SampleIn::penalized) && call.in(SampleIn::penalized_rows).as<std::int32_t>()[row] != 0;
+  };
   auto* tokens = call.out(SampleOut::token).as<std::int32_t>();
   A* logps = call.out(SampleOut::logp).as<A>();
   const std::size_t share = slot_bytes<A>(vocab);
@@ -151,7 +154,7 @@ void forward(const KernelCall& call) {
       auto* mass = reinterpret_cast<A*>(call.workspace.data() + static_cast<std::size_t>(slot) * share);
       for (std::int64_t row = slot; row < logits.rows(); row += slots) {
         const A* policy = logits.as<A>() + row * vocab;
-        const A* values = call.in(SampleIn::penalized) ? call.in(SampleIn::penalized).as<A>() + row * vocab : policy;
+        const A* values = is_penalized(row) ? call.in(SampleIn::penalized).as<A>() + row * vocab : policy;
         const Parameters<A> parameters(call.in(SampleIn::parameters).as<A>() + row * kSampleParameters);
         const bool greedy = !(parameters.temperature > A(0));
         const A temperature = greedy ? A(1) : parameters.temperature;
@@ -159,7 +162,7 @@ void forward(const KernelCall& call) {
         tokens[row] = greedy ? static_cast<std::int32_t>(softmax.argmax())
                              : Row<A>(values, vocab, mass, reinterpret_cast<std::int32_t*>(mass + vocab))
                                    .draw(parameters, softmax, uniform(keys[2 * row], keys[2 * row + 1]));
-        const A lse = call.in(SampleIn::penalized) ? log_softmax(policy, vocab, temperature).lse() : softmax.lse();
+        const A lse = is_penalized(row) ? log_softmax(policy, vocab, temperature).lse() : softmax.lse();
         logps[row] = log_probability(policy[tokens[row]], temperature, lse);
       }
     }

@@ -15,14 +15,18 @@ constexpr std::int64_t kMostRows = 65535;  // of such rows: the size of a grid
 // Operands of all kernels.
 template <class A>
 struct Logits {
-  const A* logits;     // [rows, vocab]
-  const A* penalized;  // to draw from instead, or null
+  const A* logits;                     // [rows, vocab]
+  const A* penalized;                  // to draw from instead, or null
+  const std::int32_t* penalized_rows;  // [rows]: 0 if a row is drawn from `logits` nevertheless; null as `penalized`
   const A* parameters;
   RowCount rows;
   std::int64_t vocab;
 
+  [[nodiscard]] __device__ bool is_penalized(std::int64_t row) const {
+    return penalized != nullptr && penalized_rows[row] != 0;
+  }
   [[nodiscard]] __device__ const A* drawn_from(std::int64_t row) const {
-    return (penalized != nullptr ? penalized : logits) + row * vocab;
+    return (is_penalized(row) ? penalized : logits) + row * vocab;
   }
   [[nodiscard]] __device__ A parameter(std::int64_t row, SampleParameter which) const {
     return parameters[row * kSampleParameters + static_cast<int>(which)];
@@ -76,6 +80,7 @@ __global__ void __launch_bounds__(kSampleThreads) sample_statistics_kernel(Logit
   begin_dependent_kernel();
   if (row >= p.rows.get()) return;
   const bool other = blockIdx.z == 1;
+  if (other && !p.is_penalized(row)) return;
   const std::int64_t first = blockIdx.x * kVocabChunk;
   const A* logits = (other ? p.logits + row * p.vocab : p.drawn_from(row)) + first;
   LogitChunk<A> chunk;
@@ -160,7 +165,7 @@ __global__ void __launch_bounds__(kSampleThreads)
                        reduced && !filtered ? chunks.masses + row * chunks.count : nullptr);
   }
   if (token < 0) token = shared.softmax.argmax;
-  if (p.penalized != nullptr) {
+  if (p.is_penalized(row)) {
     __syncthreads();  // all threads have read the statistics of the penalized logits, which are overwritten
     statistics_of_row(logits, chunks.unpenalized);
   }
@@ -174,6 +179,7 @@ void forward(const KernelCall& call) {
   const TensorView& logits = call.in(SampleIn::logits);
   const Logits<A> p{.logits = cuda_data<A>(logits),
                     .penalized = cuda_data<A>(call.in(SampleIn::penalized)),
+                    .penalized_rows = cuda_data<std::int32_t>(call.in(SampleIn::penalized_rows)),
                     .parameters = cuda_data<A>(call.in(SampleIn::parameters)),
                     .rows = row_count(logits),
                     .vocab = logits.row_size()};

@@ -22,7 +22,10 @@ class Sample final : public Op {
     };
     check(SampleIn::parameters, "parameters", {logits.dtype, {samples, kSampleParameters}});
     check(SampleIn::keys, "keys", {DType::kI64, {samples, 2}});
-    if (inputs[SampleIn::penalized]) check(SampleIn::penalized, "penalized logits", logits);
+    if (inputs[SampleIn::penalized]) {
+      check(SampleIn::penalized, "penalized logits", logits);
+      check(SampleIn::penalized_rows, "penalized rows", {DType::kI32, {samples}});
+    }
     return {Type{DType::kI32, {samples}}, Type{logits.dtype, {samples}}};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
@@ -36,8 +39,8 @@ const Sample kSample;
 
 }  // namespace
 
-Sampled sample(Tensor logits, Tensor parameters, Tensor keys, Tensor penalized) {
-  const std::vector<Tensor> inputs{logits, parameters, keys, penalized};
+Sampled sample(Tensor logits, Tensor parameters, Tensor keys, Tensor penalized, Tensor penalized_rows) {
+  const std::vector<Tensor> inputs{logits, parameters, keys, penalized, penalized_rows};
   const std::vector<Tensor> outputs = logits.program().append(kSample, {}, inputs);
   return {outputs[SampleOut::token], outputs[SampleOut::logp]};
 }

@@ -9,7 +9,7 @@ namespace hone {
 
 // Indices of the inputs and outputs.
 struct SampleIn {
-  enum : std::size_t { logits, parameters, keys, penalized };
+  enum : std::size_t { logits, parameters, keys, penalized, penalized_rows };
 };
 struct SampleOut {
   enum : std::size_t { token, logp };
@@ -35,6 +35,8 @@ struct Sampled {
 //   parameters  [samples, kSampleParameters] of the same dtype
 //   keys        i64 [samples, 2]: seed and position
 //   penalized   of the same type as logits, optional: logits to draw from in place of `logits`
+//   penalized_rows  i32 [samples], only and always with `penalized`: 0 if a sample is drawn from `logits` nevertheless;
+//                   its row of `penalized` is then not read
 //
 // The order of filters is vLLM's: logits are divided by the temperature; min_p keeps the tokens with at least min_p
 // times the largest probability; of these, top_k keeps the k most probable; of these, renormalised, top_p keeps the
@@ -44,6 +46,7 @@ struct Sampled {
 //
 // logp is the log-softmax of logits / temperature (greedy: of the logits) over the whole vocabulary by log_softmax.h,
 // bitwise that of linear_logprobs; `penalized` does not change it. If a logit is NaN or +inf, logp is NaN.
-[[nodiscard]] Sampled sample(Tensor logits, Tensor parameters, Tensor keys, Tensor penalized = {});
+[[nodiscard]] Sampled sample(Tensor logits, Tensor parameters, Tensor keys, Tensor penalized = {},
+                             Tensor penalized_rows = {});
 
 }  // namespace hone
