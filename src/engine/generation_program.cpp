@@ -38,6 +38,17 @@ Tensor adjusted_logits(Program& program, Tensor logits, Tensor last_sampled, con
                        mask_bits);
 }
 
+// Proposes the token after each drawn one.
+Tensor draft_tokens(Program& program, const Model& model, WeightBinder& weights, Batch& batch, Tensor hidden,
+                    Tensor drawn, Tensor rows, Tensor parameters) {
+  const Tensor next = token_feedback(program.input("next_tokens", batch.tokens.type()), drawn);
+  const Tensor further = model.predict_further(weights, batch, hidden, next);
+  const Scope scope(program, "draft");
+  const Tensor keys = program.input("draft_keys", {DType::kI64, {rows.shape()[0], 2}});
+  const Tensor logits = linear(gather_rows(further, rows), weights(model.head()), {}, {.f32_output = true});
+  return sample(logits, parameters, keys).token;
+}
+
 }  // namespace
 
 Program trace_generation(const Model& model, const GenerationProgramOptions& options) {
@@ -47,17 +58,21 @@ Program trace_generation(const Model& model, const GenerationProgramOptions& opt
   batch.tokens = token_feedback(batch.tokens, last_sampled);
   WeightBinder weights(program, model.weights(), false);
   const Tensor hidden = model.forward(weights, batch);
+  Tensor rows;
+  Tensor parameters;
+  Tensor drawn;
   {
     const Scope scope(program, "head");
     const Dim samples(options.capacity.sequences, Count::samples);
-    const Tensor rows = program.input("sample_rows", {DType::kI32, {samples}});
-    const Tensor parameters = program.input("parameters", {DType::kF32, {samples, kSampleParameters}});
+    rows = program.input("sample_rows", {DType::kI32, {samples}});
+    parameters = program.input("parameters", {DType::kF32, {samples, kSampleParameters}});
     const Tensor keys = program.input("keys", {DType::kI64, {samples, 2}});
     const Tensor logits = linear(gather_rows(hidden, rows), weights(model.head()), {}, {.f32_output = true});
     const Tensor adjusted = options.adjust_logits ? adjusted_logits(program, logits, last_sampled, options) : Tensor();
     const Sampled sampled = sample(logits, parameters, keys, adjusted);
-    token_feedback_store(sampled.token, last_sampled);
-    program.output("token", sampled.token);
+    drawn = sampled.token;
+    token_feedback_store(drawn, last_sampled);
+    program.output("token", drawn);
     program.output("logp", sampled.logp);
     if (options.max_logprobs > 0) {
       const Tensor counts = program.input("top_counts", {DType::kI32, {samples}});
@@ -66,6 +81,8 @@ Program trace_generation(const Model& model, const GenerationProgramOptions& opt
       program.output("top_logps", top.logps);
     }
   }
+  if (options.predicts_further)
+    program.output("draft", draft_tokens(program, model, weights, batch, hidden, drawn, rows, parameters));
   const Compiler compiler({.dtype = options.dtype});
   return compiler.inference(model.adapted(std::move(program), {}));
 }
