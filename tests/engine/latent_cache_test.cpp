@@ -86,7 +86,7 @@ TEST(LatentCache, ChangesNoBit) {
         EXPECT_GT(run.statistics.prefix_hit_tokens, 0);
       }
       EngineOptions proposing{.max_model_len = 120, .max_num_seqs = 21, .num_speculative_tokens = 3};
-      EXPECT_GT(expect_same(proposing, "with proposed tokens").statistics.accepted_tokens, 0);
+      EXPECT_GT(expect_same(proposing, "with proposed tokens").statistics.drafted_tokens, 0);
     }
   }
 }

@@ -1,6 +1,7 @@
 #include "cli/convert/expert_sources.h"
 
 #include <algorithm>
+#include <iterator>
 #include <span>
 
 #include "core/block_scales.h"

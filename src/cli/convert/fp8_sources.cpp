@@ -1,7 +1,6 @@
 #include "cli/convert/fp8_sources.h"
 
 #include <algorithm>
-#include <iterator>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -56,7 +55,11 @@ std::vector<TensorSource> kept_in_fp8(const ScaledTensor& tensor) {
 
 Fp8Conversion::Fp8Conversion(const Model& model, const WeightFiles& files) : last_(std::make_shared<Quantized>()) {
   const std::string_view prefix = model.base_prefix();
-  for (const WeightSpec& spec : model.weights()) std::ranges::copy(expert_modules(spec), std::back_inserter(kept_));
+  for (const WeightSpec& spec : model.weights()) {
+    for (std::string& module : expert_modules(spec)) {
+      if (std::ranges::find(kept_, module) == kept_.end()) kept_.push_back(std::move(module));
+    }
+  }
   const std::vector<WeightSpec> specs = specs_in_folder(model, files);
   for (const CheckpointTensor& tensor : checkpoint_tensors(specs, true)) {
     if (tensor.slices.front().spec->kind == WeightKind::expert) continue;
