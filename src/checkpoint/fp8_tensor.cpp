@@ -13,8 +13,22 @@ namespace hone {
 namespace {
 
 std::int64_t columns_of(const StoredTensor& tensor) { return tensor.shape.back(); }
+std::int64_t rows_of(const StoredTensor& tensor) { return tensor.shape[tensor.shape.size() - 2]; }
+
+// Row of the scales of a row, counted over all matrices of a tensor [..., rows, columns].
+std::int64_t scale_row(const StoredTensor& tensor, std::int64_t row) {
+  const std::int64_t rows = rows_of(tensor);
+  return row / rows * scale_blocks(rows) + row % rows / kScaleBlock;
+}
 
 }  // namespace
+
+std::vector<std::int64_t> scales_shape(std::span<const std::int64_t> shape) {
+  HONE_ASSERT(shape.size() >= 2, "scales of ", shape_text(shape));
+  std::vector<std::int64_t> scales(shape.begin(), shape.end());
+  for (std::size_t d = scales.size() - 2; d < scales.size(); ++d) scales[d] = scale_blocks(scales[d]);
+  return scales;
+}
 
 ScaledTensor with_scales(const StoredTensor& tensor, const WeightFiles& files) {
   if (tensor.type != StoredType::kF8E4m3) return tensor;
@@ -26,11 +40,11 @@ ScaledTensor with_scales(const StoredTensor& tensor, const WeightFiles& files) {
                         " with its scales"),
                 "a folder with weights of bfloat16, or with a scale for each block of 128 x 128");
   }
-  if (tensor.shape.size() != 2) {
+  if (tensor.shape.size() != 2 && tensor.shape.size() != 3) {
     throw Error(tensor.file, text_of("tensor ", quoted_name(tensor.name), " is F8_E4M3 ", shape_text(tensor.shape),
-                                     "; hone reads matrices of this type"));
+                                     "; hone reads matrices of this type, and matrices of experts in one tensor"));
   }
-  const std::vector<std::int64_t> wanted{scale_blocks(tensor.shape[0]), scale_blocks(tensor.shape[1])};
+  const std::vector<std::int64_t> wanted = scales_shape(tensor.shape);
   if (scales->shape != wanted) {
     throw Error(scales->file, text_of("tensor ", quoted_name(name), " is ", shape_text(scales->shape), ", but ",
                                       shape_text(tensor.shape), " has ", shape_text(wanted), " blocks of 128 x 128"));
@@ -100,8 +114,8 @@ void read_as(const ScaledTensor& tensor, DType wanted, std::int64_t first, std::
       const std::int64_t from = std::max(row * columns, first) - row * columns;
       const std::int64_t size = std::min((row + 1) * columns, first + count) - row * columns - from;
       const std::int64_t at = row * columns + from - first;
-      dequantize_e4m3_row(bytes.data() + at, scales.data() + row / kScaleBlock * scale_blocks(columns), from, size,
-                          values.data());
+      const float* scales_of_row = scales.data() + scale_row(*tensor.values, row) * scale_blocks(columns);
+      dequantize_e4m3_row(bytes.data() + at, scales_of_row, from, size, values.data());
       if (wanted == DType::kBf16) {
         std::memcpy(out.data() + at * static_cast<std::int64_t>(sizeof(BFloat16)), values.data(),
                     static_cast<std::size_t>(size) * sizeof(BFloat16));

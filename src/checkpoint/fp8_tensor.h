@@ -1,7 +1,8 @@
 // Tensors in FP8 with a scale for each block, as DeepSeek publishes them: NAME is F8_E4M3 [rows, columns] and
 // NAME_scale_inv has a scale for each 128 x 128 of it, f32 or bf16 [ceil(rows / 128), ceil(columns / 128)]. Despite the
-// name, a weight is the number times its scale. config.json describes them in quantization_config, as transformers and
-// vLLM read it.
+// name, a weight is the number times its scale. A tensor [matrices, rows, columns] has the scales of each matrix, as
+// transformers 5 has them for experts. config.json describes them in quantization_config, as transformers and vLLM read
+// it.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +30,8 @@ struct ScaledTensor {
   [[nodiscard]] std::int64_t element_count() const { return values->element_count(); }
 };
 
+// The shape of the scales of a tensor [..., rows, columns].
+[[nodiscard]] std::vector<std::int64_t> scales_shape(std::span<const std::int64_t> shape);
 // Returns a tensor of `files` with its scales. Throws Error if it is in FP8 and has no scales, or scales of another
 // shape or type.
 [[nodiscard]] ScaledTensor with_scales(const StoredTensor& tensor, const WeightFiles& files);

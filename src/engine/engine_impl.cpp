@@ -32,7 +32,8 @@ void Engine::Impl::draft() {
     // The step draws one token more than the draft has.
     const std::int64_t most =
         std::min(sequence.sampling.max_tokens - sequence.generated(), options.max_model_len - sequence.length()) - 1;
-    sequence.draft = stream.propose(std::min(most, options.num_speculative_tokens));
+    const std::int64_t count = std::min(most, options.num_speculative_tokens);
+    sequence.draft = options.drafts_by_prediction() ? stream.predicted(count) : stream.propose(count);
   }
 }
 
@@ -76,6 +77,10 @@ bool Engine::Impl::launch() {
   step.logps.resize(step.samples.size());
   program.get_later<std::int32_t>("token", step.tokens);
   program.get_later<float>("logp", step.logps);
+  if (options.drafts_by_prediction()) {
+    step.drafts.resize(step.samples.size());
+    program.get_later<std::int32_t>("draft", step.drafts);
+  }
   if (std::ranges::any_of(step.samples, [](const LaunchedStep::Sample& sample) { return sample.listed > 0; })) {
     const std::size_t listed = step.samples.size() * static_cast<std::size_t>(options.max_logprobs);
     step.top_ids.resize(listed);
@@ -108,6 +113,7 @@ bool Engine::Impl::accept(const LaunchedStep& step, std::size_t i, RequestStream
   }
   stream.accept(sample.index, {step.tokens[i], step.logps[i]}, options.max_model_len);
   if (sample.listed > 0) stream.list(listed());
+  if (!step.drafts.empty()) stream.predict(step.drafts[i]);
   ++statistics.generated_tokens;
   if (sample.drafted == kNoDraft) return true;
   ++statistics.drafted_tokens;

@@ -30,6 +30,7 @@ struct Engine::Impl {
     std::vector<Sample> samples;
     std::vector<std::int32_t> tokens;   // [samples], filled when the device has reached the mark
     std::vector<float> logps;           // [samples], likewise
+    std::vector<std::int32_t> drafts;   // [samples], likewise; empty unless a layer of the model proposes tokens
     std::vector<std::int32_t> top_ids;  // [samples, max_logprobs], likewise; empty if no sample lists tokens
     std::vector<float> top_logps;       // [samples, max_logprobs], likewise
     DeviceMark end;

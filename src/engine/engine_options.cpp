@@ -40,8 +40,41 @@ std::int64_t max_samples(const EngineOptions& options) {
 }
 
 KvLayout kv_layout(const EngineOptions& options) {
-  return {options.num_blocks, options.block_size,
-          (options.max_model_len + options.block_size - 1) / options.block_size};
+  return {options.num_blocks, options.block_size, (options.max_model_len + options.block_size - 1) / options.block_size,
+          options.latent_kv_cache};
+}
+
+void check_model(const EngineOptions& options, const Model& model) {
+  check_positions(model.shape(), options.max_model_len, "max_model_len");
+  if (options.drafts_by_prediction() && options.adapter_slots > 0) {
+    throw Error("speculative_method",
+                text_of("is mtp, which does not work with adapters by name (", options.adapter_slots, " slots)"),
+                "ngram");
+  }
+  if (options.latent_kv_cache && options.adapter_slots > 0) {
+    throw Error(
+        "latent_kv_cache",
+        text_of("is true, but adapters by name (", options.adapter_slots, " slots) may change the keys of a token"),
+        "leave it out, or serve without adapters");
+  }
+  if (options.latent_kv_cache && model.shape().latent_width == 0)
+    throw Error("latent_kv_cache", "is true, but this model has no latent attention", "leave it out");
+  HONE_ASSERT(!options.drafts_by_prediction() || model.predicts_further(),
+              "the model was made without its layer for multi-token prediction");
+}
+
+void prepare_drafts(Model& model, SpeculativeMethod method, std::int64_t num_speculative_tokens) {
+  if (method != SpeculativeMethod::kMtp) return;
+  if (num_speculative_tokens != 1) {
+    throw Error("num_speculative_tokens",
+                text_of("is ", num_speculative_tokens, ", but speculative_method mtp proposes one token"),
+                "set it to 1");
+  }
+  if (!model.keep_predictions()) {
+    throw Error("speculative_method",
+                "is mtp, but config.json of this model describes no layer for multi-token prediction, or several",
+                "ngram");
+  }
 }
 
 std::vector<Capacity> engine_capacities(const EngineOptions& options) {
@@ -66,9 +99,11 @@ EngineOptions engine_options(const EngineWorkload& demand) {
   options.max_model_len = demand.max_model_len;
   options.max_num_seqs = demand.max_num_seqs;
   options.num_speculative_tokens = demand.num_speculative_tokens;
+  options.speculative_method = demand.speculative_method;
   options.max_batch_tokens =
       std::max(options.max_batch_tokens, demand.max_num_seqs * (1 + demand.num_speculative_tokens));
   options.adjust_logits = demand.adjust_logits;
+  options.latent_kv_cache = demand.latent_kv_cache;
   if (demand.full_length > 0) {
     const std::int64_t pages = (options.max_model_len + options.block_size - 1) / options.block_size;
     options.num_blocks = std::min(options.max_num_seqs, demand.full_length) * pages;

@@ -5,9 +5,28 @@
 #include <optional>
 #include <vector>
 
+#include "core/options.h"
 #include "model/model.h"
 
 namespace hone {
+
+inline constexpr const char* kLatentKvCacheHelp =
+    "Keep latent rows in the KV cache of a DeepSeek model, which take a fraction of the memory of keys and values, and "
+    "expand them in each step, which takes time; changes no result";
+
+// The source of the tokens that are proposed to follow a sequence.
+enum class SpeculativeMethod : std::uint8_t {
+  kNgram,  // what followed its last tokens before (engine/ngram_draft.h)
+  kMtp,    // the model's layer for multi-token prediction, in the step that draws the token before: one token
+};
+template <>
+inline constexpr EnumTable kEnumTable<SpeculativeMethod>{.names = "ngram|mtp"};
+
+inline constexpr const char* kSpeculativeTokensHelp =
+    "Tokens that are proposed for a completion, and checked in one step; 0: none";
+inline constexpr const char* kSpeculativeMethodHelp =
+    "What proposes num_speculative_tokens: ngram (what the completion has repeated so far), or mtp (one token by the "
+    "layer for multi-token prediction of a deepseek_v3 checkpoint)";
 
 struct EngineOptions {
   std::int64_t max_model_len = 1024;    // tokens of prompt and completion together
@@ -20,9 +39,13 @@ struct EngineOptions {
   // Tokens of prompts whose log-probabilities one step computes; 0: requests may not have
   // SamplingParams::prompt_logprobs. Needs adjust_logits.
   std::int64_t max_prompt_samples = 0;
-  // Tokens that are proposed for a request from what it has repeated so far (engine/ngram_draft.h) and checked in one
-  // step; 0: none. Changes no bit of a result.
+  // Tokens that are proposed for a request and checked in one step; 0: none. Changes no bit of a result.
   std::int64_t num_speculative_tokens = 0;
+  SpeculativeMethod speculative_method = SpeculativeMethod::kNgram;
+  // The KV cache holds the latent rows of multi-head latent attention in place of keys and values, and each step
+  // expands those of its requests. Takes a fraction of the memory, and time in proportion to the tokens in the cache of
+  // the requests under way. Changes no bit of a result.
+  bool latent_kv_cache = false;
   std::int64_t adapter_slots = 0;  // slots of an AdapterSlots model; 0: another model
   // Requests share the KV-cache blocks of equal beginnings, which are computed once and kept until their memory is
   // needed (engine/prefix_cache.h). Changes no bit of a result.
@@ -31,11 +54,21 @@ struct EngineOptions {
   // vain. Unset: on a GPU, where the host would otherwise wait, unless tokens are proposed: what is proposed depends on
   // the tokens before.
   std::optional<bool> launch_ahead = std::nullopt;
+
+  [[nodiscard]] bool drafts_by_prediction() const {
+    return num_speculative_tokens > 0 && speculative_method == SpeculativeMethod::kMtp;
+  }
 };
 
+// Throws Error if the options do not suit the model: a latent KV cache needs latent attention, drafts by multi-token
+// prediction the layer for it.
+void check_model(const EngineOptions& options, const Model& model);
 // Checks the options and fills in num_blocks. Throws Error if a value is not positive, if the blocks cannot hold one
 // request of max_model_len, or if options exclude each other.
 [[nodiscard]] EngineOptions resolved(EngineOptions options);
+// Makes the layer for multi-token prediction part of the model, before its weights are loaded, if `method` needs it.
+// Throws Error if the method and the number of tokens exclude each other, or if config.json has no such layer.
+void prepare_drafts(Model& model, SpeculativeMethod method, std::int64_t num_speculative_tokens);
 // Most tokens that a request may name in logit_bias, allowed_token_ids and banned_token_ids together.
 inline constexpr std::int64_t kMaxListedTokens = 1024;
 
@@ -55,6 +88,8 @@ struct EngineWorkload {
   std::int64_t full_length = 0;    // requests of max_model_len that the KV cache holds; 0: max_num_seqs of them
   bool adjust_logits = false;      // requests may have SamplingParams::adjusts_logits()
   std::int64_t num_speculative_tokens = 0;
+  SpeculativeMethod speculative_method = SpeculativeMethod::kNgram;
+  bool latent_kv_cache = false;
 };
 // Returns resolved options of an engine for such requests. A step has room for one token of each running request.
 [[nodiscard]] EngineOptions engine_options(const EngineWorkload& demand);

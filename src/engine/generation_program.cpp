@@ -39,6 +39,17 @@ AdjustedLogits adjusted_logits(Program& program, Tensor logits, Tensor last_samp
                        mask_bits);
 }
 
+// Proposes the token after each drawn one.
+Tensor draft_tokens(Program& program, const Model& model, WeightBinder& weights, Batch& batch, Tensor hidden,
+                    Tensor drawn, Tensor rows, Tensor parameters) {
+  const Tensor next = token_feedback(program.input("next_tokens", batch.tokens.type()), drawn);
+  const Tensor further = model.predict_further(weights, batch, hidden, next);
+  const Scope scope(program, "draft");
+  const Tensor keys = program.input("draft_keys", {DType::kI64, {rows.shape()[0], 2}});
+  const Tensor logits = linear(gather_rows(further, rows), weights(model.head()), {}, {.f32_output = true});
+  return sample(logits, parameters, keys).token;
+}
+
 }  // namespace
 
 Program trace_generation(const Model& model, const GenerationProgramOptions& options) {
@@ -48,18 +59,22 @@ Program trace_generation(const Model& model, const GenerationProgramOptions& opt
   batch.tokens = token_feedback(batch.tokens, last_sampled);
   WeightBinder weights(program, model.weights(), false);
   const Tensor hidden = model.forward(weights, batch);
+  Tensor rows;
+  Tensor parameters;
+  Tensor drawn;
   {
     const Scope scope(program, "head");
     const Dim samples(options.capacity.sequences, Count::samples);
-    const Tensor rows = program.input("sample_rows", {DType::kI32, {samples}});
-    const Tensor parameters = program.input("parameters", {DType::kF32, {samples, kSampleParameters}});
+    rows = program.input("sample_rows", {DType::kI32, {samples}});
+    parameters = program.input("parameters", {DType::kF32, {samples, kSampleParameters}});
     const Tensor keys = program.input("keys", {DType::kI64, {samples, 2}});
     const Tensor logits = linear(gather_rows(hidden, rows), weights(model.head()), {}, {.f32_output = true});
     const AdjustedLogits adjusted =
         options.adjust_logits ? adjusted_logits(program, logits, last_sampled, options) : AdjustedLogits();
     const Sampled sampled = sample(logits, parameters, keys, adjusted.logits, adjusted.adjusted);
-    token_feedback_store(sampled.token, last_sampled);
-    program.output("token", sampled.token);
+    drawn = sampled.token;
+    token_feedback_store(drawn, last_sampled);
+    program.output("token", drawn);
     program.output("logp", sampled.logp);
     if (options.max_logprobs > 0) {
       const Tensor counts = program.input("top_counts", {DType::kI32, {samples}});
@@ -68,6 +83,8 @@ Program trace_generation(const Model& model, const GenerationProgramOptions& opt
       program.output("top_logps", top.logps);
     }
   }
+  if (options.predicts_further)
+    program.output("draft", draft_tokens(program, model, weights, batch, hidden, drawn, rows, parameters));
   const Compiler compiler({.dtype = options.dtype});
   return compiler.inference(model.adapted(std::move(program), {}));
 }

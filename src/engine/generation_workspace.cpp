@@ -17,18 +17,22 @@ const StoreSpec* store_named(const Workspace& workspace, std::string_view name) 
   return found == workspace.stores().end() ? nullptr : &*found;
 }
 
+void add_program(Workspace& workspace, const Model& model, DType dtype, const EngineOptions& options,
+                 const Capacity& capacity) {
+  workspace.add(program_name(capacity),
+                trace_generation(model, {.capacity = capacity,
+                                         .layout = kv_layout(options),
+                                         .max_num_seqs = options.max_num_seqs,
+                                         .max_samples = max_samples(options),
+                                         .dtype = dtype,
+                                         .adjust_logits = options.adjust_logits,
+                                         .max_logprobs = options.max_logprobs,
+                                         .predicts_further = options.drafts_by_prediction()}),
+                {.phase = Region::kRollout, .states = {.name = kKvStore, .region = Region::kRollout}});
+}
+
 void add_programs(Workspace& workspace, const Model& model, DType dtype, const EngineOptions& options) {
-  for (const Capacity& capacity : engine_capacities(options)) {
-    workspace.add(program_name(capacity),
-                  trace_generation(model, {.capacity = capacity,
-                                           .layout = kv_layout(options),
-                                           .max_num_seqs = options.max_num_seqs,
-                                           .max_samples = max_samples(options),
-                                           .dtype = dtype,
-                                           .adjust_logits = options.adjust_logits,
-                                           .max_logprobs = options.max_logprobs}),
-                  {.phase = Region::kRollout, .states = {.name = kKvStore, .region = Region::kRollout}});
-  }
+  for (const Capacity& capacity : engine_capacities(options)) add_program(workspace, model, dtype, options, capacity);
 }
 
 // Number of blocks with which rollouts take no more memory than training: at least options.num_blocks, at most what
@@ -37,33 +41,60 @@ std::int64_t blocks_in_training_memory(const Workspace& workspace, const Model& 
                                        const EngineOptions& options) {
   const StoreSpec* weights = store_named(workspace, kWeightStore);
   HONE_ASSERT(weights != nullptr, "the workspace has no weights");
-  Workspace least(workspace.device_kind());
-  least.add_weights(kWeightStore, weights->tensors);
-  add_programs(least, model, dtype, options);
-  const std::size_t block = store_named(least, kKvStore)->bytes() / static_cast<std::size_t>(options.num_blocks);
+  const auto taken = [&](std::int64_t blocks) {
+    EngineOptions with = options;
+    with.num_blocks = blocks;
+    Workspace rollouts(workspace.device_kind());
+    rollouts.add_weights(kWeightStore, weights->tensors);
+    add_programs(rollouts, model, dtype, with);
+    return rollouts.phase_bytes(Region::kRollout);
+  };
   const std::size_t given = workspace.phase_bytes(Region::kTrain);
-  const std::size_t taken = least.phase_bytes(Region::kRollout);
-  const auto more = given > taken ? static_cast<std::int64_t>((given - taken) / block) : 0;
-  return std::min(options.num_blocks + more,
-                  std::max(options.num_blocks, kv_layout(options).max_blocks * options.max_num_seqs));
+  const std::size_t block = bytes_of_block(model, dtype, options, workspace.device_kind());
+  const std::size_t least = taken(options.num_blocks);
+  const std::int64_t most = std::max(options.num_blocks, kv_layout(options).max_blocks * options.max_num_seqs);
+  const auto more = given > least ? static_cast<std::int64_t>((given - least) / block) : 0;
+  std::int64_t blocks = std::min(options.num_blocks + more, most);
+  // With latent rows a step's memory also depends on what else is in use when it expands them.
+  while (options.latent_kv_cache && blocks > options.num_blocks) {
+    const std::size_t bytes = taken(blocks);
+    if (bytes <= given) break;
+    blocks = std::max(options.num_blocks, blocks - static_cast<std::int64_t>((bytes - given + block - 1) / block));
+  }
+  return blocks;
 }
 
 }  // namespace
+
+std::size_t bytes_of_block(const Model& model, DType dtype, const EngineOptions& given, DeviceKind device) {
+  EngineOptions options = given;
+  const auto with = [&](std::int64_t blocks) {
+    options.num_blocks = blocks;
+    Workspace workspace(device);
+    workspace.add_weights(kWeightStore, weight_types(model, dtype));
+    add_program(workspace, model, dtype, options, engine_capacities(options).front());
+    return workspace.phase_bytes(Region::kRollout);
+  };
+  const std::int64_t blocks = kv_layout(options).max_blocks;
+  const std::size_t more = with(2 * blocks) - with(blocks);
+  return (more + static_cast<std::size_t>(blocks) - 1) / static_cast<std::size_t>(blocks);
+}
 
 std::string program_name(const Capacity& capacity) { return text_of("generation of ", capacity.tokens, " tokens"); }
 
 EngineOptions with_blocks_of(const Workspace& workspace, EngineOptions options) {
   const StoreSpec* cache = store_named(workspace, kKvStore);
   HONE_ASSERT(cache != nullptr, "the workspace has no KV cache");
-  const auto keys = std::ranges::find(cache->tensors, KvLayout::key_name(0), &NamedType::name);
-  HONE_ASSERT(keys != cache->tensors.end(), "the KV cache has no keys");
-  options.num_blocks = keys->type.rows();
+  const std::string name = options.latent_kv_cache ? KvLayout::latent_name(0) : KvLayout::key_name(0);
+  const auto first = std::ranges::find(cache->tensors, name, &NamedType::name);
+  HONE_ASSERT(first != cache->tensors.end(), "the KV cache has no ", name);
+  options.num_blocks = first->type.rows();
   return options;
 }
 
 void add_generation(Workspace& workspace, const Model& model, DType dtype, const EngineOptions& given) {
   EngineOptions options = resolved(given);
-  check_positions(model.shape(), options.max_model_len, "max_model_len");
+  check_model(options, model);
   if (workspace.shares_training_memory_with_rollouts()) {
     options.num_blocks = blocks_in_training_memory(workspace, model, dtype, options);
   }

@@ -16,6 +16,10 @@ inline constexpr const char* kKvStore = "kv_cache";
 [[nodiscard]] std::string program_name(const Capacity& capacity);
 // Returns the options with num_blocks as in the KV cache that add_generation() added to the workspace.
 [[nodiscard]] EngineOptions with_blocks_of(const Workspace& workspace, EngineOptions options);
+// Bytes that a block of the KV cache takes on the device: its rows, and with latent rows also the keys and values to
+// which a step expands it.
+[[nodiscard]] std::size_t bytes_of_block(const Model& model, DType dtype, const EngineOptions& options,
+                                         DeviceKind device);
 // Creates the workspace of an engine on existing weights, which must outlive it, and allocates it.
 [[nodiscard]] std::unique_ptr<Workspace> workspace_of(const Model& model, const TensorStore& weights,
                                                       const std::shared_ptr<Arena>& arena,

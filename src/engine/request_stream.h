@@ -42,6 +42,13 @@ class RequestStream {
   void list_prompt(std::vector<TokenLogprob> tokens);
   // Returns at most `count` tokens that may follow. All tokens of the sequence must have been read.
   [[nodiscard]] std::vector<TokenId> propose(std::int64_t count) { return draft_.propose(sequence.tokens, count); }
+  // Keeps the token that the model's layer for multi-token prediction proposes after the one that was accepted last.
+  void predict(TokenId token) { prediction_ = {sequence.tokens.size(), token}; }
+  // Returns that token if `count` is above 0 and it may follow the sequence.
+  [[nodiscard]] std::vector<TokenId> predicted(std::int64_t count) const {
+    if (count <= 0 || prediction_.index != sequence.tokens.size()) return {};
+    return {prediction_.token};
+  }
   // Returns the text that no earlier call returned and that can no longer become part of a stop string; valid until the
   // next accept(). Once the request has finished, returns the rest.
   [[nodiscard]] std::string_view new_text();
@@ -64,6 +71,11 @@ class RequestStream {
   std::vector<std::int32_t> banned_mask_;  // the grammar's mask without banned tokens
   std::int64_t vocab_size_;
   NgramDraft draft_;
+  struct Prediction {
+    std::size_t index = 0;  // in the sequence; 0: there is none
+    TokenId token = 0;
+  };
+  Prediction prediction_;
   bool grammar_failed_ = false;
   std::size_t stops_from_ =
       0;                      // bytes of completion.text in which stop strings do not count: that of min_tokens tokens

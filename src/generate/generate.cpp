@@ -191,12 +191,18 @@ std::int64_t tokens_within(const ModelShape& shape, const GenerateOptions& optio
 
 void generate_missing(const GenerateOptions& options, std::span<const GeneratePrompt> prompts, Journal& journal) {
   Device& device = open_device(options.device);
-  LoadedModel loaded = load_model(options.model_name_or_path, std::nullopt, device, {}, options.quantization);
+  const auto with_drafts = [&](std::unique_ptr<Model> model) {
+    prepare_drafts(*model, options.speculative_method, options.num_speculative_tokens);
+    return model;
+  };
+  LoadedModel loaded = load_model(options.model_name_or_path, std::nullopt, device, with_drafts, options.quantization);
   EngineOptions capacities =
       engine_options({.max_model_len = tokens_within(loaded.model->shape(), options, prompts),
                       .max_num_seqs = options.max_num_seqs,
                       .adjust_logits = options.adjusts_logits() || options.prompt_logprobs.has_value(),
-                      .num_speculative_tokens = options.num_speculative_tokens});
+                      .num_speculative_tokens = options.num_speculative_tokens,
+                      .speculative_method = options.speculative_method,
+                      .latent_kv_cache = options.latent_kv_cache});
   capacities.max_logprobs = std::max(options.logprobs.value_or(0), options.prompt_logprobs.value_or(0));
   if (options.prompt_logprobs) capacities.max_prompt_samples = std::min(kPromptSamples, capacities.max_batch_tokens);
   Engine engine(*loaded.model, loaded.tokenizer, loaded.weights, std::make_shared<Arena>(device), capacities);

@@ -8,6 +8,7 @@
 
 #include "backend/device_option.h"
 #include "core/options.h"
+#include "engine/engine_options.h"
 #include "engine/sampling_keys.h"
 #include "model/quantization.h"
 #include "rl/options.h"
@@ -51,6 +52,8 @@ struct GenerateOptions : SamplingKeys, RewardKeys {
   std::int64_t num_speculative_tokens = 0;
   std::optional<std::int64_t> logprobs;
   std::optional<std::int64_t> prompt_logprobs;
+  SpeculativeMethod speculative_method = SpeculativeMethod::kNgram;
+  bool latent_kv_cache = false;
 
   std::optional<double> min_reward;
   std::optional<double> pass_rate_min;
@@ -85,9 +88,9 @@ struct GenerateOptions : SamplingKeys, RewardKeys {
     v("max_new_tokens", max_new_tokens, "Maximum tokens per completion", at_least(1));
     v.alias("max_completion_length", "max_new_tokens");
     v("max_num_seqs", max_num_seqs, "Completions that are generated or requested concurrently", at_least(1));
-    v("num_speculative_tokens", num_speculative_tokens,
-      "Tokens that are proposed for a completion from what it has repeated so far, and checked in one step; 0: none",
-      within(0, 64));
+    v("num_speculative_tokens", num_speculative_tokens, kSpeculativeTokensHelp, within(0, 64));
+    v("speculative_method", speculative_method, kSpeculativeMethodHelp);
+    v("latent_kv_cache", latent_kv_cache, kLatentKvCacheHelp);
     v("logprobs", logprobs,
       "Write the log-probability of each token of a completion, and so many of the most probable tokens in its place",
       within(0, 20));

@@ -8,6 +8,7 @@
 #include "ops/dropout/dropout.h"
 #include "ops/head_columns/head_columns.h"
 #include "ops/kv_append/kv_append.h"
+#include "ops/latent_cache/latent_cache.h"
 #include "ops/latent_heads/latent_heads.h"
 #include "ops/linear/linear.h"
 #include "ops/paged_attention/paged_attention.h"
@@ -46,9 +47,16 @@ void Batch::add_statistic(ModelStatistic statistic) {
   statistics_.push_back(std::move(statistic));
 }
 
+namespace {
+
+LatentHeadsAttributes sizes_of(const LatentHeads& h) {
+  return {.heads = h.heads, .nope_dim = h.nope_dim, .rope_dim = h.rope_dim, .value_dim = h.value_dim};
+}
+
+}  // namespace
+
 Tensor Batch::attend(std::int64_t layer, const LatentHeads& h) {
-  const LatentHeadsAttributes sizes{
-      .heads = h.heads, .nope_dim = h.nope_dim, .rope_dim = h.rope_dim, .value_dim = h.value_dim};
+  const LatentHeadsAttributes sizes = sizes_of(h);
   const Tensor qkv = latent_heads(h.query, linear(h.latent, h.up), h.rope_key, sizes);
   const Tensor o = attend(layer, qkv,
                           {.heads = h.heads,
@@ -77,6 +85,7 @@ Tensor DocumentBatch::attend(std::int64_t, Tensor qkv, const HeadShape& shape) {
 
 std::string KvLayout::key_name(std::int64_t layer) { return "layers." + std::to_string(layer) + ".keys"; }
 std::string KvLayout::value_name(std::int64_t layer) { return "layers." + std::to_string(layer) + ".values"; }
+std::string KvLayout::latent_name(std::int64_t layer) { return "layers." + std::to_string(layer) + ".latent"; }
 
 PagedBatch::PagedBatch(Program& program, const Capacity& capacity, const KvLayout& layout, DType dtype)
     : layout_(layout), dtype_(dtype) {
@@ -88,6 +97,7 @@ PagedBatch::PagedBatch(Program& program, const Capacity& capacity, const KvLayou
   slots_ = program.input("slots", {DType::kI32, {rows}});
   block_table_ = program.input("block_table", {DType::kI32, {requests, layout.max_blocks}});
   starts_ = program.input("starts", {DType::kI32, {requests}});
+  if (layout.latent) pages_ = program.input("pages", {DType::kI32, {Dim(layout.num_blocks, page_count())}});
 }
 
 Tensor PagedBatch::attend(std::int64_t layer, Tensor qkv, const HeadShape& shape) {
@@ -104,6 +114,27 @@ Tensor PagedBatch::attend(std::int64_t layer, Tensor qkv, const HeadShape& shape
                           .scale = shape.scale,
                           .block_size = layout_.block_size,
                           .value_dim = shape.value_dim});
+}
+
+Tensor PagedBatch::attend(std::int64_t layer, const LatentHeads& h) {
+  if (!layout_.latent) return Batch::attend(layer, h);
+  const LatentHeadsAttributes sizes = sizes_of(h);
+  const std::int64_t width = h.latent.shape()[1].size + h.rope_dim;
+  const Type page{dtype_, {layout_.num_blocks, layout_.block_size, width}};
+  const Tensor rows = h.query.program().state(KvLayout::latent_name(layer), page);
+  const Tensor cache = latent_append(h.latent, h.rope_key, rows, slots_);
+  const auto [latent, rope_key] = latent_rows(cache, pages_, h.rope_dim);
+  const auto [keys, values] =
+      latent_pages(linear(latent, h.up), rope_key, {.heads = sizes, .block_size = layout_.block_size});
+  const Tensor o = paged_attention(h.query, keys, values, block_table_, cu_seqlens_, starts_,
+                                   {.heads = h.heads,
+                                    .kv_heads = h.heads,
+                                    .head_dim = sizes.head_dim(),
+                                    .scale = h.scale,
+                                    .block_size = layout_.block_size,
+                                    .value_dim = h.value_dim,
+                                    .computed = true});
+  return head_columns(o, {.heads = h.heads, .head_dim = sizes.head_dim(), .columns = h.value_dim});
 }
 
 }  // namespace hone

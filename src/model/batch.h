@@ -65,7 +65,7 @@ class Batch {
   virtual Tensor attend(std::int64_t layer, Tensor qkv, const HeadShape& shape) = 0;
   // Multi-head latent attention: -> [tokens, heads x value_dim]. The default implementation expands the latent rows to
   // keys and values of all heads and attends to them as ordinary packed heads, with values zero-padded to head_dim =
-  // nope_dim + rope_dim. The KV cache then holds heads x head_dim numbers per token for keys and as many for values.
+  // nope_dim + rope_dim. A KV cache then holds heads x head_dim numbers per token for keys and as many for values.
   // Throws Error if value_dim exceeds head_dim.
   virtual Tensor attend(std::int64_t layer, const LatentHeads& heads);
 
@@ -100,28 +100,38 @@ class DocumentBatch final : public Batch {
   Tensor cu_seqlens_;
 };
 
-// The layout of a paged KV cache. Each layer has two states [num_blocks, block_size, kv_heads x head_dim].
+// The layout of a paged KV cache. Each layer has two states [num_blocks, block_size, kv_heads x head_dim], or with
+// `latent`, for models with latent attention only, one of [num_blocks, block_size, kv_lora_rank + rope_dim].
 struct KvLayout {
   std::int64_t num_blocks = 0;
   std::int64_t block_size = 0;  // tokens per block
   std::int64_t max_blocks = 0;  // blocks that a request may have: the width of the block table
-  [[nodiscard]] static std::string key_name(std::int64_t layer);    // name of the state with a layer's keys
-  [[nodiscard]] static std::string value_name(std::int64_t layer);  // name of the state with a layer's values
+  bool latent = false;          // latent rows, which each step expands to keys and values (ops/latent_cache)
+  [[nodiscard]] static std::string key_name(std::int64_t layer);     // name of the state with a layer's keys
+  [[nodiscard]] static std::string value_name(std::int64_t layer);   // name of the state with a layer's values
+  [[nodiscard]] static std::string latent_name(std::int64_t layer);  // name of the state with a layer's latent rows
 };
 
 // Chunks of requests that append their keys and values to the KV cache, then attend to everything cached for their
 // request. Inputs: those of DocumentBatch for the new tokens; "slots" i32 [tokens] (block x block_size + offset),
 // "block_table" i32 [sequences, max_blocks], "starts" i32 [sequences] (position of each request's first new token).
+// With a layout of latent rows also "pages" i32 [num_blocks], counted by page_count(): the distinct blocks of the
+// requests; the block table then holds indices of `pages`.
 class PagedBatch final : public Batch {
  public:
   PagedBatch(Program& program, const Capacity& capacity, const KvLayout& layout, DType dtype);
   using Batch::attend;
   Tensor attend(std::int64_t layer, Tensor qkv, const HeadShape& shape) override;
+  // With a layout of latent rows the keys and values have the bits of the default implementation.
+  Tensor attend(std::int64_t layer, const LatentHeads& heads) override;
+
+  // The count of the input "pages".
+  [[nodiscard]] static Count page_count() { return Count("pages"); }
 
  private:
   KvLayout layout_;
   DType dtype_;  // element type of the KV cache
-  Tensor cu_seqlens_, slots_, block_table_, starts_;
+  Tensor cu_seqlens_, slots_, block_table_, starts_, pages_;
 };
 
 }  // namespace hone

@@ -47,6 +47,11 @@ Tensor Fp8Model::forward(WeightBinder&, Batch& batch) const {
   return base_->forward(weights, batch);
 }
 
+Tensor Fp8Model::predict_further(WeightBinder&, Batch& batch, Tensor hidden, Tensor next) const {
+  WeightBinder weights(batch.tokens.program(), base_->weights(), false);
+  return base_->predict_further(weights, batch, hidden, next);
+}
+
 Program Fp8Model::adapted(Program program, const TraceUse& use) const {
   HONE_ASSERT(!use.trainable, "FP8 weights are for generation");
   const Program traced = base_->adapted(std::move(program), use);

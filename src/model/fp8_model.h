@@ -28,6 +28,8 @@ class Fp8Model final : public Model {
   std::string_view head() const override { return base_->head(); }
   std::string_view base_prefix() const override { return base_->base_prefix(); }
   std::string_view left_out(std::string_view tensor) const override { return base_->left_out(tensor); }
+  bool predicts_further() const override { return base_->predicts_further(); }
+  Tensor predict_further(WeightBinder& weights, Batch& batch, Tensor hidden, Tensor next) const override;
   // Replaces linear() by fp8_linear() where the weight is in FP8. Throws Defect for training.
   Program adapted(Program program, const TraceUse& use) const override;
 

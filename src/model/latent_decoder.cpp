@@ -102,6 +102,7 @@ LatentDecoderConfig parse_latent_decoder(const Json& json, bool predicts_tokens)
   check_latent_heads(parsed);
   parsed.q_lora_rank = parse_query_rank(json, config);
   parsed.kv_lora_rank = config.positive("kv_lora_rank");
+  s.latent_width = parsed.kv_lora_rank + parsed.rope_dim;
   parsed.intermediate_size = config.positive("intermediate_size");
   parsed.rms_norm_eps = config.number("rms_norm_eps", 1e-6);
   parsed.tie_word_embeddings = config.boolean("tie_word_embeddings", false);
@@ -132,6 +133,21 @@ class LatentDecoder final : public Model {
     prepare_sequence_balance(options_.mixture, specs_, training);
   }
 
+  bool keep_predictions() override {
+    if (config_.prediction_layers != 1) return false;
+    keeps_predictions_ = true;
+    describe_weights();
+    return true;
+  }
+
+  bool predicts_further() const override { return keeps_predictions_; }
+
+  Tensor predict_further(WeightBinder& w, Batch& batch, Tensor hidden, Tensor next) const override {
+    HONE_ASSERT(keeps_predictions_, "the model was made without its layer for multi-token prediction");
+    RouterFigures figures(options_.mixture, batch);
+    return prediction(w, batch, hidden, next, rope_table(batch.positions, config_.rope), figures);
+  }
+
   std::string_view left_out(std::string_view tensor) const override {
     constexpr std::string_view kPrefix = "model.layers.";
     if (!tensor.starts_with(kPrefix)) return {};
@@ -140,7 +156,7 @@ class LatentDecoder final : public Model {
     const auto [end, error] = std::from_chars(tensor.data(), tensor.data() + tensor.size(), layer);
     const bool is_layer = error == std::errc{} && end != tensor.data() + tensor.size() && *end == '.';
     const std::int64_t layers = config_.shape.num_hidden_layers;
-    if (mtp_loss_weight_ > 0) return {};
+    if (keeps_predictions_) return {};
     const bool predicts = is_layer && layer >= layers && layer < layers + config_.prediction_layers;
     return predicts ? "layers for multi-token prediction" : std::string_view{};
   }
@@ -162,7 +178,7 @@ class LatentDecoder final : public Model {
       const Scope scope(program, "norm");
       return rms_norm(x, w("norm"), {.epsilon = config_.rms_norm_eps});
     }();
-    if (batch.learns && mtp_loss_weight_ > 0) predict_further(w, batch, x, table, figures);
+    if (batch.learns && mtp_loss_weight_ > 0) add_prediction_loss(w, batch, x, table, figures);
     figures.finish();
     return x;
   }
@@ -176,35 +192,38 @@ class LatentDecoder final : public Model {
                                              config_.prediction_layers, ": hone trains one such layer"));
     }
     mtp_loss_weight_ = training.mtp_loss_weight;
-    specs_.clear();
+    keeps_predictions_ = mtp_loss_weight_ > 0;
     describe_weights();
   }
 
   // The index of the layer for multi-token prediction, after the last one.
   std::int64_t prediction_layer() const { return config_.shape.num_hidden_layers; }
 
-  // The loss of the layer for multi-token prediction (DeepSeek-V3, 2024, section 2.2). At token t it joins the hidden
-  // state after the last norm, as vLLM and SGLang do, with the embedding of token t + 1, and predicts token t + 2 by
-  // the model's own head. Where token t + 1 is no target, the loss of t has the weight 0.
-  void predict_further(WeightBinder& w, Batch& batch, Tensor hidden, Tensor table, RouterFigures& figures) const {
-    Program& program = hidden.program();
+  // The layer for multi-token prediction (DeepSeek-V3, 2024, section 2.2). At token t it joins the hidden state after
+  // the last norm, as vLLM and SGLang do, with the embedding of token t + 1, and predicts token t + 2 by the model's
+  // own head. `next` holds the tokens t + 1.
+  Tensor prediction(WeightBinder& w, Batch& batch, Tensor hidden, Tensor next, Tensor table,
+                    RouterFigures& figures) const {
     const std::int64_t layer = prediction_layer();
     const auto weight = [&](std::string_view name) { return w(latent_layer_name(layer, name)); };
     const auto norm = [&](Tensor x, std::string_view name) {
       return rms_norm(x, weight(name), {.epsilon = config_.rms_norm_eps});
     };
+    const Scope scope(hidden.program(), text_of("layers.", layer));
+    const Tensor joined = join_columns(norm(embedding(next, w("embedding")), "prediction.embedding_norm"),
+                                       norm(hidden, "prediction.hidden_norm"));
+    const Tensor x = attention_block(w, batch, layer, linear(joined, weight("prediction.join")), table);
+    return norm(mlp_block(w, layer, x, figures), "prediction.norm");
+  }
+
+  // Adds the loss of that layer. Where token t + 1 is no target, the loss of t has the weight 0.
+  void add_prediction_loss(WeightBinder& w, Batch& batch, Tensor hidden, Tensor table, RouterFigures& figures) const {
+    Program& program = hidden.program();
     const Tensor bounds = program.tensor(program.find(Role::kInput, "cu_seqlens"));
-    const Tensor y = [&] {
-      const Scope scope(program, text_of("layers.", layer));
-      const Tensor next = embedding(next_in_document(batch.tokens, bounds, {}), w("embedding"));
-      const Tensor joined =
-          join_columns(norm(next, "prediction.embedding_norm"), norm(hidden, "prediction.hidden_norm"));
-      const Tensor x = attention_block(w, batch, layer, linear(joined, weight("prediction.join")), table);
-      return mlp_block(w, layer, x, figures);
-    }();
+    const Tensor y = prediction(w, batch, hidden, next_in_document(batch.tokens, bounds, {}), table, figures);
     const Scope scope(program, "prediction_head");
     const Tensor targets = next_in_document(batch.targets(), bounds, {.last = -1});
-    const Tensor logp = linear_logprobs(norm(y, "prediction.norm"), w(head()), targets, {}).logp;
+    const Tensor logp = linear_logprobs(y, w(head()), targets, {}).logp;
     batch.add_loss({"mtp_loss", mtp_loss_weight_, scale(logp, -1.0)});
   }
 
@@ -265,6 +284,7 @@ class LatentDecoder final : public Model {
   }
 
   void describe_weights() {
+    specs_.clear();
     const ModelShape& s = config_.shape;
     const PartAxis by_token{ShardAxis::kVocabulary};
     add_matrix("embedding", s.vocab_size, s.hidden_size, "model.embed_tokens.weight", by_token, WeightKind::embedding);
@@ -273,7 +293,7 @@ class LatentDecoder final : public Model {
     if (!config_.tie_word_embeddings) {
       add_matrix("head", s.vocab_size, s.hidden_size, "lm_head.weight", by_token, WeightKind::head);
     }
-    if (mtp_loss_weight_ > 0) describe_predictions();
+    if (keeps_predictions_) describe_predictions();
     check_parameter_count(specs_);
   }
 
@@ -326,7 +346,8 @@ class LatentDecoder final : public Model {
   Json json_;
   LatentDecoderConfig config_;
   LatentDecoderOptions options_;
-  double mtp_loss_weight_ = 0;  // above 0 if the model has its layer for multi-token prediction
+  bool keeps_predictions_ = false;  // the model has its layer for multi-token prediction
+  double mtp_loss_weight_ = 0;      // above 0 if that layer is trained
   std::vector<WeightSpec> specs_;
 };
 

@@ -35,6 +35,10 @@ bool has_tied_head(const Model& model) {
   return head != model.weights().end() && head->kind == WeightKind::embedding;
 }
 
+Tensor Model::predict_further(WeightBinder&, Batch&, Tensor, Tensor) const {
+  throw Defect("the model has no layer for multi-token prediction");
+}
+
 std::string_view Model::left_out(std::string_view tensor) const {
   (void)tensor;
   return {};

@@ -22,6 +22,7 @@ struct ModelShape {
   std::int64_t num_attention_heads = 0;
   std::int64_t num_key_value_heads = 0;
   std::int64_t head_dim = 0;
+  std::int64_t latent_width = 0;  // numbers of a token's latent row, if attention computes keys and values from one
   std::int64_t max_position_embeddings = 0;
   bool learned_positions = false;  // positions are a learned table of max_position_embeddings rows
 };
@@ -86,6 +87,15 @@ class Model {
   // Settles what training computes besides the token loss, before weights are loaded or programs are traced: the
   // weights may change. Throws Error that names the key if the model has no use for it.
   virtual void prepare_training(const ModelTraining& training);
+  // Makes the layer for multi-token prediction part of the model, as training with mtp_loss_weight does. Returns false
+  // and changes nothing if config.json has none, or several.
+  virtual bool keep_predictions() { return false; }
+  // Returns true after keep_predictions().
+  [[nodiscard]] virtual bool predicts_further() const { return false; }
+  // Traces the layer for multi-token prediction over `batch`, as its layer after the last one. For the result of
+  // forward() and the token i32 [tokens] that follows each row, returns hidden states [tokens, hidden_size] with which
+  // the head predicts the token after that one. Throws Defect unless predicts_further().
+  [[nodiscard]] virtual Tensor predict_further(WeightBinder& weights, Batch& batch, Tensor hidden, Tensor next) const;
   // Transforms a program traced from this model before any pass runs. LoraModel inserts its adapters here.
   [[nodiscard]] virtual Program adapted(Program program, const TraceUse& use) const;
   // Returns this object as LoraModel if it is a base model with an adapter (model/lora.h), otherwise null.

@@ -13,6 +13,7 @@
 #include "core/random.h"
 #include "model/adapter_merge.h"
 #include "model/config_reader.h"
+#include "model/expert_layout.h"
 #include "model/fp8_model.h"
 #include "model/fp8_weights.h"
 #include "model/weight_tensors.h"
@@ -46,20 +47,6 @@ const StoredTensor& stored(const Model& model, const ModelDirectory& directory, 
     }
   }
   return files.at(name);
-}
-
-// The model's blocks with their parts where this folder has them: a part whose tensor is not there, but the tensor of
-// its alternative is, becomes a slice of that one.
-std::vector<WeightSpec> specs_in_folder(const Model& model, const WeightFiles& files) {
-  std::vector<WeightSpec> specs = model.weights();
-  for (WeightSpec& spec : specs) {
-    for (WeightPart& part : spec.parts) {
-      const std::string& other = part.alternative.tensor;
-      if (other.empty() || files.find(part.name) != nullptr || files.find(other) == nullptr) continue;
-      part.source = part.alternative;
-    }
-  }
-  return specs;
 }
 
 // Throws Error if the folder has a tensor that does not belong to the model.
@@ -191,6 +178,7 @@ void check_weights(const Model& model, const ModelDirectory& directory, Vocabula
   const WeightFiles& files = directory.weights();
   if (files.empty()) throw Error(directory.path().string(), "there are no weights (model.safetensors) in this folder");
   check_quantization(directory.config(), (directory.path() / "config.json").string());
+  check_expert_counts(model, files);
   const std::vector<WeightSpec> specs = specs_in_folder(model, files);
   reject_unexpected_tensors(model, specs, directory);
   const std::int64_t stored_vocab = vocabulary == Vocabulary::kMayGrow ? smaller_vocabulary(model, directory) : 0;

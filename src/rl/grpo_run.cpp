@@ -153,7 +153,8 @@ EngineOptions rollout_engine(const GrpoOptions& options, const GrpoBatch& batch,
   return engine_options({.max_model_len = longest_prompt + options.max_completion_length,
                          .max_num_seqs = std::min(most_of_a_rank(options, batch), kMaxSequences),
                          .full_length = kFullLengthSequences,
-                         .adjust_logits = options.repetition_penalty != 1});
+                         .adjust_logits = options.repetition_penalty != 1,
+                         .latent_kv_cache = options.latent_kv_cache});
 }
 
 GrpoSizes sizes_of(const GrpoRun& run) {

@@ -10,6 +10,7 @@
 
 #include "core/option_set.h"
 #include "core/options.h"
+#include "engine/engine_options.h"
 #include "engine/sampling_keys.h"
 #include "reward/reward.h"
 #include "train/options.h"
@@ -82,6 +83,7 @@ struct GrpoOptions : ModelOptions, DatasetOptions, TrainingOptions, RewardKeys, 
   std::optional<std::int64_t> top_k;
   std::optional<double> min_p;
   double repetition_penalty = 1.0;
+  bool latent_kv_cache = false;
   RolloutKind rollout = RolloutKind::kOwn;
   RolloutServer rollout_server = RolloutServer::kVllm;
   std::string vllm_server_url;
@@ -163,6 +165,7 @@ struct GrpoOptions : ModelOptions, DatasetOptions, TrainingOptions, RewardKeys, 
     v("top_k", top_k, "Sample from this many of the most likely tokens; unset or 0: all", at_least(0));
     v("min_p", min_p, "Sample from tokens of at least this share of the largest probability", within(0, 1));
     v("repetition_penalty", repetition_penalty, kRepetitionPenaltyHelp, above(0));
+    v.run_only([&] { v("latent_kv_cache", latent_kv_cache, kLatentKvCacheHelp); });
     v("rollout", rollout, "What generates: hone's engine in this process, or a server that receives the weights");
     v("rollout_server", rollout_server,
       "rollout: server: kind of the server, which decides how new weights are announced");

@@ -174,9 +174,13 @@ TEST(Engine, LogProbabilitiesAreTheTrainersBitForBit) {
       FixtureModel fixture(name, dtype);
       std::vector<Request> requests = many_requests(8, fixture.model->shape().vocab_size, true);
       for (Request& request : requests) request.sampling.temperature = 0.7;
-      const auto completions = generate(
-          fixture, requests, {.max_model_len = 96, .max_num_seqs = 8, .max_batch_tokens = 11, .adjust_logits = true});
-      expect_log_probabilities_of_training(*fixture.model, fixture.weights, dtype, requests, completions, name);
+      EngineOptions options{.max_model_len = 96, .max_num_seqs = 8, .max_batch_tokens = 11, .adjust_logits = true};
+      for (const bool latent : {false, true}) {
+        if (latent && fixture.model->shape().latent_width == 0) continue;
+        options.latent_kv_cache = latent;
+        const auto completions = generate(fixture, requests, options);
+        expect_log_probabilities_of_training(*fixture.model, fixture.weights, dtype, requests, completions, name);
+      }
     }
   }
 }

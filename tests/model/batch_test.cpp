@@ -232,8 +232,12 @@ class Pages {
  public:
   static constexpr std::int64_t kBlockSize = 16, kMaxBlocks = 5, kBlocks = 21;
 
-  Pages(const Sizes& s, std::int64_t chunk)
-      : s_(s), chunk_(chunk), rows_(chunk * static_cast<std::int64_t>(kLengths.size())), run_(program(s, rows_)) {}
+  Pages(const Sizes& s, std::int64_t chunk, bool latent)
+      : s_(s),
+        chunk_(chunk),
+        latent_(latent),
+        rows_(chunk * static_cast<std::int64_t>(kLengths.size())),
+        run_(program(s, rows_, latent)) {}
 
   [[nodiscard]] std::vector<T> outputs(const Operands<T>& in) {
     run_.set_weight("up", in.up);
@@ -245,9 +249,9 @@ class Pages {
   }
 
  private:
-  static Program program(const Sizes& s, std::int64_t rows) {
+  static Program program(const Sizes& s, std::int64_t rows, bool latent) {
     Program program;
-    const KvLayout layout{.num_blocks = kBlocks, .block_size = kBlockSize, .max_blocks = kMaxBlocks};
+    const KvLayout layout{.num_blocks = kBlocks, .block_size = kBlockSize, .max_blocks = kMaxBlocks, .latent = latent};
     PagedBatch batch(program, {.tokens = rows, .sequences = static_cast<std::int64_t>(kLengths.size())}, layout,
                      DTypeOf<T>::value);
     program.output("o", batch.attend(0, heads_of(program, s, batch.tokens.shape()[0], DTypeOf<T>::value)));
@@ -275,6 +279,7 @@ class Pages {
     }
     run_.executable().set_count(Count::tokens, static_cast<std::int64_t>(rows.size()));
     run_.executable().set_count(Count::sequences, static_cast<std::int64_t>(starts.size()));
+    if (latent_) number_pages(block_table);
     // Fill entries past the counts with garbage, which must not be read.
     slots.resize(static_cast<std::size_t>(rows_), -1);
     starts.resize(kLengths.size(), 1 << 30);
@@ -295,6 +300,17 @@ class Pages {
     }
   }
 
+  // Passes the blocks of the table in reverse order, and replaces them by their indices there.
+  void number_pages(std::vector<std::int32_t>& block_table) {
+    std::vector<std::int32_t> pages(block_table.rbegin(), block_table.rend());
+    for (std::size_t i = 0; i < block_table.size(); ++i) {
+      block_table[i] = static_cast<std::int32_t>(block_table.size() - 1 - i);
+    }
+    run_.executable().set_count(PagedBatch::page_count(), static_cast<std::int64_t>(pages.size()));
+    pages.resize(kBlocks, -1);
+    run_.set("pages", pages);
+  }
+
   [[nodiscard]] std::vector<T> picked(const std::vector<T>& from, const std::vector<std::int32_t>& rows,
                                       std::int64_t width) const {
     std::vector<T> picked;
@@ -306,6 +322,7 @@ class Pages {
 
   const Sizes& s_;
   std::int64_t chunk_;
+  bool latent_;
   std::int64_t rows_;  // capacity in rows
   TestRun run_;
 };
@@ -316,7 +333,10 @@ void expect_bits_of_documents() {
     const Operands<T> in(s);
     const std::vector<T> expected = of_documents(s, in);
     for (const std::int64_t chunk : {80, 64, 17, 1}) {
-      EXPECT_TRUE(same_bits(Pages<T>(s, chunk).outputs(in), expected)) << chunk << " rows at a time, nope " << s.nope;
+      for (const bool latent : {false, true}) {
+        EXPECT_TRUE(same_bits(Pages<T>(s, chunk, latent).outputs(in), expected))
+            << chunk << " rows at a time, nope " << s.nope << (latent ? ", latent rows" : "");
+      }
     }
   }
 }

@@ -38,6 +38,7 @@ struct BenchDecodeOptions {
   double temperature = 1;
   TorchDtype dtype = TorchDtype::kBfloat16;
   Quantization quantization = Quantization::kNone;
+  bool latent_kv_cache = false;
   DeviceChoice device = DeviceChoice::kAutomatic;
   GemmOptions gemm;
   bool profile = false;
@@ -55,6 +56,7 @@ struct BenchDecodeOptions {
     v("dtype", dtype, "Dtype of the weights and the KV cache");
     v("quantization", quantization,
       "Weights of linear layers: fp8 (e4m3 with a scale for each 128 x 128); auto, none: as dtype");
+    v("latent_kv_cache", latent_kv_cache, kLatentKvCacheHelp);
     v("device", device, kDeviceHelp);
     gemm.fields(v);
     v.group("Measurement");
@@ -106,8 +108,10 @@ class Decoding {
     answer_length_ = (streams * prompt_length_ + batch - 1) / batch + streams + kWarmSteps + options.steps;
     if (options.profile) answer_length_ += kProfiledDecodes;
     check_positions(model.shape(), prompt_length_ + answer_length_ + 1, "contexts");
-    engine_options_ = {
-        .max_model_len = prompt_length_ + answer_length_ + 1, .max_num_seqs = streams, .max_batch_tokens = batch};
+    engine_options_ = {.max_model_len = prompt_length_ + answer_length_ + 1,
+                       .max_num_seqs = streams,
+                       .max_batch_tokens = batch,
+                       .latent_kv_cache = options.latent_kv_cache};
     workspace_.add_weights(kWeightStore, weights.tensors());
     add_generation(workspace_, model, options.weight_dtype(), engine_options_);
     workspace_.provide(kWeightStore, weights.view());
@@ -138,11 +142,15 @@ class Decoding {
     return result;
   }
 
+  // Bytes of the KV cache for each token that it has room for.
+  [[nodiscard]] double kv_bytes_per_token() const {
+    return static_cast<double>(engine_->kv_bytes()) /
+           static_cast<double>(resolved(engine_options_).num_blocks * engine_options_.block_size);
+  }
   // Bytes of the KV cache that a step reads in the middle of the measurement.
   [[nodiscard]] double kv_bytes() const {
-    const auto tokens = static_cast<double>(resolved(engine_options_).num_blocks * engine_options_.block_size);
     const auto context = static_cast<double>(prompt_length_) + static_cast<double>(options_.steps) / 2;
-    return static_cast<double>(engine_->kv_bytes()) / tokens * context * static_cast<double>(streams_);
+    return kv_bytes_per_token() * context * static_cast<double>(streams_);
   }
 
  private:
@@ -254,12 +262,15 @@ int bench_decode(std::span<const std::string> arguments) {
       const Decoded decoded = decoding.measure();
       const double rate = static_cast<double>(streams) / decoded.seconds_per_step;
       const double bytes = (weights_read + decoding.kv_bytes()) / decoded.seconds_per_step;
-      const std::string shape = text_of(options.model, options.quantization == Quantization::kFp8 ? " in fp8" : "",
-                                        ", streams ", streams, ", context ", context);
+      const std::string shape =
+          text_of(options.model, options.quantization == Quantization::kFp8 ? " in fp8" : "",
+                  options.latent_kv_cache ? ", latent rows" : "", ", streams ", streams, ", context ", context);
       const bool tera = bytes >= 1e12;
-      std::printf("%s: %.0f tokens/s, step %.3f ms, %.2f %s (%.0f%% of a copy's rate), first token after %.1f ms\n",
-                  shape.c_str(), rate, decoded.seconds_per_step * 1e3, bytes * (tera ? 1e-12 : 1e-9),
-                  tera ? "TB/s" : "GB/s", 100 * bytes / copy_rate, decoded.first_token_seconds * 1e3);
+      std::printf(
+          "%s: %.0f tokens/s, step %.3f ms, %.2f %s (%.0f%% of a copy's rate), first token after %.1f ms, "
+          "KV cache %.0f bytes/token\n",
+          shape.c_str(), rate, decoded.seconds_per_step * 1e3, bytes * (tera ? 1e-12 : 1e-9), tera ? "TB/s" : "GB/s",
+          100 * bytes / copy_rate, decoded.first_token_seconds * 1e3, decoding.kv_bytes_per_token());
       std::fflush(stdout);
       rows.push_back({"decode", shape, rate, "tokens/s"});
       rows.push_back({"decode", shape, decoded.seconds_per_step * 1e3, "ms"});

@@ -75,9 +75,12 @@ void LocalAnswerer::make_engine(const ChatOptions& options) {
   max_model_len_ = model_len(loaded_.model->shape(), options.max_model_len, kLongestConversation);
   adjusts_logits_ = options.adjusts_logits();
   engine_.reset();  // release the old engine's memory before allocating the new one
-  engine_ = std::make_unique<Engine>(
-      *loaded_.model, loaded_.tokenizer, loaded_.weights, std::make_shared<Arena>(loaded_.weights.device()),
-      engine_options({.max_model_len = max_model_len_, .max_num_seqs = 1, .adjust_logits = adjusts_logits_}));
+  engine_ = std::make_unique<Engine>(*loaded_.model, loaded_.tokenizer, loaded_.weights,
+                                     std::make_shared<Arena>(loaded_.weights.device()),
+                                     engine_options({.max_model_len = max_model_len_,
+                                                     .max_num_seqs = 1,
+                                                     .adjust_logits = adjusts_logits_,
+                                                     .latent_kv_cache = options.latent_kv_cache}));
 }
 
 }  // namespace hone

@@ -6,6 +6,7 @@
 
 #include "backend/device_option.h"
 #include "core/options.h"
+#include "engine/engine_options.h"
 #include "engine/sampling_keys.h"
 #include "model/quantization.h"
 
@@ -18,6 +19,7 @@ struct ChatOptions : SamplingKeys {
   std::int64_t max_tokens = 1024;
   std::int64_t max_model_len = 0;
   Quantization quantization = Quantization::kAutomatic;
+  bool latent_kv_cache = false;
   DeviceChoice device = DeviceChoice::kAutomatic;
   std::string server;
   std::string api_key;
@@ -35,6 +37,7 @@ struct ChatOptions : SamplingKeys {
     v("chat_template", chat_template, "Chat template, as Jinja text or a file; unset: the model's");
     v("system_prompt", system_prompt, "System message at the start of the conversation");
     v("quantization", quantization, kQuantizationHelp);
+    v("latent_kv_cache", latent_kv_cache, kLatentKvCacheHelp);
     v("device", device, kDeviceHelp);
     v("max_model_len", max_model_len, "Maximum tokens per conversation; 0: the model's positions, at most 8,192",
       at_least(0));

@@ -1,4 +1,4 @@
-// hone convert: rewrites the weights of a model, adapter or checkpoint in another dtype or shard size.
+// hone convert: rewrites the weights of a model, adapter or checkpoint in another dtype, layout or shard size.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -11,6 +11,7 @@
 
 #include "checkpoint/fp8_tensor.h"
 #include "checkpoint/model_directory.h"
+#include "cli/convert/expert_sources.h"
 #include "cli/convert/fp8_sources.h"
 #include "cli/registry.h"
 #include "core/error.h"
@@ -19,6 +20,7 @@
 #include "core/log.h"
 #include "core/strings.h"
 #include "model/adapter_config.h"
+#include "model/expert_layout.h"
 #include "model/quantization.h"
 #include "model/registry.h"
 #include "train/options.h"
@@ -31,6 +33,7 @@ struct ConvertOptions {
   std::string model_name_or_path;
   TorchDtype torch_dtype = TorchDtype::kAutomatic;
   Quantization quantization = Quantization::kAutomatic;
+  ExpertLayout experts = ExpertLayout::kAsStored;
   std::string max_shard_size = "5GB";
   std::string output_dir;
 
@@ -42,6 +45,9 @@ struct ConvertOptions {
     v("quantization", quantization,
       "Weights of linear layers: fp8 (e4m3 with a scale for each 128 x 128), none (torch_dtype, or bfloat16); auto: as "
       "stored, or as torch_dtype says");
+    v("experts", experts,
+      "Experts of a mixture: split (a tensor for each expert and projection, as published), merged (one tensor for all "
+      "experts, as transformers 5 has them in memory); auto: as stored");
     v("max_shard_size", max_shard_size, "Maximum size of a file of weights, written as in transformers: 5GB, 1GiB");
     v("output_dir", output_dir, "Folder for the result");
   }
@@ -130,6 +136,8 @@ void convert_adapter(const ConvertOptions& options, const OptionInput& input, co
                      std::uint64_t most_bytes) {
   if (options.quantization == Quantization::kFp8)
     throw Error(input.place_of("quantization"), "fp8, but an adapter has no FP8 weights", "hone merge it first");
+  if (options.experts != ExpertLayout::kAsStored)
+    throw Error(input.place_of("experts"), "is set, but an adapter has no experts", "hone merge it first");
   const SafetensorsFile file(from / kConvertedAdapterWeights);
   std::vector<const StoredTensor*> tensors;
   for (const StoredTensor& tensor : file.tensors()) tensors.push_back(&tensor);
@@ -163,11 +171,14 @@ std::vector<TensorSource> model_sources(const ConvertOptions& options, const Mod
     throw Error("quantization", "fp8 with torch_dtype float32", "leave out torch_dtype");
   std::optional<Fp8Conversion> conversion;
   if (to_fp8) conversion.emplace(model, files);
+  std::optional<ExpertConversion> experts;
+  if (options.experts != ExpertLayout::kAsStored) experts.emplace(model, files, options.experts);
   std::vector<const StoredTensor*> others;
   std::vector<TensorSource> sources;
   bool any_fp8 = false;
   for (const std::string& name : files.names()) {
     const StoredTensor& tensor = files.at(name);
+    if (experts && experts->takes(name)) continue;
     if (tensor.type == StoredType::kF8E4m3) {
       const ScaledTensor scaled = with_scales(tensor, files);
       std::vector<TensorSource> made =
@@ -184,6 +195,9 @@ std::vector<TensorSource> model_sources(const ConvertOptions& options, const Mod
   if (to_fp8 && !any_fp8)
     throw Error("quantization", "fp8, but this model has no matrices that are stored in FP8", "leave it out");
   std::ranges::move(sources_of(others, wanted, buffer), std::back_inserter(sources));
+  if (experts) {
+    std::ranges::move(experts->sources({.wanted = wanted, .keeps_fp8 = keeps}, buffer), std::back_inserter(sources));
+  }
   if (!keeps) config.erase(std::string(kQuantizationKey));
   if (to_fp8) config[std::string(kQuantizationKey)] = fp8_quantization_config(conversion->kept());
   return sources;
@@ -193,6 +207,9 @@ void convert_model(const ConvertOptions& options, const fs::path& from, std::uin
   const ModelDirectory directory(from);
   if (directory.weights().empty()) throw Error(from.string(), "the folder holds no weights");
   const std::unique_ptr<Model> model = family_registry().create(directory.config());
+  // The layer for multi-token prediction has experts too.
+  const auto is_left_out = [&](const std::string& name) { return !model->left_out(name).empty(); };
+  if (std::ranges::any_of(directory.weights().names(), is_left_out)) (void)model->keep_predictions();
   ensure_writable_folder(options.output_dir, "output_dir");
   Json config = directory.config();
   std::vector<std::byte> buffer;
@@ -238,7 +255,7 @@ int run(const ConvertOptions& options, const OptionInput& input) {
 void register_convert(CommandRegistry& registry) {
   registry.add(make_command<ConvertOptions>(
       {.name = "convert",
-       .summary = "Convert a model, adapter or checkpoint to another dtype or shard size",
+       .summary = "Convert a model, adapter or checkpoint to another dtype, layout of experts or shard size",
        .positionals = "[MODEL]",
        .details = "Writes a folder in the Hugging Face layout, without the training state of a checkpoint. An adapter\n"
                   "stays an adapter; hone merge turns it into a model."},

@@ -1,5 +1,6 @@
 #include "cli/convert/fp8_sources.h"
 
+#include <algorithm>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -7,6 +8,7 @@
 #include "core/block_scales.h"
 #include "core/error.h"
 #include "core/float8.h"
+#include "model/expert_layout.h"
 #include "model/weight_layout.h"
 
 namespace hone {
@@ -53,7 +55,14 @@ std::vector<TensorSource> kept_in_fp8(const ScaledTensor& tensor) {
 
 Fp8Conversion::Fp8Conversion(const Model& model, const WeightFiles& files) : last_(std::make_shared<Quantized>()) {
   const std::string_view prefix = model.base_prefix();
-  for (const CheckpointTensor& tensor : checkpoint_tensors(model.weights(), true)) {
+  for (const WeightSpec& spec : model.weights()) {
+    for (std::string& module : expert_modules(spec)) {
+      if (std::ranges::find(kept_, module) == kept_.end()) kept_.push_back(std::move(module));
+    }
+  }
+  const std::vector<WeightSpec> specs = specs_in_folder(model, files);
+  for (const CheckpointTensor& tensor : checkpoint_tensors(specs, true)) {
+    if (tensor.slices.front().spec->kind == WeightKind::expert) continue;
     const bool taken = tensor.slices.front().spec->kind == WeightKind::linear;
     std::vector<std::string> names{tensor.name};
     if (!prefix.empty() && tensor.name.starts_with(prefix)) names.push_back(tensor.name.substr(prefix.size()));

@@ -10,6 +10,7 @@
 #include "core/interrupt.h"
 #include "core/json_value.h"
 #include "core/log.h"
+#include "engine/engine_options.h"
 #include "engine/sampling_keys.h"
 #include "eval/benchmarks.h"
 #include "eval/compare.h"
@@ -45,6 +46,7 @@ struct EvalOptions : SamplingKeys {
   std::int64_t max_model_len = 0;
   std::int64_t max_num_seqs = 64;
   Quantization quantization = Quantization::kAutomatic;
+  bool latent_kv_cache = false;
   DeviceChoice device = DeviceChoice::kAutomatic;
   std::string output_dir;
   std::vector<std::string> compare;
@@ -56,6 +58,7 @@ struct EvalOptions : SamplingKeys {
     v("chat_template", chat_template, "Chat template, as Jinja text or a file; unset: the model's");
     v("system_prompt", system_prompt, "System message before every problem");
     v("quantization", quantization, kQuantizationHelp);
+    v("latent_kv_cache", latent_kv_cache, kLatentKvCacheHelp);
     v("device", device, kDeviceHelp);
     v.group("Task");
     v("task", task,
@@ -163,10 +166,11 @@ int run(const EvalOptions& given, const OptionInput& input) {
   Device& device = open_device(options.device);
   LoadedModel loaded = load_model(options.model_name_or_path, std::nullopt, device, {}, options.quantization);
   const std::int64_t longest = model_len(loaded.model->shape(), options.max_model_len, kLongestAnswer);
-  Engine engine(
-      *loaded.model, loaded.tokenizer, loaded.weights, std::make_shared<Arena>(device),
-      engine_options(
-          {.max_model_len = longest, .max_num_seqs = options.max_num_seqs, .adjust_logits = options.adjusts_logits()}));
+  Engine engine(*loaded.model, loaded.tokenizer, loaded.weights, std::make_shared<Arena>(device),
+                engine_options({.max_model_len = longest,
+                                .max_num_seqs = options.max_num_seqs,
+                                .adjust_logits = options.adjusts_logits(),
+                                .latent_kv_cache = options.latent_kv_cache}));
   AnswerOptions answers;
   answers.seed = static_cast<std::uint64_t>(options.seed);
   answers.system_prompt = options.system_prompt;

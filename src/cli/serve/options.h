@@ -8,6 +8,7 @@
 
 #include "backend/device_option.h"
 #include "core/options.h"
+#include "engine/engine_options.h"
 #include "model/quantization.h"
 
 namespace hone {
@@ -60,10 +61,12 @@ struct ServeOptions {
   std::int64_t max_model_len = 0;
   std::int64_t max_num_seqs = 64;
   std::int64_t num_speculative_tokens = 0;
+  SpeculativeMethod speculative_method = SpeculativeMethod::kNgram;
   std::int64_t max_num_batched_tokens = 512;
   std::int64_t max_queued_requests = 4096;
   std::int64_t kv_cache_memory_bytes = 0;
   bool enable_prefix_caching = true;
+  bool latent_kv_cache = false;
 
   template <class Visitor>
   void fields(Visitor& v) {
@@ -113,9 +116,8 @@ struct ServeOptions {
     v("max_num_seqs", max_num_seqs, "Completions that are generated concurrently", within(1, 65536));
     v("max_num_batched_tokens", max_num_batched_tokens,
       "Tokens of one step; longer prompts are computed in chunks of at most this", within(1, 1 << 20));
-    v("num_speculative_tokens", num_speculative_tokens,
-      "Tokens that are proposed for a completion from what it has repeated so far, and checked in one step; 0: none",
-      within(0, 64));
+    v("num_speculative_tokens", num_speculative_tokens, kSpeculativeTokensHelp, within(0, 64));
+    v("speculative_method", speculative_method, kSpeculativeMethodHelp);
     v("max_queued_requests", max_queued_requests,
       "Completions that wait or are generated; more requests are refused with status 429", at_least(1));
     v("kv_cache_memory_bytes", kv_cache_memory_bytes,
@@ -123,6 +125,7 @@ struct ServeOptions {
       "that a GPU has available or an eighth of the host's",
       at_least(0));
     v("enable_prefix_caching", enable_prefix_caching, "Compute the common beginning of prompts once");
+    v("latent_kv_cache", latent_kv_cache, kLatentKvCacheHelp);
   }
 };
 

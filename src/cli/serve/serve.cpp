@@ -16,6 +16,7 @@
 #include "core/log.h"
 #include "core/strings.h"
 #include "engine/engine.h"
+#include "engine/generation_workspace.h"
 #include "http/server.h"
 #include "model/loaded_model.h"
 #include "serve/request_error.h"
@@ -28,11 +29,11 @@ constexpr std::int64_t kLongestServed = 32768;
 
 // Returns the blocks of the KV cache: as many as max_num_seqs completions of max_model_len need, or as fit into
 // kv_cache_memory_bytes or a share of the device's memory.
-std::int64_t kv_blocks(const ServeOptions& options, const EngineOptions& engine, const ModelShape& shape,
-                       std::size_t element_bytes, Device& device) {
+std::int64_t kv_blocks(const ServeOptions& options, const EngineOptions& engine, const LoadedModel& loaded,
+                       Device& device) {
   const std::int64_t per_sequence = (engine.max_model_len + engine.block_size - 1) / engine.block_size;
-  const std::int64_t block_bytes = 2 * shape.num_hidden_layers * shape.num_key_value_heads * shape.head_dim *
-                                   engine.block_size * static_cast<std::int64_t>(element_bytes);
+  const auto block_bytes = static_cast<std::int64_t>(
+      bytes_of_block(*loaded.model, model_dtype(*loaded.model, loaded.weights), engine, device.kind()));
   const std::int64_t share = device.kind() == DeviceKind::kCpu ? 8 : 2;
   const std::int64_t most = options.kv_cache_memory_bytes > 0
                                 ? options.kv_cache_memory_bytes
@@ -56,6 +57,7 @@ EngineOptions serving_engine(const ServeOptions& options, const LoadedModel& loa
   engine.max_model_len = model_len(loaded.model->shape(), options.max_model_len, kLongestServed);
   engine.max_num_seqs = options.max_num_seqs;
   engine.num_speculative_tokens = options.num_speculative_tokens;
+  engine.speculative_method = options.speculative_method;
   engine.max_batch_tokens =
       std::max(options.max_num_batched_tokens, options.max_num_seqs * (1 + options.num_speculative_tokens));
   engine.adjust_logits = true;
@@ -63,9 +65,9 @@ EngineOptions serving_engine(const ServeOptions& options, const LoadedModel& loa
   engine.max_prompt_samples = std::min(kPromptSamples, engine.max_batch_tokens);
   engine.enable_prefix_caching = options.enable_prefix_caching;
   engine.adapter_slots = options.max_loras;
-  check_positions(loaded.model->shape(), engine.max_model_len, "max_model_len");
-  engine.num_blocks =
-      kv_blocks(options, engine, loaded.model->shape(), size_of(model_dtype(*loaded.model, loaded.weights)), device);
+  engine.latent_kv_cache = options.latent_kv_cache;
+  check_model(engine, *loaded.model);
+  engine.num_blocks = kv_blocks(options, engine, loaded, device);
   return resolved(engine);
 }
 
@@ -152,11 +154,13 @@ void check_weight_updates(const ServeOptions& options) {
               "set api_key or HONE_API_KEY, or host 127.0.0.1");
 }
 
-// Gives a model slots for adapters if the options ask for them, and sets `model_with_slots` to it.
-ModelWrap with_slots(const ServeOptions& options, const AdapterSlots*& model_with_slots) {
-  if (options.max_loras == 0) return {};
-  return [slots = options.max_loras, rank = options.max_lora_rank, &model_with_slots](std::unique_ptr<Model> model) {
-    auto with = std::make_unique<AdapterSlots>(std::move(model), slots, rank);
+// Gives a model its layer for multi-token prediction and slots for adapters if the options ask for them, and sets
+// `model_with_slots` to the latter.
+ModelWrap served_parts(const ServeOptions& options, const AdapterSlots*& model_with_slots) {
+  return [&options, &model_with_slots](std::unique_ptr<Model> model) -> std::unique_ptr<Model> {
+    prepare_drafts(*model, options.speculative_method, options.num_speculative_tokens);
+    if (options.max_loras == 0) return model;
+    auto with = std::make_unique<AdapterSlots>(std::move(model), options.max_loras, options.max_lora_rank);
     model_with_slots = with.get();
     return with;
   };
@@ -185,7 +189,7 @@ int run_serve(const ServeOptions& given, const OptionInput& input) {
   if (options.max_loras == 0) options.max_loras = std::ssize(options.adapters);
   const AdapterSlots* slots = nullptr;
   LoadedModel loaded =
-      load_model(options.model_name_or_path, std::nullopt, device, with_slots(options, slots), options.quantization);
+      load_model(options.model_name_or_path, std::nullopt, device, served_parts(options, slots), options.quantization);
   const EngineOptions engine_options = serving_engine(options, loaded, device);
   ServedModel model = served_model(options, loaded, engine_options);
   if (slots != nullptr) model.adapters = adapter_table(options, *slots, model_dtype(*slots, loaded.weights));

@@ -42,7 +42,7 @@ void forward(const KernelCall& call) {
                           .rows = call.in(PagedAttentionIn::k_cache).dim(0) * a.block_size,
                           .max_blocks = static_cast<std::int32_t>(table.dim(1)),
                           .block_size = static_cast<std::int32_t>(a.block_size),
-                          .fixed = is_fixed(table) && is_fixed(call.in(PagedAttentionIn::starts)) &&
+                          .fixed = !a.computed && is_fixed(table) && is_fixed(call.in(PagedAttentionIn::starts)) &&
                                    is_fixed(call.in(PagedAttentionIn::cu_seqlens))};
   launch_attention_forward(queries, keys, plan_of(*qkv.type, *table.type, a), call.workspace, stream_of(call));
 }

@@ -17,7 +17,9 @@ class PagedAttention final : public Op {
     const Type& qkv = required(inputs, PagedAttentionIn::qkv, name());
     const auto& a = attributes.as<PagedAttentionAttributes>();
     expect_sizes(name(), {a.heads, a.kv_heads, a.head_dim});
-    expect(qkv.shape.size() == 2 && qkv.shape[1].size == (a.heads + 2 * a.kv_heads) * a.head_dim, name(),
+    expect(qkv.shape.size() == 2 && (qkv.shape[1].size == (a.heads + 2 * a.kv_heads) * a.head_dim ||
+                                     qkv.shape[1].size == a.heads * a.head_dim),
+           name(),
            text_of("qkv is ", to_text(qkv), "; it does not fit ", a.heads, " query and ", a.kv_heads,
                    " key heads of head_dim ", a.head_dim));
     expect(a.kv_heads > 0 && a.heads % a.kv_heads == 0, name(),

@@ -24,6 +24,7 @@ struct PagedAttentionAttributes {
   double scale = 1.0;           // factor of the scores
   std::int64_t block_size = 0;  // positions in a page
   std::int64_t value_dim = 0;   // as in AttentionAttributes
+  bool computed = false;        // keys and values of all positions are computed in the same run of the program
 
   [[nodiscard]] std::int64_t values() const { return value_dim == 0 ? head_dim : value_dim; }
 
@@ -35,19 +36,21 @@ struct PagedAttentionAttributes {
     v("scale", scale);
     v("block_size", block_size);
     v("value_dim", value_dim);
+    v("computed", computed);
   }
 };
 
 // Returns o [rows, heads x head_dim] for
-//   qkv               [rows, (heads + 2 kv_heads) head_dim], of which only the query heads are read
+//   qkv               [rows, (heads + 2 kv_heads) head_dim], of which only the query heads are read, or [rows, heads x
+//                     head_dim]
 //   k_cache, v_cache  [num_blocks, block_size, kv_heads x head_dim]
 //   block_table       i32 [sequences, max_blocks]: the page of each block_size positions of a sequence
 //   cu_seqlens        i32 [sequences + 1]: the first row of each sequence
 //   starts            i32 [sequences]: the position of a sequence's first row
 // block_table and starts are counted by sequences. Row i of a sequence sees positions 0 .. start + i, whose keys and
-// values kv_append has written: those below `start` in earlier runs of the program, as a kernel may read them before
-// the nodes before this one have ended. The result is bitwise that of attention() over the sequence. There is no
-// gradient.
+// values kv_append has written: those below `start` in earlier runs of the program unless `computed` is set, as a
+// kernel may read them before the nodes before this one have ended. The result is bitwise that of attention() over the
+// sequence. There is no gradient.
 [[nodiscard]] Tensor paged_attention(Tensor qkv, Tensor k_cache, Tensor v_cache, Tensor block_table, Tensor cu_seqlens,
                                      Tensor starts, const PagedAttentionAttributes& attributes);
 
