@@ -219,9 +219,8 @@ struct TrainingOptions {
         "otherwise 0",
         within(0, 3));
       v("tensor_parallel_size", tensor_parallel_size,
-        "Processes that divide each layer: its heads, the channels of its MLP, and the vocabulary; they compute the "
-        "same "
-        "batches. num_processes is a multiple; zero_stage divides over the others",
+        "Processes that divide each layer (its heads, the channels of its MLP, the vocabulary) and compute the same "
+        "batches; it divides num_processes, and zero_stage divides over the rest",
         within(1, 1024));
       v("ddp_timeout", ddp_timeout, "Seconds after which a process that does not answer ends the run", at_least(1));
     });
