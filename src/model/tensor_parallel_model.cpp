@@ -66,7 +66,9 @@ void for_each_run(const WeightSpec& part, const WeightSpec& whole, const Run& ru
 }  // namespace
 
 TensorParallelModel::TensorParallelModel(std::unique_ptr<Model> whole, int rank, int ranks)
-    : whole_(std::move(whole)), division_{.rank = rank, .ranks = ranks, .weights = {}}, specs_(whole_->weights()) {
+    : whole_(std::move(whole)),
+      division_{.rank = rank, .ranks = ranks, .weights = {}, .states = {}},
+      specs_(whole_->weights()) {
   check_divides(*whole_, ranks);
   if (const std::int64_t vocab = shape().vocab_size; vocab % ranks != 0) {
     log_once(text_of(kKey, " ", ranks, " does not divide the vocabulary of ", vocab,
@@ -75,7 +77,12 @@ TensorParallelModel::TensorParallelModel(std::unique_ptr<Model> whole, int rank,
   for (WeightSpec& spec : specs_) {
     spec = part_spec(spec, rank, ranks);
     if (!is_divided(spec)) continue;
-    division_.weights[spec.name] = {spec.traced_type(), axis_of(spec.parts[0]).dimension};
+    division_.weights[spec.name] = axis_of(spec.parts[0]).dimension;
+  }
+  // Pages have the heads of the rank, [num_blocks, block_size, kv_heads x head_dim].
+  for (std::int64_t layer = 0; layer < shape().num_hidden_layers; ++layer) {
+    division_.states[KvLayout::key_name(layer)] = 2;
+    division_.states[KvLayout::value_name(layer)] = 2;
   }
 }
 

@@ -14,9 +14,9 @@ namespace hone {
 
 // A Model around another, the whole one. Its weights are this rank's parts, cut along the axes that the family declares
 // (PartAxis): attention heads, channels of an MLP, tokens of the vocabulary; norms and other weights are whole on all
-// ranks. Programs are traced from the whole model and then divided (passes/tensor_parallel.h). The parts keep the
-// checkpoint's names and know their place there (PartBox). A vocabulary that the ranks do not divide stays whole, with
-// a notice.
+// ranks. load_weights() loads the parts. Programs are traced from the whole model and then divided
+// (passes/tensor_parallel.h). The parts keep the checkpoint's names and know their place there (PartBox). A vocabulary
+// that the ranks do not divide stays whole, with a notice.
 class TensorParallelModel final : public Model {
  public:
   // Throws Error that names tensor_parallel_size and what the ranks do not divide, or what is not supported: experts,

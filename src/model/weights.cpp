@@ -16,6 +16,7 @@
 #include "model/config_reader.h"
 #include "model/fp8_model.h"
 #include "model/fp8_weights.h"
+#include "model/tensor_parallel_model.h"
 #include "model/weight_tensors.h"
 #include "ops/normal_fill/normal_fill.h"
 #include "ops/registry.h"
@@ -252,10 +253,26 @@ class FolderWeights {
   std::vector<CheckpointTensor> tensors_;
 };
 
+// Loads a rank's parts of the weights, one weight after the other.
+TensorStore load_parts(const Model& model, const ModelDirectory& directory, DType dtype, Device& device,
+                       Vocabulary vocabulary) {
+  TensorStore store(device, weight_types(model, dtype));
+  load_each_weight(model.whole(), directory, dtype, vocabulary, [&](std::size_t index, const TensorStore& weight) {
+    const WeightSpec& spec = model.weights()[index];
+    std::vector<std::byte> part(store.type(spec.name).bytes());
+    take_part(spec, model.whole().weights()[index], size_of(store.type(spec.name).dtype), weight.download(spec.name),
+              part);
+    store.upload(spec.name, part);
+    device.synchronize();
+  });
+  return store;
+}
+
 }  // namespace
 
 TensorStore load_weights(const Model& model, const ModelDirectory& directory, DType dtype, Device& device,
                          Vocabulary vocabulary, std::size_t piece_bytes) {
+  if (&model.whole() != &model) return load_parts(model, directory, dtype, device, vocabulary);
   FolderWeights folder(model, directory, dtype, vocabulary);
   TensorStore store(device, weight_types(model, dtype));
   for (const CheckpointTensor& tensor : folder.tensors()) {

@@ -15,13 +15,13 @@ class TensorDivider final : public ShardBuilder {
         division_(division),
         rewriter_(program,
                   [&](const Value& value) {
-                    const WeightPartType* part = part_of(value);
-                    return part != nullptr ? part->type : value.type;
+                    Type type = value.type;
+                    const std::int64_t dimension = dimension_of(value);
+                    if (dimension != kWhole) type.shape.at(static_cast<std::size_t>(dimension)).size /= division.ranks;
+                    return type;
                   }),
         divisions_(program.values().size(), kWhole) {
-    for (std::size_t i = 0; i < divisions_.size(); ++i) {
-      if (const WeightPartType* part = part_of(program.values()[i])) divisions_[i] = part->division;
-    }
+    for (std::size_t i = 0; i < divisions_.size(); ++i) divisions_[i] = dimension_of(program.values()[i]);
   }
 
   Program run() {
@@ -62,10 +62,11 @@ class TensorDivider final : public ShardBuilder {
   }
 
  private:
-  [[nodiscard]] const WeightPartType* part_of(const Value& value) const {
-    if (value.role != Role::kWeight) return nullptr;
-    const auto found = division_.weights.find(value.name);
-    return found != division_.weights.end() ? &found->second : nullptr;
+  [[nodiscard]] std::int64_t dimension_of(const Value& value) const {
+    if (value.role != Role::kWeight && value.role != Role::kState) return kWhole;
+    const TensorDivision::Dimensions& of = value.role == Role::kWeight ? division_.weights : division_.states;
+    const auto found = of.find(value.name);
+    return found != of.end() ? found->second : kWhole;
   }
 
   const Program& from_;

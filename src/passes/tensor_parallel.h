@@ -13,17 +13,14 @@
 
 namespace hone {
 
-// This rank's part of a weight that is divided.
-struct WeightPartType {
-  Type type;
-  std::int64_t division = 0;  // dimension along which it is divided (program/shard_builder.h)
-};
-
-// A rank of a tensor group, and its parts of the weights by name. Other weights are whole on all ranks.
+// A rank of a tensor group, and the weights and states of which it has an equal part, by name: the dimension along
+// which they are divided. Others are whole on all ranks.
 struct TensorDivision {
+  using Dimensions = std::map<std::string, std::int64_t, std::less<>>;
   int rank = 0;
   int ranks = 1;
-  std::map<std::string, WeightPartType, std::less<>> weights;
+  Dimensions weights;
+  Dimensions states;
 };
 
 // Returns what the rank computes of a program before any other pass. Inputs and outputs stay whole, and outputs have

@@ -475,6 +475,33 @@ TEST_F(TensorJob, ThePlanIsThatOfTheRun) {
   EXPECT_NEAR(weights_of_size[4], weights_of_size[1] / 4, weights_of_size[1] * 0.02);
 }
 
+TEST_F(TensorJob, AnEvaluationHasTheAnswersOfOneProcess) {
+  std::string problems;
+  for (int i = 1; i <= 12; ++i) {
+    problems += text_of("{\"problem\": \"", i, " + ", i + 1, "\", \"answer\": \"", 2 * i + 1, "\"}\n");
+  }
+  write_file(path("problems.jsonl"), problems);
+  for (const char* family : {"qwen3", "gpt2", "llama odd"}) {
+    const std::string name = family;
+    run(name, name, 1, 1);
+    for (const char* temperature : {"0", "0.8"}) {
+      std::string one;
+      for (const char* size : {"1", "2", "4"}) {
+        const fs::path answers = path(name + " answers " + size + " " + temperature);
+        const Ended ended = run_program({"eval", path(name).string(), "--dataset_name", path("problems.jsonl").string(),
+                                         "--prompt_template", "{problem}", "--temperature", temperature,
+                                         "--max_model_len", "128", "--samples", "2", "--device", "cpu",
+                                         "--tensor_parallel_size", size, "--output_dir", answers.string()});
+        ASSERT_EQ(ended.code, 0) << ended.output;
+        const std::string samples = read_file(answers / "samples.jsonl");
+        if (one.empty()) one = samples;
+        EXPECT_GT(samples.size(), 1000u);
+        EXPECT_EQ(samples, one) << answers;
+      }
+    }
+  }
+}
+
 TEST_F(TensorJob, WhatIsMissingIsRefused) {
   const auto refused = [&](const std::vector<std::string>& command) {
     const Ended ended = run_program(command);

@@ -2,11 +2,10 @@
 #include <cstring>
 #include <span>
 #include <string_view>
-#include <vector>
 
-#include "backend/collective.h"
 #include "ops/linear_logprobs/cpu_head.h"
 #include "ops/linear_logprobs/merge_parts.h"
+#include "ops/ranks/communication.h"
 #include "ops/registry.h"
 
 namespace hone {
@@ -75,27 +74,20 @@ void run_part(const KernelCall& call) {
   CpuHeadOperands operands = head_operands<LinearLogprobsIn, LinearLogprobsOut>(call, CpuHeadPasses::kForward);
   take_part(call, operands);
   clear_outputs(call, operands);
-  HONE_ASSERT(current_tensor_collective() != nullptr, "a divided program runs without a tensor group");
-  Collective& group = *current_tensor_collective();
   // This rank's statistics are computed in their place among those of all ranks.
   const std::int64_t ranks = call.attributes_as<LinearLogprobsPartAttributes>().ranks;
   const std::size_t exchanged = exchanged_bytes(*operands.logp.type, ranks);
   const std::span<std::byte> all = call.workspace.last(exchanged);
   const std::size_t array = operands.logp.type->bytes();
-  const auto own = static_cast<std::size_t>(group.rank() * kPartStatistics) * array;
+  const auto own = static_cast<std::size_t>(tensor_group().rank() * kPartStatistics) * array;
   std::memset(all.data() + own, 0, kPartStatistics * array);
   operands.max = operands.lse;
   const std::array<TensorView*, kPartStatistics> statistics{&operands.logp, &operands.entropy, &operands.hit,
                                                             &operands.lse, &operands.max};
   for (std::size_t i = 0; i < statistics.size(); ++i) statistics[i]->data = all.data() + own + i * array;
-  std::vector<ByteRange> parts;
-  for (std::int64_t r = 0; r < ranks; ++r) {
-    const std::size_t begin = static_cast<std::size_t>(r * kPartStatistics) * array;
-    parts.push_back({begin, begin + kPartStatistics * array});
-  }
   for_floating(operands.x.dtype(), [&]<class T>() {
     CpuHead<T>(operands, call.workspace.first(call.workspace.size() - exchanged)).run();
-    group.all_gather(all.data(), parts);
+    gather_blocks(all.data(), kPartStatistics * array);
     merge_all(call, operands, reinterpret_cast<const Accumulator<T>*>(all.data()), ranks);
   });
 }

@@ -30,15 +30,14 @@
 // target are multiplied too, because only the device knows how many there are; their results and gradients are zero.
 #include <algorithm>
 #include <string_view>
-#include <vector>
 
-#include "backend/collective.h"
 #include "ops/cuda_kernel.cuh"
 #include "ops/linear/products.h"
 #include "ops/linear_logprobs/linear_logprobs.h"
 #include "ops/linear_logprobs/log_softmax.cuh"
 #include "ops/linear_logprobs/logits.cuh"
 #include "ops/linear_logprobs/part.cuh"
+#include "ops/ranks/communication.h"
 #include "ops/registry.h"
 
 namespace hone {
@@ -309,8 +308,6 @@ void run_part(const KernelCall& call) {
   const auto& a = call.attributes_as<LinearLogprobsPartAttributes>();
   const std::int64_t rows = call.in(In::x).capacity();
   if (rows == 0) return;
-  HONE_ASSERT(current_tensor_collective() != nullptr, "a divided program runs without a tensor group");
-  Collective& group = *current_tensor_collective();
   const PartWorkspace part(*call.in(In::targets).type, *call.out(Out::logp).type, a.ranks);
   std::byte* const statistics = call.workspace.last(part.statistics).data();
   auto* own_targets = reinterpret_cast<std::int32_t*>(statistics - part.targets);
@@ -319,15 +316,12 @@ void run_part(const KernelCall& call) {
   for_cuda_floating(call.in(In::x).dtype(), [&]<class T>() {
     using A = CudaAccumulator<T>;
     A* const all = reinterpret_cast<A*>(statistics);
-    A* const own = all + group.rank() * kPartStatistics * rows;
+    A* const own = all + tensor_group().rank() * kPartStatistics * rows;
     const auto at = [&](std::int64_t which) { return own + which * rows; };
     Head<T, In, Out>(call, Passes::kForward, a.temperature, own_targets)
         .forward({at(PartStatistic::logp), at(PartStatistic::entropy), at(PartStatistic::hit), at(PartStatistic::lse),
                   at(PartStatistic::max)});
-    std::vector<ByteRange> parts;
-    const std::size_t bytes = static_cast<std::size_t>(kPartStatistics * rows) * sizeof(A);
-    for (std::size_t r = 0; r < static_cast<std::size_t>(a.ranks); ++r) parts.push_back({r * bytes, (r + 1) * bytes});
-    group.all_gather(statistics, parts);
+    gather_blocks(statistics, static_cast<std::size_t>(kPartStatistics * rows) * sizeof(A));
     merge_parts_kernel<<<static_cast<unsigned>(ceil_div(rows, kPartThreads)), kPartThreads, 0, stream_of(call)>>>(
         all, a.ranks, row_count(call.in(In::x)), cuda_data<std::int32_t>(call.in(In::targets)), count,
         LogprobOutputs<A>{cuda_data<A>(call.out(Out::logp)), cuda_data<A>(call.out(Out::entropy)),

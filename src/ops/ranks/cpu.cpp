@@ -1,17 +1,12 @@
 #include <cstring>
 
-#include "backend/collective.h"
+#include "ops/ranks/communication.h"
 #include "ops/ranks/ranks.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
 
 namespace hone {
 namespace {
-
-Collective& tensor_group() {
-  HONE_ASSERT(current_tensor_collective() != nullptr, "a divided program runs without a tensor group");
-  return *current_tensor_collective();
-}
 
 template <class T>
 void add_bias(const TensorView& y, const TensorView& bias) {
@@ -37,6 +32,26 @@ void sum(const KernelCall& call) {
   zero_tail(y);
 }
 
+// The blocks [rows, n] of all ranks follow each other in the workspace.
+void gather(const KernelCall& call) {
+  const TensorView& x = call.in(0);
+  const auto row = static_cast<std::size_t>(x.row_size()) * size_of(x.dtype());
+  const std::size_t block = static_cast<std::size_t>(x.rows()) * row;
+  const auto ranks = static_cast<std::size_t>(call.attributes_as<RanksGatherAttributes>().ranks);
+  std::byte* const all = call.workspace.data();
+  std::memcpy(all + static_cast<std::size_t>(tensor_group().rank()) * block, x.data, block);
+  gather_blocks(all, block);
+  for_rows(x.rows(), call.out(0).row_size(), [&](std::int64_t i) {
+    for (std::size_t r = 0; r < ranks; ++r) {
+      std::memcpy(call.out(0).data + (static_cast<std::size_t>(i) * ranks + r) * row,
+                  all + r * block + static_cast<std::size_t>(i) * row, row);
+    }
+  });
+  zero_tail(call.out(0));
+}
+
+std::size_t bytes_of_output(InputTypes, std::span<const Type> outputs, const Attributes&) { return outputs[0].bytes(); }
+
 void accumulate(const KernelCall& call) {
   const TensorView& dy = call.in(RanksAccumulateIn::dy);
   const std::int64_t elements = dy.elements();
@@ -54,9 +69,8 @@ void accumulate(const KernelCall& call) {
 
 void register_ranks_cpu(KernelRegistry& registry) {
   registry.add("ranks_sum", DeviceKind::kCpu, {sum, {}});
-  registry.add(
-      "ranks_accumulate", DeviceKind::kCpu,
-      {accumulate, [](InputTypes, std::span<const Type> outputs, const Attributes&) { return outputs[0].bytes(); }});
+  registry.add("ranks_gather", DeviceKind::kCpu, {gather, bytes_of_output});
+  registry.add("ranks_accumulate", DeviceKind::kCpu, {accumulate, bytes_of_output});
 }
 
 }  // namespace hone

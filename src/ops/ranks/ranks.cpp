@@ -48,6 +48,23 @@ class RanksSum final : public Op {
   }
 };
 
+// (x) -> y
+class RanksGather final : public Op {
+ public:
+  std::string_view name() const override { return "ranks_gather"; }
+  OpCategory category() const override { return OpCategory::kCommunication; }
+  Attributes default_attributes() const override { return RanksGatherAttributes{}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
+    const Type& x = required(inputs, 0, name());
+    const std::int64_t ranks = attributes.as<RanksGatherAttributes>().ranks;
+    expect_sizes(name(), {ranks});
+    expect(x.shape.size() == 2 && ranks > 0, name(),
+           text_of("x is ", to_text(x), ", ranks ", ranks, "; expected [rows, n] of at least one rank"));
+    return {Type{x.dtype, {x.shape[0], x.shape[1].size * ranks}}};
+  }
+};
+
+const RanksGather kGather;
 const RanksAccumulate kAccumulate;
 const RanksSum kSum;
 
@@ -80,9 +97,14 @@ Tensor enter_ranks(Tensor x) { return x.program().append1(kEnter, {}, {x}); }
 
 Tensor sum_ranks(Tensor x, Tensor bias) { return x.program().append1(kSum, {}, {x, bias}); }
 
+Tensor gather_ranks(Tensor x, std::int64_t ranks) {
+  return x.program().append1(kGather, RanksGatherAttributes{.ranks = ranks}, {x});
+}
+
 void register_ranks(OpRegistry& registry) {
   registry.add(kEnter);
   registry.add(kSum);
+  registry.add(kGather);
   registry.add(kAccumulate);
 }
 

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "program/program.h"
 
@@ -23,6 +24,19 @@ struct RanksAccumulateIn {
 // Returns x, an activation or a weight that all ranks have, as an operand of a divided operation. Launches nothing. Its
 // gradient is the sum of the gradients of all ranks.
 [[nodiscard]] Tensor enter_ranks(Tensor x);
+
+struct RanksGatherAttributes {
+  std::int64_t ranks = 1;
+
+  template <class Visitor>
+  void fields(Visitor& v) {
+    v("ranks", ranks);
+  }
+};
+
+// Returns [rows, ranks x n], the columns of all ranks in their order, for this rank's columns x [rows, n]. It has no
+// gradient. Rows past the count are zero.
+[[nodiscard]] Tensor gather_ranks(Tensor x, std::int64_t ranks);
 
 // Returns the sum over all ranks of x [rows, ...], rounded to x's dtype, plus bias [n] or none, which all ranks have
 // and is rounded again. x may have one dimension if there is no bias. Rows past the count are zero.
