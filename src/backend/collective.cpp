@@ -46,7 +46,7 @@ void add_in_order(DType dtype, std::span<const std::byte* const> contributions, 
 // Operations on host memory. Each rank adds one part of the data, which all others send to it.
 class HostCollective final : public Collective {
  public:
-  explicit HostCollective(Peers& peers) : Collective(peers) {}
+  HostCollective(Peers& peers, std::vector<int> group) : Collective(peers, std::move(group)) {}
 
   void all_reduce(std::byte* data, DType dtype, std::size_t count) override {
     // Equal parts, so that each rank sends and adds as much as the others.
@@ -70,7 +70,7 @@ class HostCollective final : public Collective {
     const std::span<std::byte> mine = part_of(data, parts[static_cast<std::size_t>(rank())]);
     std::vector<Peers::Transfer> transfers;
     for (int r = 0; r < size(); ++r) {
-      if (r != rank()) transfers.push_back({r, mine, part_of(data, parts[static_cast<std::size_t>(r)])});
+      if (r != rank()) transfers.push_back({job_rank(r), mine, part_of(data, parts[static_cast<std::size_t>(r)])});
     }
     peers().exchange(transfers);
   }
@@ -107,7 +107,9 @@ class HostCollective final : public Collective {
     for (std::size_t r = 0; r < parts.size(); ++r) {
       std::byte* from = r == own ? data + mine.begin : received_.data() + r * kRoundBytes;
       contributions.push_back(from);
-      if (r != own) transfers.push_back({static_cast<int>(r), part_of(data, piece_of(parts[r], done)), {from, bytes}});
+      if (r != own) {
+        transfers.push_back({job_rank(static_cast<int>(r)), part_of(data, piece_of(parts[r], done)), {from, bytes}});
+      }
     }
     peers().exchange(transfers);
     if (bytes > 0) add_in_order(dtype, contributions, data + mine.begin, bytes / size_of(dtype));
@@ -116,16 +118,39 @@ class HostCollective final : public Collective {
   std::vector<std::byte> received_;  // [ranks, kRoundBytes]
 };
 
-thread_local Collective* innermost = nullptr;
+thread_local MeshCollectives innermost;
 
 }  // namespace
 
-CollectiveScope::CollectiveScope(Collective* collective) : before_(std::exchange(innermost, collective)) {}
+Collective::Collective(Peers& peers, std::vector<int> group) : peers_(peers), group_(std::move(group)) {
+  const auto own = std::ranges::find(group_, peers.rank());
+  HONE_ASSERT(own != group_.end(), "rank ", peers.rank(), " is not in its own group");
+  rank_ = static_cast<int>(own - group_.begin());
+}
+
+CollectiveScope::CollectiveScope(Collective* data, Collective* tensor)
+    : before_(std::exchange(innermost, {data, tensor})) {}
 CollectiveScope::~CollectiveScope() { innermost = before_; }
 
-Collective* current_collective() { return innermost; }
+Collective* current_collective() { return innermost.data; }
+Collective* current_tensor_collective() { return innermost.tensor; }
 
-std::unique_ptr<Collective> make_collective(Device& device, Peers& peers) {
+void expect_operations() {
+  for (Collective* each : {innermost.data, innermost.tensor}) {
+    if (each != nullptr) each->expect();
+  }
+}
+
+void check_operations() {
+  for (Collective* each : {innermost.data, innermost.tensor}) {
+    if (each != nullptr) each->check();
+  }
+}
+
+std::unique_ptr<Collective> make_collective(Device& device, Peers& peers, std::vector<int> group) {
+  if (group.empty()) {
+    for (int rank = 0; rank < peers.size(); ++rank) group.push_back(rank);
+  }
   const bool is_gpu = device.kind() == DeviceKind::kCuda;
   const std::vector<std::string> kinds = peers.gather(is_gpu ? "a GPU" : "a CPU");
   for (std::size_t r = 0; r < kinds.size(); ++r) {
@@ -135,7 +160,8 @@ std::unique_ptr<Collective> make_collective(Device& device, Peers& peers) {
         text_of(peers.name_of(static_cast<int>(r)), " runs on ", kinds[r], ", ", peers.name_of(0), " on ", kinds[0]),
         "set device: cuda or device: cpu for all ranks");
   }
-  return is_gpu ? make_gpu_collective(device, peers) : std::make_unique<HostCollective>(peers);
+  if (is_gpu) return make_gpu_collective(device, peers, std::move(group));
+  return std::make_unique<HostCollective>(peers, std::move(group));
 }
 
 }  // namespace hone

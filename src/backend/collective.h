@@ -1,5 +1,6 @@
-// Collective operations on the memory of the devices of a job's processes ("ranks"). All ranks call the same operations
-// in the same order. Like other work of a device they may still run when a call returns.
+// Collective operations on the memory of the devices of a job's processes ("ranks"), of all of them or of a group. All
+// ranks of a group call the same operations in the same order. Like other work of a device they may still run when a
+// call returns.
 //
 // On CPUs a sum is ((x0 + x1) + x2) + ..., in the order of ranks, in f32 for f32 and bf16, which is rounded once. On
 // GPUs it is in the order of NCCL's algorithm, which is fixed for a number of ranks, a layout of machines and a size.
@@ -10,6 +11,8 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "backend/device.h"
 #include "core/dtype.h"
@@ -25,14 +28,18 @@ struct ByteRange {
 
 class Collective {
  public:
-  explicit Collective(Peers& peers) : peers_(peers) {}
+  // group: ranks of the job that operate together, ascending; this process is one of them.
+  Collective(Peers& peers, std::vector<int> group);
   virtual ~Collective() = default;
   Collective(const Collective&) = delete;
   Collective& operator=(const Collective&) = delete;
 
   [[nodiscard]] Peers& peers() const { return peers_; }
-  [[nodiscard]] int rank() const { return peers_.rank(); }
-  [[nodiscard]] int size() const { return peers_.size(); }
+  // This process's number within the group, and the size of the group.
+  [[nodiscard]] int rank() const { return rank_; }
+  [[nodiscard]] int size() const { return static_cast<int>(group_.size()); }
+  // Returns the rank in the job of a rank of the group.
+  [[nodiscard]] int job_rank(int rank) const { return group_[static_cast<std::size_t>(rank)]; }
 
   // Replaces `count` elements (f32, bf16 or f64) by their sums over all ranks.
   virtual void all_reduce(std::byte* data, DType dtype, std::size_t count) = 0;
@@ -64,26 +71,39 @@ class Collective {
 
  private:
   Peers& peers_;
+  std::vector<int> group_;
+  int rank_ = 0;
+};
+
+// The operations that a program uses. A job is a mesh: the ranks of a tensor group have parts of the same weights and
+// compute the same batches; those of a data group have the same weights and compute different batches.
+struct MeshCollectives {
+  Collective* data = nullptr;    // null: a job of one process
+  Collective* tensor = nullptr;  // null: weights are not divided
 };
 
 // The operations that the programs of this thread use while it exists. They nest.
 class CollectiveScope {
  public:
-  explicit CollectiveScope(Collective* collective);  // null: none
+  explicit CollectiveScope(Collective* data, Collective* tensor = nullptr);
   CollectiveScope(const CollectiveScope&) = delete;
   CollectiveScope& operator=(const CollectiveScope&) = delete;
   ~CollectiveScope();
 
  private:
-  Collective* before_;
+  MeshCollectives before_;
 };
 
-// Returns the operations of the innermost scope of this thread; null if there is none.
-[[nodiscard]] Collective* current_collective();
+// Return the operations of the innermost scope of this thread; null if there are none.
+[[nodiscard]] Collective* current_collective();         // of the data group
+[[nodiscard]] Collective* current_tensor_collective();  // of the tensor group
+// Call expect() or check() of both.
+void expect_operations();
+void check_operations();
 
-// Returns the operations on the memory of a device, which must be of the same kind in all processes: over the
-// connections of `peers` on CPUs, by NCCL between GPUs. Throws Error if the kinds differ, two ranks have the same GPU,
-// or NCCL cannot be used.
-[[nodiscard]] std::unique_ptr<Collective> make_collective(Device& device, Peers& peers);
+// Returns the operations of a group on the memory of a device, which must be of the same kind in all processes: over
+// the connections of `peers` on CPUs, by NCCL between GPUs. All ranks of the job call it, each with its own group,
+// which is empty for all ranks. Throws Error if the kinds differ, two ranks have the same GPU, or NCCL cannot be used.
+[[nodiscard]] std::unique_ptr<Collective> make_collective(Device& device, Peers& peers, std::vector<int> group = {});
 
 }  // namespace hone

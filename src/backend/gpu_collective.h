@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "backend/collective.h"
 #include "backend/device.h"
@@ -11,7 +12,7 @@ namespace hone {
 // Chooses the GPU that gpu_device() returns, by its number among the visible ones, modulo their number. To be called
 // before the first use of a GPU.
 void choose_gpu(int ordinal);
-// Operations between the GPUs of the ranks of a job, by NCCL. Throws Error if it cannot be used.
-[[nodiscard]] std::unique_ptr<Collective> make_gpu_collective(Device& gpu, Peers& peers);
+// Operations between the GPUs of a group of ranks of a job, by NCCL. Throws Error if it cannot be used.
+[[nodiscard]] std::unique_ptr<Collective> make_gpu_collective(Device& gpu, Peers& peers, std::vector<int> group);
 
 }  // namespace hone

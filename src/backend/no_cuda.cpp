@@ -21,6 +21,6 @@ std::unique_ptr<Stopwatch> make_gpu_stopwatch(Device&) { fail(); }
 Device& gpu_host_memory() { fail(); }
 void set_gpu_gemm_tuning(Device&, const GemmTuning&) { fail(); }
 void choose_gpu(int) {}
-std::unique_ptr<Collective> make_gpu_collective(Device&, Peers&) { fail(); }
+std::unique_ptr<Collective> make_gpu_collective(Device&, Peers&, std::vector<int>) { fail(); }
 
 }  // namespace hone

@@ -56,9 +56,12 @@ int run_as_job(TrainingOptions& options, const std::function<int(const Job& job)
   const LocalRanks ranks = ranks_to_start(options, place);
   options.num_processes = processes_of(options, place);
   options.zero_stage = zero_stage_of(options);
+  check_mesh(options);
   options.job_rank = place.rank;
   if (options.dry_run) return place.rank == 0 ? work({}) : 0;
-  return run_ranks(ranks, place, options.ddp_timeout, work);
+  return run_ranks(ranks, place, options.ddp_timeout, [&](const Job& job) {
+    return work(Job(job.peers(), static_cast<int>(options.tensor_parallel_size)));
+  });
 }
 
 }  // namespace hone

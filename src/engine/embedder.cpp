@@ -23,7 +23,7 @@ constexpr std::int64_t kSmallestCapacity = 32;
 Program trace_embedding(const Model& model, const Capacity& capacity, const KvLayout& layout, DType dtype) {
   Program program;
   PagedBatch batch(program, capacity, layout, DType::kF32);
-  WeightBinder weights(program, model.weights(), false);
+  WeightBinder weights(program, model.traced_weights(), false);
   const Tensor hidden = model.forward(weights, batch);
   const Tensor rows = program.input("rows", {DType::kI32, {Dim(capacity.tokens, Count::samples)}});
   program.output("hidden", cast(gather_rows(hidden, rows), DType::kF32));

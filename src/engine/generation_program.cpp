@@ -57,7 +57,7 @@ Program trace_generation(const Model& model, const GenerationProgramOptions& opt
   PagedBatch batch(program, options.capacity, options.layout, DType::kF32);
   const Tensor last_sampled = program.state("sampled_tokens", {DType::kI32, {options.max_samples}});
   batch.tokens = token_feedback(batch.tokens, last_sampled);
-  WeightBinder weights(program, model.weights(), false);
+  WeightBinder weights(program, model.traced_weights(), false);
   const Tensor hidden = model.forward(weights, batch);
   Tensor rows;
   Tensor parameters;

@@ -42,16 +42,6 @@ Fp8Model::Fp8Model(std::unique_ptr<Model> base) : base_(std::move(base)), specs_
   check_specs(specs_);
 }
 
-Tensor Fp8Model::forward(WeightBinder&, Batch& batch) const {
-  WeightBinder weights(batch.tokens.program(), base_->weights(), false);
-  return base_->forward(weights, batch);
-}
-
-Tensor Fp8Model::predict_further(WeightBinder&, Batch& batch, Tensor hidden, Tensor next) const {
-  WeightBinder weights(batch.tokens.program(), base_->weights(), false);
-  return base_->predict_further(weights, batch, hidden, next);
-}
-
 Program Fp8Model::adapted(Program program, const TraceUse& use) const {
   HONE_ASSERT(!use.trainable, "FP8 weights are for generation");
   const Program traced = base_->adapted(std::move(program), use);

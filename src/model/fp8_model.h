@@ -23,13 +23,16 @@ class Fp8Model final : public Model {
   const Json& config() const override { return base_->config(); }
   // The blocks of the base, followed by the scales, which belong to no part.
   const std::vector<WeightSpec>& weights() const override { return specs_; }
-  // Traces the base model, whose weights adapted() replaces.
-  Tensor forward(WeightBinder& weights, Batch& batch) const override;
+  // Programs are traced with the weights of the base, which adapted() replaces.
+  const std::vector<WeightSpec>& traced_weights() const override { return base_->traced_weights(); }
+  Tensor forward(WeightBinder& weights, Batch& batch) const override { return base_->forward(weights, batch); }
   std::string_view head() const override { return base_->head(); }
   std::string_view base_prefix() const override { return base_->base_prefix(); }
   std::string_view left_out(std::string_view tensor) const override { return base_->left_out(tensor); }
   bool predicts_further() const override { return base_->predicts_further(); }
-  Tensor predict_further(WeightBinder& weights, Batch& batch, Tensor hidden, Tensor next) const override;
+  Tensor predict_further(WeightBinder& weights, Batch& batch, Tensor hidden, Tensor next) const override {
+    return base_->predict_further(weights, batch, hidden, next);
+  }
   // Replaces linear() by fp8_linear() where the weight is in FP8. Throws Defect for training.
   Program adapted(Program program, const TraceUse& use) const override;
 

@@ -101,13 +101,13 @@ std::int64_t elements_of(const WeightSpec& spec) {
 
 std::int64_t parameter_count(const Model& model) {
   std::int64_t total = 0;
-  for (const WeightSpec& spec : model.weights()) total += elements_of(spec);
+  for (const WeightSpec& spec : model.whole().weights()) total += elements_of(spec);
   return total;
 }
 
 std::int64_t trained_parameter_count(const Model& model) {
   std::int64_t total = 0;
-  for (const WeightSpec& spec : model.weights()) total += spec.trainable ? elements_of(spec) : 0;
+  for (const WeightSpec& spec : model.whole().weights()) total += spec.trainable ? elements_of(spec) : 0;
   return total;
 }
 

@@ -37,6 +37,7 @@ void check_positions(const ModelShape& shape, std::int64_t length, std::string_v
 // type; the precision pass changes f32 to the model's dtype.
 class WeightBinder {
  public:
+  // specs: Model::traced_weights()
   WeightBinder(Program& program, const std::vector<WeightSpec>& specs, bool trainable);
   // Returns the weight of that name, declared on first use. Throws Defect if no spec has the name.
   Tensor operator()(std::string_view name);
@@ -73,6 +74,11 @@ class Model {
   // The content of config.json, for saving. Keys that hone does not use are preserved.
   [[nodiscard]] virtual const Json& config() const = 0;
   [[nodiscard]] virtual const std::vector<WeightSpec>& weights() const = 0;
+  // The weights with which programs are traced, before adapted(); those of weights() that differ have another type.
+  [[nodiscard]] virtual const std::vector<WeightSpec>& traced_weights() const { return weights(); }
+  // The model of which this is what one rank of a tensor group has (model/tensor_parallel_model.h), otherwise this one.
+  // Model folders and parameter counts are those of the whole model.
+  [[nodiscard]] virtual const Model& whole() const { return *this; }
   // Traces the forward pass over `batch`. Returns the hidden states after the last norm, [tokens, hidden_size].
   [[nodiscard]] virtual Tensor forward(WeightBinder& weights, Batch& batch) const = 0;
   // Name of the output projection's weight, [vocab_size, hidden_size]. In a tied model this is the embedding.

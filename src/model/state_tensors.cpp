@@ -106,6 +106,10 @@ std::vector<StateTensor> StateLayout::of(const NamedType& tensor) const {
     stretch.shape[0] = held_end - held_begin;
     if (part == nullptr) {
       stretch.place = place_at(held_begin, whole_sizes);
+    } else if (part->box) {
+      HONE_ASSERT(!is_scales, "scales of ", part->name, ", of which this rank has some elements");
+      stretch.place = {.offset = part->box->offset, .whole = part->box->whole};
+      stretch.place.offset[0] += held_begin - begin;
     } else if (held_end - held_begin != end - begin) {
       std::vector<std::int64_t> part_sizes = sizes;
       part_sizes[0] = end - begin;
@@ -139,6 +143,35 @@ std::vector<TensorSource> state_sources(const StateLayout& layout, const TensorS
   return sources;
 }
 
+namespace {
+
+// Calls read(stored tensor, first element in it, elements of the stretch before, number of elements) for pieces of at
+// most `most` elements that are contiguous in the stored tensor.
+template <class Read>
+void load_stretch(const StateTensor& stretch, const PiecedTensors& file, const std::string& prefix, std::int64_t most,
+                  const Read& read) {
+  const bool is_piece = !stretch.place.whole.empty();
+  const std::vector<std::int64_t>& whole = is_piece ? stretch.place.whole : stretch.shape;
+  const std::int64_t row = product(std::span(whole).subspan(1));
+  // A stretch consists of whole rows, or of a matrix's rows between two columns.
+  const std::int64_t columns = product(std::span(stretch.shape).subspan(1));
+  const std::int64_t first = is_piece ? stretch.place.offset[0] * row : 0;
+  const PiecedTensor stored = file.at(prefix + stretch.name, whole, first, stretch.shape[0] * row);
+  if (columns != row) {
+    for (std::int64_t r = 0; r < stretch.shape[0]; ++r) {
+      read(stored, first + r * row + stretch.place.offset[1], r * columns, columns);
+    }
+    return;
+  }
+  for (std::int64_t done = 0; done < stretch.shape[0] * row;) {
+    const std::int64_t count = std::min(most, stretch.shape[0] * row - done);
+    read(stored, first + done, done, count);
+    done += count;
+  }
+}
+
+}  // namespace
+
 void load_states(const StateLayout& layout, const PiecedTensors& file, const std::string& prefix, TensorStore& store,
                  std::size_t piece_bytes) {
   std::vector<std::byte> staging;
@@ -147,19 +180,12 @@ void load_states(const StateLayout& layout, const PiecedTensors& file, const std
     const std::size_t size = size_of(dtype);
     const std::int64_t most = elements_in_piece(piece_bytes, dtype);
     for (const StateTensor& stretch : layout.of(tensor)) {
-      const bool is_piece = !stretch.place.whole.empty();
-      const std::vector<std::int64_t>& whole = is_piece ? stretch.place.whole : stretch.shape;
-      const std::int64_t elements = product(stretch.shape);
-      // A range consists of whole rows, so its first element follows from its first row.
-      const std::int64_t first = is_piece ? stretch.place.offset[0] * product(std::span(whole).subspan(1)) : 0;
-      const PiecedTensor stored = file.at(prefix + stretch.name, whole, first, elements);
-      for (std::int64_t done = 0; done < elements;) {
-        const std::int64_t count = std::min(most, elements - done);
-        staging.resize(static_cast<std::size_t>(count) * size);
-        stored.read(first + done, dtype, staging);
-        store.upload(tensor.name, static_cast<std::size_t>(stretch.first + done) * size, staging);
-        done += count;
-      }
+      load_stretch(stretch, file, prefix, most,
+                   [&](const PiecedTensor& stored, std::int64_t from, std::int64_t done, std::int64_t count) {
+                     staging.resize(static_cast<std::size_t>(count) * size);
+                     stored.read(from, dtype, staging);
+                     store.upload(tensor.name, static_cast<std::size_t>(stretch.first + done) * size, staging);
+                   });
     }
   }
 }

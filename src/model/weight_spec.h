@@ -38,6 +38,13 @@ struct PartSource {
   std::int64_t row = 0;  // first row of the part in that matrix, in the orientation of blocks
 };
 
+// The elements of a checkpoint's part that a rank of a tensor group has: those of its rows and columns from `offset`
+// on.
+struct PartBox {
+  std::vector<std::int64_t> offset;  // first index in each dimension of the part
+  std::vector<std::int64_t> whole;   // shape of the part
+};
+
 // A checkpoint tensor, or a slice of one, and the rows of the block that it fills.
 struct WeightPart {
   std::string name;  // name in the checkpoint: "model.layers.0.self_attn.q_proj.weight"; for a slice any unique name
@@ -47,6 +54,7 @@ struct WeightPart {
   std::vector<PartAxis> axes = {};  // more than one for an expert's matrix, which can also be sharded by itself
   PartSource source = {};
   PartSource alternative = {};  // where folders hold the part that have no tensor of its name; used for loading only
+  std::optional<PartBox> box = {};       // unset: all of the part is here (model/tensor_parallel_model.h)
   std::vector<std::string> copies = {};  // further tensors of a folder that equal this one; written, ignored in loading
 };
 

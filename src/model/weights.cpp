@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <map>
 #include <set>
 #include <string>
 
@@ -16,6 +17,7 @@
 #include "model/expert_layout.h"
 #include "model/fp8_model.h"
 #include "model/fp8_weights.h"
+#include "model/tensor_parallel_model.h"
 #include "model/weight_tensors.h"
 #include "ops/normal_fill/normal_fill.h"
 #include "ops/registry.h"
@@ -195,33 +197,97 @@ void check_weights(const Model& model, const ModelDirectory& directory, Vocabula
   }
 }
 
-TensorStore load_weights(const Model& model, const ModelDirectory& directory, DType dtype, Device& device,
-                         Vocabulary vocabulary, std::size_t piece_bytes) {
-  check_weights(model, directory, vocabulary);
-  TensorStore store(device, weight_types(model, dtype));
-  AdapterMerge merge(directory);
-  const auto kept = [](const WeightSpec& spec) { return is_fp8_block(spec); };
-  if (has_fp8(directory.weights()) && std::ranges::none_of(model.weights(), kept)) {
-    log_once(text_of(directory.path().string(), ": FP8 weights are converted to ",
-                     dtype == DType::kBf16 ? "bfloat16" : "float32"));
-  }
-  const std::int64_t stored_vocab = vocabulary == Vocabulary::kMayGrow ? smaller_vocabulary(model, directory) : 0;
-  const std::vector<WeightSpec> specs = specs_in_folder(model, directory.weights());
-  for (const CheckpointTensor& tensor : checkpoint_tensors(specs, true)) {
-    const ScaledTensor from = with_scales(stored(model, directory, tensor.name), directory.weights());
-    for (const PartSlice& slice : tensor.slices) {
-      const bool grows = stored_vocab > 0 && slice.spec->is_by_token();
-      if (grows || !merge.empty()) {
-        load_changed(tensor, slice, from, grows ? stored_vocab : 0, merge, store);
-      } else if (is_fp8_block(*slice.spec)) {
-        load_fp8_part(tensor, slice, from, store);
-      } else {
-        load_part(tensor, slice, from, store, piece_bytes);
-      }
+namespace {
+
+// The weights of a folder, and how each part of a block is loaded.
+class FolderWeights {
+ public:
+  FolderWeights(const Model& model, const ModelDirectory& directory, DType dtype, Vocabulary vocabulary)
+      : model_(model),
+        directory_(directory),
+        merge_(directory),
+        stored_vocab_(vocabulary == Vocabulary::kMayGrow ? smaller_vocabulary(model, directory) : 0) {
+    check_weights(model, directory, vocabulary);
+    specs_ = specs_in_folder(model, directory.weights());
+    tensors_ = checkpoint_tensors(specs_, true);
+    const auto kept = [](const WeightSpec& spec) { return is_fp8_block(spec); };
+    if (has_fp8(directory.weights()) && std::ranges::none_of(model.weights(), kept)) {
+      log_once(text_of(directory.path().string(), ": FP8 weights are converted to ",
+                       dtype == DType::kBf16 ? "bfloat16" : "float32"));
     }
   }
-  merge.check_all_applied();
+
+  [[nodiscard]] const std::vector<CheckpointTensor>& tensors() const { return tensors_; }
+  [[nodiscard]] const std::vector<WeightSpec>& specs() const { return specs_; }
+  void load(const CheckpointTensor& tensor, const PartSlice& slice, std::size_t piece_bytes, TensorStore& store) {
+    const ScaledTensor from = with_scales(stored(model_, directory_, tensor.name), directory_.weights());
+    const bool grows = stored_vocab_ > 0 && slice.spec->is_by_token();
+    if (grows || !merge_.empty()) {
+      load_changed(tensor, slice, from, grows ? stored_vocab_ : 0, merge_, store);
+    } else if (is_fp8_block(*slice.spec)) {
+      load_fp8_part(tensor, slice, from, store);
+    } else {
+      load_part(tensor, slice, from, store, piece_bytes);
+    }
+  }
+  void finish() { merge_.check_all_applied(); }
+
+ private:
+  const Model& model_;
+  const ModelDirectory& directory_;
+  AdapterMerge merge_;
+  std::int64_t stored_vocab_;
+  std::vector<WeightSpec> specs_;
+  std::vector<CheckpointTensor> tensors_;
+};
+
+// Loads a rank's parts of the weights, one weight after the other.
+TensorStore load_parts(const Model& model, const ModelDirectory& directory, DType dtype, Device& device,
+                       Vocabulary vocabulary) {
+  TensorStore store(device, weight_types(model, dtype));
+  load_each_weight(model.whole(), directory, dtype, vocabulary, [&](std::size_t index, const TensorStore& weight) {
+    const WeightSpec& spec = model.weights()[index];
+    std::vector<std::byte> part(store.type(spec.name).bytes());
+    take_part(spec, model.whole().weights()[index], size_of(store.type(spec.name).dtype), weight.download(spec.name),
+              part);
+    store.upload(spec.name, part);
+    device.synchronize();
+  });
   return store;
+}
+
+}  // namespace
+
+TensorStore load_weights(const Model& model, const ModelDirectory& directory, DType dtype, Device& device,
+                         Vocabulary vocabulary, std::size_t piece_bytes) {
+  if (&model.whole() != &model) return load_parts(model, directory, dtype, device, vocabulary);
+  FolderWeights folder(model, directory, dtype, vocabulary);
+  TensorStore store(device, weight_types(model, dtype));
+  for (const CheckpointTensor& tensor : folder.tensors()) {
+    for (const PartSlice& slice : tensor.slices) folder.load(tensor, slice, piece_bytes, store);
+  }
+  folder.finish();
+  return store;
+}
+
+void load_each_weight(const Model& model, const ModelDirectory& directory, DType dtype, Vocabulary vocabulary,
+                      const std::function<void(std::size_t index, const TensorStore& weight)>& take) {
+  FolderWeights folder(model, directory, dtype, vocabulary);
+  struct Slice {
+    const CheckpointTensor* tensor = nullptr;
+    const PartSlice* slice = nullptr;
+  };
+  std::map<const WeightSpec*, std::vector<Slice>> slices;
+  for (const CheckpointTensor& tensor : folder.tensors()) {
+    for (const PartSlice& slice : tensor.slices) slices[slice.spec].push_back({&tensor, &slice});
+  }
+  const std::vector<NamedType> types = weight_types(model, dtype);
+  for (std::size_t i = 0; i < types.size(); ++i) {
+    TensorStore weight(cpu_device(), std::span(&types[i], 1));
+    for (const Slice& each : slices[&folder.specs()[i]]) folder.load(*each.tensor, *each.slice, kPieceBytes, weight);
+    take(i, weight);
+  }
+  folder.finish();
 }
 
 void reload_weights(const Model& model, const ModelDirectory& directory, TensorStore& weights, bool& begun) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <vector>
 
 #include "backend/device.h"
@@ -36,6 +37,11 @@ void check_weights(const Model& model, const ModelDirectory& directory, Vocabula
 [[nodiscard]] TensorStore load_weights(const Model& model, const ModelDirectory& directory, DType dtype, Device& device,
                                        Vocabulary vocabulary = Vocabulary::kAsStored,
                                        std::size_t piece_bytes = kPieceBytes);
+
+// Loads the weights one after the other, as load_weights() does: calls take(index of the weight, a store in host memory
+// that has this weight alone).
+void load_each_weight(const Model& model, const ModelDirectory& directory, DType dtype, Vocabulary vocabulary,
+                      const std::function<void(std::size_t index, const TensorStore& weight)>& take);
 
 // Loads the weights of another folder of the same model into `weights`, in place. Checks the folder before it changes
 // anything: throws Error and changes nothing if config.json differs in a key that the computation depends on, if a

@@ -8,7 +8,7 @@ namespace hone {
 inline constexpr int kGatherThreads = 256;
 inline constexpr int kGatherUnits = 4;  // units that a thread copies
 
-template <class Unit>
+template <class Unit, bool kAbsentIsNan>
 __global__ void __launch_bounds__(kGatherThreads)
     gather_kernel(const Unit* from, RowCount from_rows, const std::int32_t* index, RowCount rows, std::int64_t units,
                   Unit* to) {
@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(kGatherThreads)
   const bool is_there = found >= 0 && found < from_rows.get();
   const std::int64_t picked = is_used && is_there ? found : -1;
   Unit other{};
-  if (is_used && !is_there) {
+  if (kAbsentIsNan && is_used && !is_there) {
     for (auto& value : other.values) value = static_cast<std::remove_reference_t<decltype(value)>>(~0u);
   }
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.y) * kGatherThreads * kGatherUnits + threadIdx.x;
@@ -37,7 +37,8 @@ __global__ void __launch_bounds__(kGatherThreads)
 }
 
 // Computes to[i] = from[index[i]]; rows past the count of `to` become zeros. An index that is not a row in use of
-// `from` gives a row of set bits, which is NaN for floating types.
+// `from` gives a row of set bits, which is NaN for floating types, or zeros.
+template <bool kAbsentIsNan = true>
 inline void launch_gather(const KernelCall& call, const TensorView& from, const TensorView& index,
                           const TensorView& to) {
   const std::int64_t row_bytes = from.row_size() * static_cast<std::int64_t>(size_of(from.dtype()));
@@ -46,7 +47,7 @@ inline void launch_gather(const KernelCall& call, const TensorView& from, const 
     const std::int64_t units = row_bytes / static_cast<std::int64_t>(sizeof(Unit));
     const dim3 grid(static_cast<unsigned>(to.capacity()),
                     static_cast<unsigned>(ceil_div(units, kGatherThreads * kGatherUnits)));
-    launch_dependent({grid, kGatherThreads}, stream_of(call), gather_kernel<Unit>,
+    launch_dependent({grid, kGatherThreads}, stream_of(call), gather_kernel<Unit, kAbsentIsNan>,
                      reinterpret_cast<const Unit*>(from.data), row_count(from), cuda_data<std::int32_t>(index),
                      row_count(to), units, reinterpret_cast<Unit*>(to.data));
   };

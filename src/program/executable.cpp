@@ -248,7 +248,7 @@ void Executable::set_recording(bool recording) {
 void Executable::run() {
   Impl& impl = *impl_;
   if (impl.launches.empty()) impl.prepare();
-  if (impl.communicates && current_collective() != nullptr) current_collective()->expect();
+  if (impl.communicates) expect_operations();
   // Kernels read the counts in device memory, so recorded launches see new values without a new recording.
   impl.inputs.set(impl.counts_offset, std::as_bytes(std::span(impl.counts)));
   impl.inputs.upload();

@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "core/strings.h"
 #include "program/program.h"
+#include "program/shard_builder.h"
 
 namespace hone {
 
@@ -11,6 +12,17 @@ static_assert(name_of(OpCategory::kGemm) == "GEMM" && name_of(OpCategory::kOther
 
 void Op::gradient(GradientBuilder&, const Node& node) const {
   throw Defect(text_of("operation ", name(), " at ", node.scope, " has no gradient"));
+}
+
+void Op::shard(ShardBuilder& builder, const Node& node) const {
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+    if (builder.division(i) == kWhole) continue;
+    throw Error(
+        "tensor_parallel_size",
+        text_of("is ", builder.ranks(), ", but ", name(), " (", node.scope, ") cannot be divided over processes"),
+        "--tensor_parallel_size 1");
+  }
+  shard_alike(builder, node.attributes, kWhole);
 }
 
 Cost Op::cost(InputTypes inputs, std::span<const Type> outputs, const Attributes&) const {

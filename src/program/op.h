@@ -21,6 +21,7 @@
 namespace hone {
 
 class GradientBuilder;
+class ShardBuilder;
 class Program;
 struct Node;
 
@@ -79,6 +80,11 @@ class Op {
 
   // Appends the backward pass of `node` (passes/gradient.h). The default throws Defect: the operation has no gradient.
   virtual void gradient(GradientBuilder& builder, const Node& node) const;
+
+  // Appends what one rank of a tensor group computes of `node`, some of whose operands are divided over the group
+  // (program/shard_builder.h). The default copies the node if no operand is divided, and otherwise throws Error: the
+  // operation cannot be divided.
+  virtual void shard(ShardBuilder& builder, const Node& node) const;
 
   // The default is no FLOPs, every input read once and every output written once.
   [[nodiscard]] virtual Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const;

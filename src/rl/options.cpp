@@ -150,6 +150,11 @@ void check_options(const GrpoOptions& options, const OptionInput& input) {
 }
 
 void check_processes(const GrpoOptions& options) {
+  if (options.tensor_parallel_size > 1) {
+    throw Error("tensor_parallel_size",
+                text_of("is ", options.tensor_parallel_size, "; hone grpo generates with whole weights"),
+                "--tensor_parallel_size 1");
+  }
   if (options.processes() == 1) return;
   if (options.rollout != RolloutKind::kOwn) {
     throw Error("rollout", "is server, which receives the weights of one process", "--num_processes 1");

@@ -32,7 +32,8 @@ std::span<const std::byte> bytes_of(std::string_view text) { return std::as_byte
 
 }  // namespace
 
-// Begins each message of a connection. Data of exchange number `number`, or the failure of a job with its text.
+// Begins each message of a connection. Data of the `number`-th exchange of two ranks, or the failure of a job with its
+// text.
 struct Peers::FrameHeader {
   std::uint32_t magic = 0;
   std::uint32_t kind = 0;
@@ -56,6 +57,7 @@ Peers::Peers(const JobPlace& place, const PeerLimits& limits) : place_(place), l
   Meeting meeting = meet(place, Clock::now() + limits.join);
   connections_ = std::move(meeting.connections);
   hosts_ = std::move(meeting.hosts);
+  exchanged_.resize(connections_.size(), 0);
 }
 
 Peers::~Peers() = default;
@@ -83,9 +85,9 @@ void Peers::receive_header(Flow& flow) {
   const FrameHeader& header = flow.in_header;
   HONE_ASSERT(header.magic == kMagic, "a message of ", name_of(flow.transfer.peer), " begins with ", header.magic);
   if (header.kind != kData) throw_reported(flow.transfer.peer, header.kind, header.number, header.bytes);
-  HONE_ASSERT(header.number == number_ && header.bytes == flow.transfer.in.size(), name_of(flow.transfer.peer),
-              " sent ", header.bytes, " bytes in exchange ", header.number, "; this rank expects ",
-              flow.transfer.in.size(), " in ", number_);
+  HONE_ASSERT(header.number == flow.out_header.number && header.bytes == flow.transfer.in.size(),
+              name_of(flow.transfer.peer), " sent ", header.bytes, " bytes in exchange ", header.number,
+              "; this rank expects ", flow.transfer.in.size(), " in ", flow.out_header.number);
 }
 
 void Peers::receive_some(Flow& flow) {
@@ -104,13 +106,13 @@ void Peers::receive_some(Flow& flow) {
 }
 
 void Peers::exchange(std::span<const Transfer> transfers) {
-  ++number_;
   std::vector<Flow> flows;
   for (const Transfer& transfer : transfers) {
     HONE_ASSERT(transfer.peer != place_.rank && connections_[static_cast<std::size_t>(transfer.peer)].open(),
                 "no connection to rank ", transfer.peer);
+    const std::uint64_t number = ++exchanged_[static_cast<std::size_t>(transfer.peer)];
     flows.push_back(
-        {.transfer = transfer, .out_header = {kMagic, kData, number_, transfer.out.size()}, .in_header = {}});
+        {.transfer = transfer, .out_header = {kMagic, kData, number, transfer.out.size()}, .in_header = {}});
   }
   std::vector<pollfd> waits;
   std::vector<Flow*> waiting;

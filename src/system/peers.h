@@ -1,5 +1,5 @@
 // Connections between all processes ("ranks") of a job, over TCP: they find each other at rank 0's address, exchange
-// bytes in steps that all ranks take together, and learn of a rank that has failed, ended or stopped answering.
+// bytes in steps that two or more ranks take together, and learn of a rank that has failed, ended or stopped answering.
 //
 // Each rank has one connection to each other rank. A rank that fails sends the reason to the others. A rank that is
 // killed closes its connections. A rank that hangs is noticed when the others have waited for the answer limit.
@@ -58,7 +58,8 @@ class Peers {
   // Sets what the job does, for messages about a lost rank: "step 12".
   void set_activity(std::string activity) { activity_ = std::move(activity); }
 
-  // Bytes for and from one other rank. The other rank must expect and send as many.
+  // Bytes for and from one other rank. The other rank must expect and send as many, and any two ranks must agree on the
+  // order of the exchanges between them.
   struct Transfer {
     int peer = 0;
     std::span<const std::byte> out;
@@ -115,7 +116,7 @@ class Peers {
   std::vector<Descriptor> connections_;  // [size]; that of this rank is closed
   std::vector<std::string> hosts_;       // [size]
   std::string activity_;
-  std::uint64_t number_ = 0;  // exchanges so far
+  std::vector<std::uint64_t> exchanged_;  // [size]: exchanges with each rank so far
 };
 
 }  // namespace hone

@@ -2,8 +2,12 @@
 //
 // Data parallel: each rank computes the gradients of its share of a step's batches, which are then summed over all
 // ranks. All ranks take the same decisions, because these depend on sums and maxima over all ranks only.
+//
+// Tensor parallel: successive ranks form a tensor group, which computes as one rank would: they have parts of the
+// weights and the same batches. Rank = data_rank x tensor_size + tensor_rank.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -17,17 +21,37 @@ namespace hone {
 class Job {
  public:
   Job() = default;  // one process
-  explicit Job(Peers* peers) : peers_(peers) {}
+  explicit Job(Peers* peers, int tensor_size = 1) : peers_(peers), tensor_size_(tensor_size) {}
 
   [[nodiscard]] Peers* peers() const { return peers_; }  // null: one process
   [[nodiscard]] int rank() const { return peers_ != nullptr ? peers_->rank() : 0; }
   [[nodiscard]] int size() const { return peers_ != nullptr ? peers_->size() : 1; }
+  [[nodiscard]] int tensor_size() const { return tensor_size_; }
+  [[nodiscard]] int tensor_rank() const { return rank() % tensor_size_; }
+  // The number of this rank's tensor group, and of all groups.
+  [[nodiscard]] int data_rank() const { return rank() / tensor_size_; }
+  [[nodiscard]] int data_size() const { return size() / tensor_size_; }
+  // Ranks of the job: those of the tensor group of this rank, and those of all groups that have its parts of weights.
+  [[nodiscard]] std::vector<int> tensor_group() const {
+    std::vector<int> group;
+    for (int t = 0; t < tensor_size_; ++t) group.push_back(data_rank() * tensor_size_ + t);
+    return group;
+  }
+  [[nodiscard]] std::vector<int> data_group() const {
+    std::vector<int> group;
+    for (int d = 0; d < data_size(); ++d) group.push_back(d * tensor_size_ + tensor_rank());
+    return group;
+  }
   // Returns true for the rank that logs, saves and reports.
   [[nodiscard]] bool is_first() const { return rank() == 0; }
 
   // The following have no effect in a job of one process; see Peers.
+  //
+  // Replaces the values by their sums over the tensor groups, whose ranks have the same values.
   void sum(std::span<double> values) const {
-    if (peers_ != nullptr) peers_->sum(values);
+    if (peers_ == nullptr) return;
+    if (tensor_rank() != 0) std::ranges::fill(values, 0.0);
+    peers_->sum(values);
   }
   void maximum(std::span<double> values) const {
     if (peers_ != nullptr) peers_->maximum(values);
@@ -45,6 +69,7 @@ class Job {
 
  private:
   Peers* peers_ = nullptr;
+  int tensor_size_ = 1;
 };
 
 // Calls prepare() on the first rank of each machine and then on the others, which find its files in the caches.

@@ -189,7 +189,7 @@ LanguageRun prepare_pretrain(const PretrainOptions& options) {
     run.eval_batches = rows_in_order(*test, Packing::kWrapped, options.block_size, options);
   }
   run.total_steps = steps_of(options, run.batches->batches_per_epoch());
-  check_division(options, *run.model);
+  run.model = divided_model(options, std::move(run.model));
   run.benchmark_bytes_held = benchmark_bytes_held(options, *run.model, run.dtype);
   return run;
 }
@@ -276,7 +276,7 @@ LanguageRun prepare_sft(const SftOptions& options) {
     run.eval_batches = rows_in_order(test, eval_packing, capacity, options);
   }
   run.total_steps = steps_of(options, run.batches->batches_per_epoch());
-  check_division(options, *run.model);
+  run.model = divided_model(options, std::move(run.model));
   run.benchmark_bytes_held = benchmark_bytes_held(options, *run.model, run.dtype);
   return run;
 }
@@ -305,25 +305,25 @@ RunBytes bytes_of(const LanguageRun& run) {
 
 namespace {
 
-// Loads or initialises this rank's rows of the weights.
-void provide_shares(const LanguageRun& run, Workspace& workspace, Device& device) {
+// Loads or initialises what this rank has of the weights, weight by weight.
+void provide_parts(const LanguageRun& run, Workspace& workspace, Device& device) {
   const OptimizerOptions optimizer = optimizer_options(run.options);
   const UpdateShards shards(*run.model, optimizer, optimizer.ranks);
+  const HeldWeights held(shards, optimizer);
   TensorStore stored(device, stored_weights(*run.model, run.dtype, optimizer));
   if (run.initial == nullptr) {
-    fill_random_shares(*run.model, static_cast<std::uint64_t>(run.options.seed), shards, optimizer.rank, stored);
+    held.fill_random(static_cast<std::uint64_t>(run.options.seed), stored);
   } else {
-    load_in_turn(run.job, [&] {
-      take_shares(load_weights(*run.model, *run.initial, run.dtype, cpu_device(), Vocabulary::kMayGrow), shards,
-                  optimizer.rank, stored);
-    });
+    held.load(*run.initial, Vocabulary::kMayGrow, stored);
   }
   workspace.provide(kWeightStore, std::move(stored));
 }
 
 // Loads or initialises the weights and those of the adapter.
 void provide_weights(const LanguageRun& run, Workspace& workspace, Device& device) {
-  if (run.options.divides_weights()) return provide_shares(run, workspace, device);
+  if (run.options.divides_weights() || run.options.tensor_parallel_size > 1) {
+    return provide_parts(run, workspace, device);
+  }
   const auto seed = static_cast<std::uint64_t>(run.options.seed);
   workspace.provide(kWeightStore, run.initial != nullptr
                                       ? load_weights(*run.model, *run.initial, run.dtype, device, Vocabulary::kMayGrow)
@@ -335,9 +335,14 @@ void provide_weights(const LanguageRun& run, Workspace& workspace, Device& devic
 
 MetricValues train(LanguageRun& run) {
   Device& device = open_device(run.options.device);
-  const std::unique_ptr<Collective> collective =
-      run.job.peers() != nullptr ? make_collective(device, *run.job.peers()) : nullptr;
-  const CollectiveScope scope(collective.get());
+  // The data group of this rank, and its tensor group.
+  std::unique_ptr<Collective> collective;
+  std::unique_ptr<Collective> tensor;
+  if (Peers* const peers = run.job.peers()) {
+    collective = make_collective(device, *peers, run.job.data_group());
+    if (run.job.tensor_size() > 1) tensor = make_collective(device, *peers, run.job.tensor_group());
+  }
+  const CollectiveScope scope(collective.get(), tensor.get());
   agree(run.job, run.options, run.options_json, device);
   // Trace all programs, so that the memory of the run is known, logged and checked before anything is allocated.
   const LanguageSizes sizes = sizes_of(run);
@@ -372,7 +377,7 @@ MetricValues train(LanguageRun& run) {
                             .seed = static_cast<std::uint64_t>(run.options.seed),
                             .job = run.job,
                             .training_communicates = run.job.size() > 1,
-                            .evaluation_communicates = run.options.divides_weights()};
+                            .evaluation_communicates = run.options.divides_weights() || tensor != nullptr};
   if (run.options.sums_in_programs()) setup.summing.emplace(workspace, kSummingProgram);
   if (run.eval_batches != nullptr) {
     setup.evaluation.emplace(workspace, kEvaluationProgram);

@@ -28,13 +28,13 @@ std::vector<HostBatch> next_micro_batches(BatchLoader& loader, std::int64_t batc
                                           const Job& job) {
   const LoaderPosition start = loader.position();
   const std::int64_t left = loader.batches_per_epoch() - start.index;
-  const std::int64_t first = std::min(left, job.rank() * batches_per_step);
+  const std::int64_t first = std::min(left, job.data_rank() * batches_per_step);
   const std::int64_t end = std::min(left, first + batches_per_step);
   std::vector<HostBatch> sequences;
   for (std::int64_t i = first; i < end; ++i) {
     std::ranges::move(loader.sequences_at({start.epoch, start.index + i}), std::back_inserter(sequences));
   }
-  loader.skip(job.size() * batches_per_step);
+  loader.skip(job.data_size() * batches_per_step);
   return lay_micro_batches(sequences, limits);
 }
 
@@ -96,7 +96,7 @@ MetricValues LanguageTask::accumulate(std::int64_t step) {
   std::vector<std::int64_t> tokens_of_launches;
   if (setup_.training_communicates) tokens_of_launches = agree_on_launches(micro_batches_, setup_.job);
   LossLaunches launches(setup_.training, micro_batches_.size(), setup_.seed, step,
-                        setup_.job.rank() * kMostLaunchesOfRank);
+                        setup_.job.data_rank() * kMostLaunchesOfRank);
   launch_all(launches, micro_batches_, weight, tokens_of_launches, setup_.summing);
   LossSums sums = launches.sums();
   add_ranks(sums, setup_.job);

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
 #include "core/json_value.h"
+#include "model/tensor_parallel_model.h"
 #include "system/process.h"
 #include "train/accelerate.h"
 #include "train/memory_fit.h"
@@ -38,7 +40,37 @@ std::int64_t zero_stage_of(const TrainingOptions& options) {
   return options.zero_stage.value_or(text == "1" ? 1 : text == "2" ? 2 : text == "3" ? 3 : 0);
 }
 
+void check_mesh(const TrainingOptions& options) {
+  const std::int64_t size = options.tensor_parallel_size;
+  if (size == 1) return;
+  constexpr const char* kKey = "tensor_parallel_size";
+  if (options.processes() % size != 0) {
+    throw Error(kKey, text_of("is ", size, ", which does not divide num_processes ", options.processes()),
+                text_of("--num_processes ", (options.processes() + size - 1) / size * size));
+  }
+  switch (options.optim) {
+    case OptimizerType::kAdamw:
+    case OptimizerType::kAdamwBf16:
+    case OptimizerType::kPagedAdamw:
+    case OptimizerType::kSgd:
+      break;
+    case OptimizerType::kMuon:
+      throw Error(kKey, text_of("is ", size, ", but optim muon updates whole matrices"), "--optim adamw_torch");
+    case OptimizerType::kAdamw8bit:
+    case OptimizerType::kPagedAdamw8bit:
+      throw Error(kKey,
+                  text_of("is ", size, ", but the blocks of optim ", name_of(options.optim), " are of whole weights"),
+                  "--optim adamw_bf16");
+  }
+}
+
+namespace {
+
 void check_division(const TrainingOptions& options, const Model& model) {
+  if (options.tensor_parallel_size > 1 && benchmark_bytes_held(options, model, DType::kBf16) > 0) {
+    throw Error("benchmarks", "need whole weights on the device, which tensor_parallel_size divides",
+                "--tensor_parallel_size 1");
+  }
   if (!options.divides_weights()) return;
   if (model.adapter() != nullptr) {
     throw Error("zero_stage", "3 divides trained weights, of which an adapter has few: the base would stay whole",
@@ -47,6 +79,15 @@ void check_division(const TrainingOptions& options, const Model& model) {
   if (benchmark_bytes_held(options, model, DType::kBf16) > 0) {
     throw Error("benchmarks", "need whole weights on the device, which zero_stage 3 divides", "--zero_stage 2");
   }
+}
+
+}  // namespace
+
+std::unique_ptr<Model> divided_model(const TrainingOptions& options, std::unique_ptr<Model> model) {
+  check_division(options, *model);
+  if (options.tensor_parallel_size == 1) return model;
+  const auto size = static_cast<int>(options.tensor_parallel_size);
+  return std::make_unique<TensorParallelModel>(std::move(model), static_cast<int>(options.job_rank) % size, size);
 }
 
 LocalRanks ranks_to_start(const TrainingOptions& options, const JobPlace& place) {

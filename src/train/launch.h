@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "backend/device.h"
@@ -20,8 +21,11 @@ namespace hone {
 
 // Returns what is divided over the processes: zero_stage, otherwise that of config_file, otherwise 0.
 [[nodiscard]] std::int64_t zero_stage_of(const TrainingOptions& options);
-// Throws Error if the weights are divided and the run needs whole ones: for an adapter or for benchmarks.
-void check_division(const TrainingOptions& options, const Model& model);
+// Throws Error if the processes are no multiple of tensor_parallel_size, or if an option does not support it.
+void check_mesh(const TrainingOptions& options);
+// Returns what this process has of the model: a rank's part of it if tensor_parallel_size divides it, otherwise the
+// model itself. Throws Error if weights are divided and the run needs whole ones: for an adapter or for benchmarks.
+[[nodiscard]] std::unique_ptr<Model> divided_model(const TrainingOptions& options, std::unique_ptr<Model> model);
 
 // Returns the processes that hone itself must start on this machine; of count 0 if a launcher has started them, or if
 // there is only one. Throws Error if config_file does not divide the processes evenly over machines.

@@ -51,7 +51,7 @@ void trace_log_probabilities(LossTrace& trace, const Model& model, const Capacit
   DocumentBatch batch(trace.program, capacity);
   batch.learns = options.learns;
   batch.training = options.dropout;
-  WeightBinder weights(trace.program, model.weights(), options.trainable);
+  WeightBinder weights(trace.program, model.traced_weights(), options.trainable);
   const Tensor hidden = model.forward(weights, batch);
   const Scope scope(trace.program, "head");
   const Tensor targets = batch.targets();

@@ -5,6 +5,7 @@
 
 #include "compile/compiler.h"
 #include "core/error.h"
+#include "model/tensor_parallel_model.h"
 #include "model/weight_layout.h"
 #include "model/weights.h"
 #include "ops/gradient_norm/gradient_norm.h"
@@ -74,7 +75,9 @@ std::unique_ptr<Workspace> workspace_of(const Model& model, const TensorStore& w
 }
 
 Tensor norm_of(std::span<const GradientShare> gradients, const OptimizerOptions& options) {
-  if (options.divided_gradients) return divided_gradient_norm(gradients);
+  if (options.divided_gradients || options.in_tensor_group) {
+    return divided_gradient_norm(gradients, {.data = options.divided_gradients, .tensor = options.in_tensor_group});
+  }
   std::vector<Tensor> whole;
   for (const GradientShare& each : gradients) whole.push_back(each.rows);
   return gradient_norm(whole);
@@ -107,7 +110,8 @@ Program trace_update(const Model& model, DType dtype, const OptimizerOptions& op
     }
     const WeightUpdateRule* own = update_rule_registry().find(spec.kind);
     if (own == nullptr || own->has_gradient()) {
-      gradients.push_back({each.gradient, rows.first * row_elements(spec), weight.type.elements()});
+      const std::int64_t first = options.divided_gradients ? rows.first * row_elements(spec) : 0;
+      gradients.push_back({each.gradient, first, weight.type.elements(), is_divided(spec)});
     }
     tensors.push_back(each);
   }
@@ -172,6 +176,7 @@ void Optimizer::join(Collective& job, bool programs_sum) {
 
 void Optimizer::check_job() {
   if (job_ != nullptr) job_->check();
+  if (current_tensor_collective() != nullptr) current_tensor_collective()->check();
 }
 
 std::byte* Optimizer::weights_begin() const {
@@ -228,7 +233,7 @@ UpdateResult Optimizer::update(double learning_rate, double max_grad_norm) {
   std::int32_t bad = 0;
   executable.get<float>("grad_norm", {&norm, 1});
   executable.get<std::int32_t>("bad", {&bad, 1});
-  if (job_ != nullptr) job_->check();
+  check_job();
   if (bad == 0) ++steps_;
   return {norm, bad == 0};
 }

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "checkpoint/tensor_pieces.h"
 #include "core/error.h"
 #include "core/json_value.h"
 
@@ -25,10 +26,12 @@ RankTensors::RankTensors(Peers& peers, std::vector<TensorSource> own) : peers_(p
   for (const TensorSource& source : own_) descriptions.push_back(description_of(source));
   const std::vector<std::string> ranks = peers_.gather(descriptions.dump());
   if (peers_.rank() != 0) return;
-  std::set<std::string> whole;
+  std::set<std::string> given;  // names of tensors, and of pieces with their places
+  const auto is_new = [&](const TensorSource& source) {
+    return given.insert(source.place.whole.empty() ? source.name : piece_name(source.name, source.place)).second;
+  };
   for (const TensorSource& source : own_) {
-    if (source.place.whole.empty()) whole.insert(source.name);
-    all_.push_back(source);
+    if (is_new(source)) all_.push_back(source);
   }
   for (std::size_t rank = 1; rank < ranks.size(); ++rank) {
     std::uint64_t index = 0;
@@ -42,8 +45,7 @@ RankTensors::RankTensors(Peers& peers, std::vector<TensorSource> own) : peers_(p
                                    std::size_t most) { return fetch({request.rank, request.tensor, begin, most}); },
           .place = {.offset = each.at("offset").get<std::vector<std::int64_t>>(),
                     .whole = each.at("whole").get<std::vector<std::int64_t>>()}};
-      if (source.place.whole.empty() && !whole.insert(source.name).second) continue;
-      all_.push_back(std::move(source));
+      if (is_new(source)) all_.push_back(std::move(source));
     }
   }
 }

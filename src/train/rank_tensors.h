@@ -13,8 +13,8 @@ namespace hone {
 
 class RankTensors {
  public:
-  // Called by all ranks, each with its own tensors. A tensor that is not a piece of a larger one may be given by
-  // several ranks; rank 0 writes that of the lowest.
+  // Called by all ranks, each with its own tensors. A tensor, or the same piece of one, may be given by several ranks;
+  // rank 0 writes that of the lowest.
   RankTensors(Peers& peers, std::vector<TensorSource> own);
 
   // Rank 0: returns the tensors of all ranks, which are valid until finish().

@@ -30,7 +30,7 @@ void write_model_folder(const fs::path& path, const TrainingSubject& subject, co
   if (const LoraModel* lora = subject.model.adapter()) {
     save_adapter(path, *lora, weights, &generation_config);
   } else {
-    save_model(path, subject.model, weights, &generation_config);
+    save_model(path, subject.model.whole(), weights, &generation_config);
   }
   subject.tokenizer.save(path);
 }
@@ -83,19 +83,22 @@ void RunCheckpoints::load_model(const fs::path& checkpoint) {
   }
   const ModelDirectory directory(checkpoint);
   const DType dtype = model_dtype(subject_.model, subject_.weights);
-  if (subject_.optimizer.has_divided_weights()) {
-    return load_in_turn(setup_.job, [&] {
-      take_shares(load_weights(subject_.model, directory, dtype, cpu_device()), subject_.optimizer.shards(),
-                  setup_.job.rank(), subject_.weights);
-    });
-  }
+  if (has_parts()) return held_weights().load(directory, Vocabulary::kAsStored, subject_.weights);
   subject_.weights.copy_from(load_weights(subject_.model, directory, dtype, subject_.weights.device()));
+}
+
+bool RunCheckpoints::has_parts() const {
+  return subject_.optimizer.has_divided_weights() || setup_.job.tensor_size() > 1;
+}
+
+HeldWeights RunCheckpoints::held_weights() const {
+  return {subject_.optimizer.shards(), subject_.optimizer.has_divided_weights(), setup_.job.data_rank()};
 }
 
 template <class Write>
 void RunCheckpoints::with_weights(const Write& write) const {
-  if (!subject_.optimizer.has_divided_weights()) return write(subject_.weights);
-  const TensorStore whole = assemble_weights(subject_.model, subject_.optimizer.shards(), subject_.weights, setup_.job);
+  if (!has_parts()) return write(subject_.weights);
+  const TensorStore whole = held_weights().assemble(subject_.weights, setup_.job);
   write(whole);
 }
 
@@ -108,6 +111,11 @@ Json RunCheckpoints::load(const fs::path& checkpoint, TrainingTask& task) {
   if (const std::string command = state.json().value("command", setup_.command); command != setup_.command) {
     throw Error(checkpoint.string(), text_of("is a checkpoint of hone ", command, ", not of hone ", setup_.command),
                 "name it as model_name_or_path, with another output_dir");
+  }
+  if (setup_.job.tensor_size() > 1 && state.format() != kStateFormat) {
+    throw Error(checkpoint.string(),
+                "is a checkpoint of an earlier version of hone, which tensor_parallel_size cannot continue",
+                "--tensor_parallel_size 1 until the next checkpoint");
   }
   load_model(checkpoint);
   const StateLayout layout(subject_.model.weights(),
@@ -159,7 +167,8 @@ std::int64_t RunCheckpoints::resume(TrainingTask& task) {
 void RunCheckpoints::save(std::int64_t step, const TrainingTask& task) {
   if (step == last_saved_) return;
   last_saved_ = step;
-  if (store_ == nullptr && !subject_.optimizer.is_divided()) return;
+  const bool from_all = subject_.optimizer.is_divided() || has_parts();  // no rank has all states or weights
+  if (store_ == nullptr && !from_all) return;
   std::vector<TensorSource> tensors;
   if (!options_.save_only_model) {
     const StateLayout layout(subject_.model.weights(), StateNames::kParts, subject_.optimizer.held_rows());
@@ -167,7 +176,7 @@ void RunCheckpoints::save(std::int64_t step, const TrainingTask& task) {
       std::ranges::move(state_sources(layout, *store, prefix), std::back_inserter(tensors));
     }
   }
-  if (!subject_.optimizer.is_divided()) return write(step, task, std::move(tensors), subject_.weights);
+  if (!from_all) return write(step, task, std::move(tensors), subject_.weights);
   with_weights([&](const TensorStore& weights) {
     RankTensors all(*setup_.job.peers(), std::move(tensors));
     if (store_ == nullptr) return all.serve();
@@ -236,7 +245,7 @@ void RunCheckpoints::load_best() {
 }
 
 void RunCheckpoints::save_final() const {
-  if (!setup_.job.is_first() && !subject_.optimizer.has_divided_weights()) return;
+  if (!setup_.job.is_first() && !has_parts()) return;
   with_weights([&](const TensorStore& weights) {
     if (setup_.job.is_first()) write_model_folder(output_dir_, subject_, weights);
   });

@@ -14,6 +14,7 @@
 namespace hone {
 
 struct CheckpointFolder;
+class HeldWeights;
 struct TaskSnapshot;
 struct TensorSource;
 class CheckpointStore;
@@ -58,6 +59,9 @@ class RunCheckpoints {
   [[nodiscard]] std::optional<CheckpointFolder> checkpoint_to_resume() const;
   void write(std::int64_t step, const TrainingTask& task, std::vector<TensorSource> tensors,
              const TensorStore& weights);
+  // Returns true if this process does not have the whole weights.
+  [[nodiscard]] bool has_parts() const;
+  [[nodiscard]] HeldWeights held_weights() const;
   // Calls write(weights) with the whole weights, which only rank 0 has if they are divided; all ranks then call it.
   template <class Write>
   void with_weights(const Write& write) const;

@@ -149,9 +149,9 @@ CompileOptions compile_options(const TrainingOptions& options, const Model& mode
   // Ranks whose shares differ by some bytes must compile the same programs.
   constexpr std::int64_t kAskedRanks = 8;
   if (options.shards() > 1) {
-    for (std::int64_t rank = 0; rank < std::min(options.processes(), kAskedRanks); ++rank) {
+    for (std::int64_t rank = 0; rank < std::min(options.data_processes(), kAskedRanks); ++rank) {
       TrainingOptions other = options;
-      other.job_rank = rank;
+      other.job_rank = rank * options.tensor_parallel_size;
       stores = std::max(stores, training_workspace(other, model, dtype).store_bytes());
     }
   }
@@ -178,9 +178,10 @@ OptimizerOptions optimizer_options(const TrainingOptions& options) {
                              .paged = paged && device_kind(options) != DeviceKind::kCpu,
                              .gradients = gradient_sums(options),
                              .ranks = static_cast<int>(options.shards()),
-                             .rank = static_cast<int>(options.shards() > 1 ? options.job_rank : 0),
+                             .rank = static_cast<int>(options.shards() > 1 ? options.data_rank() : 0),
                              .divided_gradients = options.divides_gradients(),
-                             .divided_weights = options.divides_weights()};
+                             .divided_weights = options.divides_weights(),
+                             .in_tensor_group = options.tensor_parallel_size > 1};
   apply_optim_args(options.optim_args, name_of(options.optim), optimizer);
   return optimizer;
 }

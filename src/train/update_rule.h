@@ -55,6 +55,7 @@ struct OptimizerOptions {
   int rank = 0;
   bool divided_gradients = false;  // each rank has the gradients of its share only
   bool divided_weights = false;    // and the weights
+  bool in_tensor_group = false;    // the model is a rank's part of one (model/tensor_parallel_model.h)
 };
 
 // Returns true if weights of this dtype have f32 master weights.

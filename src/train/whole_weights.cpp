@@ -1,92 +1,102 @@
 #include "train/whole_weights.h"
 
 #include <algorithm>
+#include <span>
 #include <vector>
 
-#include "model/weights.h"
+#include "core/error.h"
+#include "model/tensor_parallel_model.h"
 
 namespace hone {
 namespace {
 
-// The bytes of a rank's rows in a whole weight.
-ByteRange bytes_of_rows(const UpdateShards& shards, std::size_t index, int rank, const Type& whole) {
-  const WeightSpec& spec = shards.model().weights()[index];
-  if (!spec.trainable) return {0, whole.bytes()};
-  const RowRange rows = shards.rows_of(index, rank);
-  const std::size_t row = whole.bytes() / static_cast<std::size_t>(whole.shape[0].size);
-  return {static_cast<std::size_t>(rows.first) * row, static_cast<std::size_t>(rows.first + rows.count) * row};
-}
-
-// Moves a range of bytes of a whole weight from a rank to rank 0. All ranks count the same exchanges.
-void move_rows(Peers& peers, int from, const TensorStore& stored, const std::string& name, const ByteRange& range,
-               TensorStore& whole) {
+// Moves a range of bytes of a rank's part of a weight to rank 0. All ranks call it; rank 0 gets the bytes in `to`.
+void move_rows(const Job& job, int from, const TensorStore& stored, const std::string& name, std::span<std::byte> to,
+               std::size_t bytes) {
   constexpr std::size_t kPiece = std::size_t{16} << 20;
   std::vector<std::byte> piece;
-  for (std::size_t done = 0; done < range.end - range.begin; done += kPiece) {
-    const std::size_t bytes = std::min(kPiece, range.end - range.begin - done);
-    piece.resize(bytes);
-    if (peers.rank() == from) {
+  for (std::size_t done = 0; done < bytes; done += kPiece) {
+    const std::size_t count = std::min(kPiece, bytes - done);
+    if (job.rank() == from) {
+      piece.resize(count);
       stored.download(name, done, piece);
       const Peers::Transfer transfer{0, piece, {}};
-      peers.exchange({&transfer, 1});
-    } else if (peers.rank() == 0) {
-      const Peers::Transfer transfer{from, {}, piece};
-      peers.exchange({&transfer, 1});
-      whole.upload(name, range.begin + done, piece);
-    } else {
-      peers.exchange({});
+      job.peers()->exchange({&transfer, 1});
+    } else if (job.is_first()) {
+      const Peers::Transfer transfer{from, {}, to.subspan(done, count)};
+      job.peers()->exchange({&transfer, 1});
     }
   }
 }
 
 }  // namespace
 
-void fill_random_shares(const Model& model, std::uint64_t seed, const UpdateShards& shards, int rank,
-                        TensorStore& stored) {
-  for (std::size_t i = 0; i < model.weights().size(); ++i) {
-    const WeightSpec& spec = model.weights()[i];
-    const TensorStore whole = random_weight(model, spec, seed, stored.type(spec.name).dtype, stored.device());
-    const ByteRange rows = bytes_of_rows(shards, i, rank, whole.type(spec.name));
-    if (rows.begin == rows.end) continue;
-    stored.device().copy(stored.data(spec.name), whole.data(spec.name) + rows.begin, rows.end - rows.begin);
+ByteRange HeldWeights::rows_of(std::size_t index, int data_rank, std::size_t bytes) const {
+  const WeightSpec& spec = shards_.model().weights()[index];
+  if (!divided_ || !spec.trainable) return {0, bytes};
+  const RowRange rows = shards_.rows_of(index, data_rank);
+  const std::size_t row = bytes / static_cast<std::size_t>(spec.shape[0]);
+  return {static_cast<std::size_t>(rows.first) * row, static_cast<std::size_t>(rows.first + rows.count) * row};
+}
+
+void HeldWeights::take(std::size_t index, const TensorStore& weight, TensorStore& stored) const {
+  const WeightSpec& spec = shards_.model().weights()[index];
+  const WeightSpec& whole = shards_.model().whole().weights()[index];
+  const Type& type = weight.type(whole.name);
+  std::vector<std::byte> all = weight.download(whole.name);
+  if (is_divided(spec)) {
+    std::vector<std::byte> part(Type{type.dtype, Shape(spec.shape.begin(), spec.shape.end())}.bytes());
+    take_part(spec, whole, size_of(type.dtype), all, part);
+    all = std::move(part);
   }
+  const ByteRange rows = rows_of(index, rank_, all.size());
+  if (rows.begin == rows.end) return;
+  stored.upload(spec.name, 0, std::span<const std::byte>(all).subspan(rows.begin, rows.end - rows.begin));
   stored.device().synchronize();
 }
 
-void take_shares(const TensorStore& whole, const UpdateShards& shards, int rank, TensorStore& stored) {
-  for (std::size_t i = 0; i < shards.model().weights().size(); ++i) {
-    const std::string& name = shards.model().weights()[i].name;
-    const ByteRange rows = bytes_of_rows(shards, i, rank, whole.type(name));
-    if (rows.begin == rows.end) continue;
-    stored.upload(name, 0, std::span<const std::byte>(whole.data(name) + rows.begin, rows.end - rows.begin));
-  }
-  stored.device().synchronize();
-}
-
-void load_in_turn(const Job& job, const std::function<void()>& load) {
-  const int ranks = job.peers() != nullptr ? job.peers()->place().local_size : 1;
-  const int own = job.peers() != nullptr ? job.peers()->place().local_rank : 0;
-  for (int rank = 0; rank < ranks; ++rank) {
-    if (rank == own) load();
-    job.barrier();
+void HeldWeights::fill_random(std::uint64_t seed, TensorStore& stored) const {
+  const Model& whole = shards_.model().whole();
+  for (std::size_t i = 0; i < whole.weights().size(); ++i) {
+    const WeightSpec& spec = whole.weights()[i];
+    take(i, random_weight(whole, spec, seed, stored.type(spec.name).dtype, stored.device()), stored);
   }
 }
 
-TensorStore assemble_weights(const Model& model, const UpdateShards& shards, const TensorStore& stored,
-                             const Job& job) {
+void HeldWeights::load(const ModelDirectory& directory, Vocabulary vocabulary, TensorStore& stored) const {
+  load_each_weight(shards_.model().whole(), directory, model_dtype(shards_.model(), stored), vocabulary,
+                   [&](std::size_t index, const TensorStore& weight) { take(index, weight, stored); });
+}
+
+TensorStore HeldWeights::assemble(const TensorStore& stored, const Job& job) const {
+  const Model& model = shards_.model();
+  const DType dtype = model_dtype(model, stored);
+  const std::vector<NamedType> parts = weight_types(model, dtype);
+  const std::vector<NamedType> types = weight_types(model.whole(), dtype);
   TensorStore whole;
-  const std::vector<NamedType> types = weight_types(model, model_dtype(model, stored));
-  if (job.is_first()) {
-    whole = TensorStore(cpu_device(), types);
-    for (std::size_t i = 0; i < types.size(); ++i) {
-      const std::vector<std::byte> own = stored.download(types[i].name);
-      whole.upload(types[i].name, bytes_of_rows(shards, i, 0, types[i].type).begin, own);
-    }
-  }
+  if (job.is_first()) whole = TensorStore(cpu_device(), types);
+  std::vector<std::byte> part;  // a tensor rank's part of a weight
   for (std::size_t i = 0; i < types.size(); ++i) {
-    if (!model.weights()[i].trainable) continue;
-    for (int rank = 1; rank < job.size(); ++rank) {
-      move_rows(*job.peers(), rank, stored, types[i].name, bytes_of_rows(shards, i, rank, types[i].type), whole);
+    const WeightSpec& spec = model.weights()[i];
+    const std::size_t bytes = parts[i].type.bytes();
+    if (job.is_first()) part.resize(bytes);
+    for (int t = 0; t < (is_divided(spec) ? job.tensor_size() : 1); ++t) {
+      for (int d = 0; d < (divided_ && spec.trainable ? job.data_size() : 1); ++d) {
+        const int from = d * job.tensor_size() + t;
+        const ByteRange rows = rows_of(i, d, bytes);
+        const std::span<std::byte> to =
+            job.is_first() ? std::span(part).subspan(rows.begin, rows.end - rows.begin) : std::span<std::byte>();
+        if (from > 0) {
+          move_rows(job, from, stored, spec.name, to, rows.end - rows.begin);
+        } else if (job.is_first() && !to.empty()) {
+          stored.download(spec.name, 0, to);
+        }
+      }
+      if (!job.is_first()) continue;
+      std::byte* const at = whole.data(types[i].name);
+      const WeightSpec& all = model.whole().weights()[i];
+      put_part(part_spec(all, t, job.tensor_size()), all, size_of(types[i].type.dtype), part,
+               std::span(at, types[i].type.bytes()));
     }
   }
   return whole;

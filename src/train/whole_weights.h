@@ -1,31 +1,45 @@
-// Weights of a job whose ranks have shares of them (ZeRO stage 3): whole weights are divided when a run begins or
-// resumes, and assembled when it saves, in host memory.
+// A rank's share of the weights: its rows if they are divided over the data group (ZeRO stage 3), of its part of
+// each weight if they are divided over a tensor group. Whole weights are divided one after the other when a run begins
+// or resumes, and assembled when it saves, in the host memory of rank 0.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <functional>
 
-#include "backend/device.h"
+#include "checkpoint/model_directory.h"
 #include "model/model.h"
+#include "model/weights.h"
 #include "program/tensor_store.h"
 #include "train/job.h"
 #include "train/shards.h"
 
 namespace hone {
 
-// Fills a store that has this rank's rows of the trainable weights and all of the others (stored_weights()) with the
-// numbers that random_weights() gives.
-void fill_random_shares(const Model& model, std::uint64_t seed, const UpdateShards& shards, int rank,
-                        TensorStore& stored);
+class HeldWeights {
+ public:
+  // shards, which must outlive the object: of the model of which this rank holds weights.
+  HeldWeights(const UpdateShards& shards, const OptimizerOptions& options)
+      : HeldWeights(shards, options.divided_weights && options.ranks > 1, options.rank) {}
+  // divided: weights are divided over the data group, of which this process is rank `rank`.
+  HeldWeights(const UpdateShards& shards, bool divided, int rank) : shards_(shards), divided_(divided), rank_(rank) {}
 
-// Copies this rank's rows of whole weights, and all of those that are not divided, from host memory.
-void take_shares(const TensorStore& whole, const UpdateShards& shards, int rank, TensorStore& stored);
+  // Fill a store of stored_weights() with the numbers that random_weights() gives the whole model, or with the weights
+  // of a folder. At most one whole weight at a time is in host memory.
+  void fill_random(std::uint64_t seed, TensorStore& stored) const;
+  void load(const ModelDirectory& directory, Vocabulary vocabulary, TensorStore& stored) const;
 
-// Calls load() on the ranks of a machine in turn, so that its memory holds the whole weights once at a time.
-void load_in_turn(const Job& job, const std::function<void()>& load);
+  // Called by all ranks. Returns the whole weights in host memory on rank 0, and an empty store on the others.
+  [[nodiscard]] TensorStore assemble(const TensorStore& stored, const Job& job) const;
 
-// Called by all ranks. Returns the whole weights in host memory on rank 0, and an empty store on the others.
-[[nodiscard]] TensorStore assemble_weights(const Model& model, const UpdateShards& shards, const TensorStore& stored,
-                                           const Job& job);
+ private:
+  // The bytes of a data rank's rows in its tensor rank's part of a weight.
+  [[nodiscard]] ByteRange rows_of(std::size_t index, int data_rank, std::size_t bytes) const;
+  // Copies what this rank holds of a whole weight, which is in the memory of `weight`.
+  void take(std::size_t index, const TensorStore& weight, TensorStore& stored) const;
+
+  const UpdateShards& shards_;
+  bool divided_;
+  int rank_;
+};
 
 }  // namespace hone

@@ -155,7 +155,8 @@ class LossWatch {
 
 class GpuCollective final : public Collective {
  public:
-  GpuCollective(CudaDevice& gpu, Peers& peers) : Collective(peers), gpu_(gpu), stream_(gpu.stream()), comm_(connect()) {
+  GpuCollective(CudaDevice& gpu, Peers& peers, std::vector<int> group)
+      : Collective(peers, std::move(group)), gpu_(gpu), stream_(gpu.stream()), comm_(connect()) {
     watch_.emplace(peers, [this] {
       cudaSetDevice(gpu_.ordinal());  // of the watching thread
       nccl_.abort(comm_);
@@ -239,21 +240,22 @@ class GpuCollective final : public Collective {
     cudaEvent_t done = nullptr;
   };
 
-  // Rank 0's id of the communicator reaches the others over their connections.
+  // The id of the communicator, which the first rank of the group makes, reaches the others over their connections.
   NcclComm connect() {
     const std::vector<std::string> gpus = peers().gather(bus_of_gpu());
     for (std::size_t r = 0; r < gpus.size(); ++r) {
-      const bool is_same = static_cast<int>(r) != rank() && gpus[r] == gpus[static_cast<std::size_t>(rank())] &&
+      const int own = peers().rank();
+      const bool is_same = static_cast<int>(r) != own && gpus[r] == gpus[static_cast<std::size_t>(own)] &&
                            peers().name_of(static_cast<int>(r)).ends_with(host_suffix());
       if (is_same) {
-        throw Error("device", text_of("ranks ", rank(), " and ", r, " have the same GPU"),
+        throw Error("device", text_of("ranks ", own, " and ", r, " have the same GPU"),
                     "start as many processes on a machine as it has GPUs, or set LOCAL_RANK");
       }
     }
     NcclId id{};
     if (rank() == 0) nccl_.check(nccl_.get_id(&id), "ncclGetUniqueId");
-    const std::string text = peers().broadcast({id.bytes, sizeof(id.bytes)});
-    std::memcpy(id.bytes, text.data(), sizeof(id.bytes));
+    const std::vector<std::string> ids = peers().gather({id.bytes, sizeof(id.bytes)});
+    std::memcpy(id.bytes, ids[static_cast<std::size_t>(job_rank(0))].data(), sizeof(id.bytes));
     NcclComm comm = nullptr;
     nccl_.check(nccl_.init(&comm, size(), id, rank()), "ncclCommInitRank");
     return comm;
@@ -265,7 +267,7 @@ class GpuCollective final : public Collective {
     return bus.data();
   }
   [[nodiscard]] std::string host_suffix() const {
-    const std::string name = peers().name_of(rank());
+    const std::string name = peers().name_of(peers().rank());
     return name.substr(name.find('('));
   }
 
@@ -296,8 +298,8 @@ class GpuCollective final : public Collective {
 
 }  // namespace
 
-std::unique_ptr<Collective> make_gpu_collective(Device& gpu, Peers& peers) {
-  return std::make_unique<GpuCollective>(static_cast<CudaDevice&>(gpu), peers);
+std::unique_ptr<Collective> make_gpu_collective(Device& gpu, Peers& peers, std::vector<int> group) {
+  return std::make_unique<GpuCollective>(static_cast<CudaDevice&>(gpu), peers, std::move(group));
 }
 
 }  // namespace hone

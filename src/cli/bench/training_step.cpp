@@ -107,7 +107,8 @@ Workspace with_weights(Workspace workspace, const Model& model, const OptimizerO
                        Device& device) {
   if (optimizer.divided_weights) {
     TensorStore stored(device, stored_weights(model, dtype, optimizer));
-    fill_random_shares(model, 1, UpdateShards(model, optimizer, optimizer.ranks), optimizer.rank, stored);
+    const UpdateShards shards(model, optimizer, optimizer.ranks);
+    HeldWeights(shards, optimizer).fill_random(1, stored);
     workspace.provide(kWeightStore, std::move(stored));
   } else {
     workspace.provide(kWeightStore, random_weights(model, 1, dtype, device));

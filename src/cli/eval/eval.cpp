@@ -2,9 +2,11 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "backend/collective.h"
 #include "backend/device_option.h"
 #include "cli/pipeline/problems.h"
 #include "cli/registry.h"
+#include "cli/training_job.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/interrupt.h"
@@ -18,6 +20,7 @@
 #include "eval/registry.h"
 #include "eval/report.h"
 #include "model/loaded_model.h"
+#include "model/tensor_parallel_model.h"
 #include "rl/options.h"
 
 namespace hone {
@@ -48,6 +51,7 @@ struct EvalOptions : SamplingKeys {
   Quantization quantization = Quantization::kAutomatic;
   bool latent_kv_cache = false;
   DeviceChoice device = DeviceChoice::kAutomatic;
+  std::int64_t tensor_parallel_size = 1;
   std::string output_dir;
   std::vector<std::string> compare;
 
@@ -60,6 +64,9 @@ struct EvalOptions : SamplingKeys {
     v("quantization", quantization, kQuantizationHelp);
     v("latent_kv_cache", latent_kv_cache, kLatentKvCacheHelp);
     v("device", device, kDeviceHelp);
+    v("tensor_parallel_size", tensor_parallel_size,
+      "Processes that divide each layer, started on this machine unless torchrun, mpirun or srun started them",
+      within(1, 1024));
     v.group("Task");
     v("task", task,
       "Tasks: aime24, aime25, math_500, gpqa:diamond, lcb, lcb_v4 (all: these six), gsm8k; jsonl: your own file");
@@ -151,20 +158,23 @@ int compare(const EvalOptions& options) {
   return 0;
 }
 
-int run(const EvalOptions& given, const OptionInput& input) {
-  if (!given.compare.empty()) {
-    if (!input.positionals.empty()) {
-      throw Error("hone eval", text_of("unexpected argument ", shown(input.positionals[0])),
-                  "--compare takes folders only; name them after it");
-    }
-    return compare(given);
-  }
-  EvalOptions options = given;
-  options.model_name_or_path = model_argument("eval", given.model_name_or_path, input);
-  if (!options.output_dir.empty()) ensure_writable_folder(options.output_dir, "output_dir");
+// Loads the model or, in a tensor group, this rank's part of it.
+LoadedModel load(const EvalOptions& options, Device& device, const Job& job) {
+  const auto part = [&](std::unique_ptr<Model> whole) -> std::unique_ptr<Model> {
+    if (job.size() == 1) return whole;
+    return std::make_unique<TensorParallelModel>(std::move(whole), job.rank(), job.size());
+  };
+  const Quantization quantization = job.size() == 1 ? options.quantization : Quantization::kNone;
+  return load_model(options.model_name_or_path, std::nullopt, device, part, quantization);
+}
+
+// Answers the problems and, on the first rank of a tensor group, scores the answers. All ranks generate the same.
+int evaluate(const EvalOptions& options, const Job& job) {
   std::vector<Evaluation> evaluations = read_evaluations(options);
   Device& device = open_device(options.device);
-  LoadedModel loaded = load_model(options.model_name_or_path, std::nullopt, device, {}, options.quantization);
+  const std::unique_ptr<Collective> group = job.size() > 1 ? make_collective(device, *job.peers()) : nullptr;
+  const CollectiveScope scope(nullptr, group.get());
+  LoadedModel loaded = load(options, device, job);
   const std::int64_t longest = model_len(loaded.model->shape(), options.max_model_len, kLongestAnswer);
   Engine engine(*loaded.model, loaded.tokenizer, loaded.weights, std::make_shared<Arena>(device),
                 engine_options({.max_model_len = longest,
@@ -178,9 +188,10 @@ int run(const EvalOptions& given, const OptionInput& input) {
   catch_interrupts();
   const ChatTemplate chat_template = chat_template_of(loaded.tokenizer, options.chat_template);
   // The journal holds the answers of an interrupted evaluation, to resume it. It is removed once the report is written.
+  // The ranks of a group have none: they must all generate the same answers.
   const std::filesystem::path answered = std::filesystem::path(options.output_dir) / "answers.jsonl";
   std::optional<Journal> journal;
-  if (!options.output_dir.empty()) journal.emplace(answered, "key");
+  if (!options.output_dir.empty() && job.size() == 1) journal.emplace(answered, "key");
   answers.model_key = weights_key(loaded.path);
   if (options.quantization != Quantization::kAutomatic)
     answers.model_key += text_of("\nquantization ", name_of(options.quantization));
@@ -189,9 +200,12 @@ int run(const EvalOptions& given, const OptionInput& input) {
     answers.samples = options.samples.value_or(evaluation.task.samples);
     auto samples = answer_problems(engine, loaded.tokenizer, chat_template, evaluation.problems, answers,
                                    journal ? &*journal : nullptr);
+    if (!job.is_first()) continue;
     results.push_back(
         run_scoring(evaluation.task, std::move(evaluation.problems), std::move(samples), options.group_by));
   }
+  job.barrier();  // no rank ends while another one generates or scores
+  if (!job.is_first()) return 0;
   std::fputs(report_table(results).c_str(), stdout);
   if (!options.output_dir.empty()) {
     EvalOptions copy = options;
@@ -200,6 +214,32 @@ int run(const EvalOptions& given, const OptionInput& input) {
     log_info(text_of("wrote ", options.output_dir, "/results.json and samples.jsonl"));
   }
   return 0;
+}
+
+int run(const EvalOptions& given, const OptionInput& input) {
+  if (!given.compare.empty()) {
+    if (!input.positionals.empty()) {
+      throw Error("hone eval", text_of("unexpected argument ", shown(input.positionals[0])),
+                  "--compare takes folders only; name them after it");
+    }
+    return compare(given);
+  }
+  EvalOptions options = given;
+  options.model_name_or_path = model_argument("eval", given.model_name_or_path, input);
+  if (!options.output_dir.empty()) ensure_writable_folder(options.output_dir, "output_dir");
+  const auto size = static_cast<int>(options.tensor_parallel_size);
+  if (size == 1) return evaluate(options, {});
+  if (options.quantization == Quantization::kFp8) {
+    throw Error("tensor_parallel_size", text_of("is ", size, ", but FP8 weights are not divided"),
+                "--quantization none");
+  }
+  const JobPlace place = job_place();
+  if (place.is_job() && place.size != size) {
+    throw Error("tensor_parallel_size",
+                text_of("is ", size, ", but the launcher has started ", place.size, " processes"), "start as many");
+  }
+  const LocalRanks ranks = place.is_job() ? LocalRanks{} : LocalRanks{.count = size, .total = size};
+  return run_ranks(ranks, place, kAnswerLimit.count(), [&](const Job& job) { return evaluate(options, job); });
 }
 
 }  // namespace

@@ -157,6 +157,7 @@ int plan(std::span<const std::string> arguments) {
   check_options(options, input);
   options.num_processes = processes_of(options, {});
   options.zero_stage = zero_stage_of(options);
+  check_mesh(options);
   const RunPlan plan = plan_of(options, input, kComparedGpus);
   std::fputs(to_text(plan).c_str(), stdout);
   return 0;

@@ -4,6 +4,7 @@
 #include "ops/registry.h"
 #include "program/gradient_builder.h"
 #include "program/kernel.h"
+#include "program/shard_builder.h"
 
 namespace hone {
 namespace {
@@ -73,6 +74,14 @@ class Attention final : public Op {
                 builder.program().append1(kBackward, node.attributes,
                                           {dy, builder.input(AttentionIn::qkv), builder.output(AttentionOut::o),
                                            builder.output(AttentionOut::lse), builder.input(AttentionIn::cu_seqlens)}));
+  }
+  // Each rank attends with its query heads, whose key heads it has.
+  void shard(ShardBuilder& builder, const Node& node) const override {
+    if (builder.division(AttentionIn::qkv) == kWhole) return Op::shard(builder, node);
+    AttentionAttributes own = node.attributes.as<AttentionAttributes>();
+    own.heads /= builder.ranks();
+    own.kv_heads /= builder.ranks();
+    shard_alike(builder, own, kDividedColumns);
   }
 };
 

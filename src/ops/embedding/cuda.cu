@@ -239,15 +239,14 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Launches the four kernels of the gradient.
+// Launches the four kernels of the gradient. tokens: [rows], rows of the table.
 template <class T, class G>
-void gradient(const KernelCall& call) {
+void gradient(const KernelCall& call, const std::int32_t* tokens) {
   const TensorView& dy = call.in(EmbeddingGradientIn::dy);
   const std::int64_t n = dy.row_size();
   const std::int64_t vocab = call.out(0).dim(0);
   const RowCount rows = row_count(dy);
   if (dy.elements() == 0) return;
-  const auto* tokens = cuda_data<std::int32_t>(call.in(EmbeddingGradientIn::tokens));
   const cudaStream_t stream = stream_of(call);
   const Groups groups(call.workspace.data(), rows.capacity, vocab);
   const auto packs = static_cast<std::int64_t>(groups.zeroed() / sizeof(uint4));
@@ -275,6 +274,51 @@ std::size_t workspace(InputTypes inputs, std::span<const Type> outputs, const At
   return Groups(nullptr, inputs[EmbeddingGradientIn::dy]->rows(), outputs[0].rows()).bytes();
 }
 
+template <class T>
+void add_gradient(const KernelCall& call, const std::int32_t* tokens) {
+  if (call.out(0).dtype() == DType::kBf16) return gradient<T, __nv_bfloat16>(call, tokens);
+  gradient<T, CudaAccumulator<T>>(call, tokens);
+}
+
+// Writes the row of each token in a part of the vocabulary, or -1 if it is not there.
+__global__ void __launch_bounds__(kThreads)
+    part_rows_kernel(const std::int32_t* tokens, std::int64_t rows, std::int32_t first, std::int32_t count,
+                     std::int32_t* part_rows) {
+  const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (row >= rows) return;
+  const std::int32_t own = tokens[row] - first;
+  part_rows[row] = own >= 0 && own < count ? own : -1;
+}
+
+// Fills [rows] numbers at `part_rows`. The kernels that read them start after the end of this one.
+void take_part_rows(const KernelCall& call, const TensorView& tokens, std::int64_t vocab, std::int32_t* part_rows) {
+  if (tokens.capacity() == 0) return;
+  part_rows_kernel<<<static_cast<unsigned>(ceil_div(tokens.capacity(), kThreads)), kThreads, 0, stream_of(call)>>>(
+      cuda_data<std::int32_t>(tokens), tokens.capacity(),
+      static_cast<std::int32_t>(call.attributes_as<EmbeddingPartAttributes>().first), static_cast<std::int32_t>(vocab),
+      part_rows);
+  check_launch("embedding_part: rows");
+}
+
+std::size_t part_rows_bytes(const Type& tokens) { return align_up(tokens.bytes()); }
+
+void part_forward(const KernelCall& call) {
+  const TensorView& weight = call.in(EmbeddingIn::weight);
+  TensorView rows = call.in(EmbeddingIn::tokens);
+  take_part_rows(call, rows, weight.dim(0), reinterpret_cast<std::int32_t*>(call.workspace.data()));
+  rows.data = call.workspace.data();
+  launch_gather<false>(call, weight, rows, call.out(0));
+}
+
+// The rows are at the end of the workspace, behind that of the gradient. The first kernel of the gradient, which is
+// launched after the end of take_part_rows(), precedes all that read them.
+void part_gradient(const KernelCall& call) {
+  const TensorView& tokens = call.in(EmbeddingGradientIn::tokens);
+  auto* rows = reinterpret_cast<std::int32_t*>(call.workspace.last(part_rows_bytes(*tokens.type)).data());
+  take_part_rows(call, tokens, call.out(0).dim(0), rows);
+  for_cuda_floating(call.in(EmbeddingGradientIn::dy).dtype(), [&]<class T>() { add_gradient<T>(call, rows); });
+}
+
 }  // namespace
 
 void register_embedding_cuda(KernelRegistry& registry) {
@@ -282,11 +326,19 @@ void register_embedding_cuda(KernelRegistry& registry) {
   registry.add("embedding_gradient", DeviceKind::kCuda,
                {[](const KernelCall& call) {
                   for_cuda_floating(call.in(EmbeddingGradientIn::dy).dtype(), [&]<class T>() {
-                    if (call.out(0).dtype() == DType::kBf16) return gradient<T, __nv_bfloat16>(call);
-                    gradient<T, CudaAccumulator<T>>(call);
+                    add_gradient<T>(call, cuda_data<std::int32_t>(call.in(EmbeddingGradientIn::tokens)));
                   });
                 },
                 workspace});
+  registry.add("embedding_part", DeviceKind::kCuda,
+               {part_forward, [](InputTypes inputs, std::span<const Type>, const Attributes&) {
+                  return part_rows_bytes(*inputs[EmbeddingIn::tokens]);
+                }});
+  registry.add("embedding_part_gradient", DeviceKind::kCuda,
+               {part_gradient, [](InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) {
+                  return align_up(workspace(inputs, outputs, attributes)) +
+                         part_rows_bytes(*inputs[EmbeddingGradientIn::tokens]);
+                }});
 }
 
 }  // namespace hone

@@ -1,14 +1,16 @@
 #include "ops/embedding/embedding.h"
 
 #include "core/error.h"
+#include "ops/ranks/ranks.h"
 #include "ops/registry.h"
 #include "program/gradient_builder.h"
+#include "program/shard_builder.h"
 
 namespace hone {
 namespace {
 
 // (dy, tokens, dweight) -> dweight, in place.
-class EmbeddingGradient final : public Op {
+class EmbeddingGradient : public Op {
  public:
   std::string_view name() const override { return "embedding_gradient"; }
   OpCategory category() const override { return OpCategory::kMemory; }
@@ -32,8 +34,16 @@ class EmbeddingGradient final : public Op {
 
 const EmbeddingGradient kGradient;
 
+class EmbeddingPartGradient final : public EmbeddingGradient {
+ public:
+  std::string_view name() const override { return "embedding_part_gradient"; }
+  Attributes default_attributes() const override { return EmbeddingPartAttributes{}; }
+};
+
+const EmbeddingPartGradient kPartGradient;
+
 // (tokens, weight) -> y
-class Embedding final : public Op {
+class Embedding : public Op {
  public:
   std::string_view name() const override { return "embedding"; }
   OpCategory category() const override { return OpCategory::kMemory; }
@@ -50,24 +60,54 @@ class Embedding final : public Op {
     return {.bytes_read = static_cast<double>(required(inputs, EmbeddingIn::tokens, name()).bytes()) + bytes,
             .bytes_written = bytes};
   }
-  void gradient(GradientBuilder& builder, const Node&) const override {
+  void gradient(GradientBuilder& builder, const Node&) const override { append_gradient(builder, kGradient, {}); }
+  // Each rank has some rows of the table and looks up the tokens that are there.
+  void shard(ShardBuilder& builder, const Node& node) const override {
+    if (builder.division(EmbeddingIn::weight) != kDividedRows) return Op::shard(builder, node);
+    const Tensor weight = builder.input(EmbeddingIn::weight);
+    const EmbeddingPartAttributes own{.first = builder.rank() * weight.dim(0)};
+    builder.set_output(0, sum_ranks(embedding_part(builder.input(EmbeddingIn::tokens), weight, own)), kWhole);
+  }
+
+ protected:
+  static void append_gradient(GradientBuilder& builder, const Op& gradient, const Attributes& attributes) {
     const Tensor dy = builder.output_gradient(0);
     if (!dy || !builder.needs(EmbeddingIn::weight)) return;
-    builder.set_accumulator(EmbeddingIn::weight, builder.program().append1(kGradient, {},
-                                                                           {dy, builder.input(EmbeddingIn::tokens),
-                                                                            builder.accumulator(EmbeddingIn::weight)}));
+    const Tensor sum = builder.accumulator(EmbeddingIn::weight);
+    builder.set_accumulator(
+        EmbeddingIn::weight,
+        builder.program().append1(gradient, attributes, {dy, builder.input(EmbeddingIn::tokens), sum}));
   }
 };
 
 const Embedding kEmbedding;
 
+// The same of a table with some rows of the vocabulary.
+class EmbeddingPart final : public Embedding {
+ public:
+  std::string_view name() const override { return "embedding_part"; }
+  Attributes default_attributes() const override { return EmbeddingPartAttributes{}; }
+  void gradient(GradientBuilder& builder, const Node& node) const override {
+    append_gradient(builder, kPartGradient, node.attributes);
+  }
+  void shard(ShardBuilder& builder, const Node& node) const override { Op::shard(builder, node); }
+};
+
+const EmbeddingPart kPart;
+
 }  // namespace
 
 Tensor embedding(Tensor tokens, Tensor weight) { return tokens.program().append1(kEmbedding, {}, {tokens, weight}); }
 
+Tensor embedding_part(Tensor tokens, Tensor weight, const EmbeddingPartAttributes& attributes) {
+  return tokens.program().append1(kPart, attributes, {tokens, weight});
+}
+
 void register_embedding(OpRegistry& registry) {
   registry.add(kEmbedding);
   registry.add(kGradient);
+  registry.add(kPart);
+  registry.add(kPartGradient);
 }
 
 }  // namespace hone

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "program/program.h"
 
@@ -15,9 +16,23 @@ struct EmbeddingGradientIn {
   enum : std::size_t { dy, tokens, dweight };
 };
 
+// Attributes of the lookup in a part of the vocabulary.
+struct EmbeddingPartAttributes {
+  std::int64_t first = 0;  // token of the first row of the table
+
+  template <class Visitor>
+  void fields(Visitor& v) {
+    v("first", first);
+  }
+};
+
 // Returns [rows, hidden] for tokens i32 [rows], each in [0, vocab), and weight [vocab, hidden]. Rows past the count are
 // zero. The weight's gradient is summed in the order of rows. A CPU asserts that tokens are in range; on a GPU the row
 // of another number is NaN, and gives no gradient.
 [[nodiscard]] Tensor embedding(Tensor tokens, Tensor weight);
+
+// Returns the same for a table that has some rows of the vocabulary, as one rank of a tensor group has them: the row of
+// a token that is in none of them is zero, and gives no gradient.
+[[nodiscard]] Tensor embedding_part(Tensor tokens, Tensor weight, const EmbeddingPartAttributes& attributes);
 
 }  // namespace hone

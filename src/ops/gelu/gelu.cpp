@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "ops/registry.h"
 #include "program/gradient_builder.h"
+#include "program/shard_builder.h"
 
 namespace hone {
 namespace {
@@ -48,6 +49,10 @@ class Gelu final : public Op {
     const Tensor dy = builder.output_gradient(0);
     if (!dy || !builder.needs(0)) return;
     builder.add(0, builder.program().append1(kBackward, node.attributes, {dy, builder.input(0)}));
+  }
+  // Each rank has some columns of x and computes the same columns of y.
+  void shard(ShardBuilder& builder, const Node& node) const override {
+    shard_alike(builder, node.attributes, builder.division(0));
   }
 };
 

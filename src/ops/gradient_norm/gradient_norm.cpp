@@ -17,6 +17,9 @@ class GradientNorm final : public Op {
     const std::size_t firsts = block_numbers(division.firsts).size();
     expect(division.blocks.empty() || firsts == inputs.size(), name(),
            text_of(inputs.size(), " gradients, the places of ", firsts));
+    const std::size_t parts = block_numbers(division.parts).size();
+    expect(parts == 0 || (parts == inputs.size() && parts == firsts), name(),
+           text_of(inputs.size(), " gradients, parts of ", parts));
     const DType dtype = accumulator_of(required(inputs, 0, name()).dtype);
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       const Type& gradient = required(inputs, i, name());
@@ -44,9 +47,9 @@ Tensor gradient_norm(std::span<const Tensor> gradients) {
   return gradients[0].program().append(kGradientNorm, GradientNormAttributes{}, gradients)[0];
 }
 
-Tensor divided_gradient_norm(std::span<const GradientShare> gradients) {
+Tensor divided_gradient_norm(std::span<const GradientShare> gradients, const GradientGroups& groups) {
   HONE_ASSERT(!gradients.empty(), "gradient_norm needs at least one gradient");
-  GradientNormAttributes division;
+  GradientNormAttributes division{.blocks = {}, .firsts = {}, .data_group = groups.data, .parts = {}};
   std::vector<Tensor> rows;
   std::int64_t before = 0;
   for (const GradientShare& each : gradients) {
@@ -55,6 +58,7 @@ Tensor divided_gradient_norm(std::span<const GradientShare> gradients) {
     const char* separator = rows.empty() ? "" : ",";
     division.blocks += separator + std::to_string(norm_blocks(each.elements));
     division.firsts += separator + std::to_string(before + each.first / kNormBlock);
+    if (groups.tensor) division.parts += separator + std::to_string(each.is_part ? 1 : 0);
     before += norm_blocks(each.elements);
     rows.push_back(each.rows);
   }

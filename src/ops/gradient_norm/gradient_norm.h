@@ -15,15 +15,19 @@ namespace hone {
 // sums of the blocks, and with them the norm, do not depend on the division.
 inline constexpr std::int64_t kNormBlock = std::int64_t{1} << 15;
 
-// The place of divided gradients among the whole ones; empty if the gradients are whole.
+// The place of divided gradients among the whole ones; empty if a process has all gradients whole.
 struct GradientNormAttributes {
-  std::string blocks;  // numbers of blocks of the whole tensors, "3,1"
-  std::string firsts;  // for each gradient: its first block, counted over all whole tensors
+  std::string blocks;       // numbers of blocks of the whole tensors, "3,1"
+  std::string firsts;       // for each gradient: its first block, counted over all whole tensors
+  bool data_group = false;  // the ranks of the data group have rows of each gradient
+  std::string parts;  // for each gradient: 1 if it is a tensor rank's part of one; empty: there is no tensor group
 
   template <class Visitor>
   void fields(Visitor& v) {
     v("blocks", blocks);
     v("firsts", firsts);
+    v("data_group", data_group);
+    v("parts", parts);
   }
 };
 
@@ -32,14 +36,23 @@ struct GradientShare {
   Tensor rows;
   std::int64_t first = 0;     // its first element in the whole gradient, a multiple of kNormBlock
   std::int64_t elements = 0;  // of the whole gradient
+  bool is_part = false;       // the whole gradient is a tensor rank's part; otherwise all tensor ranks have the same
+};
+
+// The groups of a job over which gradients are divided.
+struct GradientGroups {
+  bool data = true;
+  bool tensor = false;
 };
 
 // Returns the norm [1], f32 (f64 if the gradients are f64), of at least one floating tensor; either all are f64 or none
 // is. Squares are summed in double in a fixed order that follows from the sizes of the tensors.
 [[nodiscard]] Tensor gradient_norm(std::span<const Tensor> gradients);
-// Returns the same norm of gradients that are divided over the ranks of a job, which all call it. On the CPU it has the
-// bits of the norm of whole gradients in the same order.
-[[nodiscard]] Tensor divided_gradient_norm(std::span<const GradientShare> gradients);
+// Returns the same norm of gradients that are divided over the ranks of a job, which all call it. On the CPU a division
+// over the data group leaves the bits of the norm of whole gradients in the same order. A division over the tensor
+// group has another order of sums: the squares of a block are those of each rank's part, which are then added. All
+// ranks get the same bits.
+[[nodiscard]] Tensor divided_gradient_norm(std::span<const GradientShare> gradients, const GradientGroups& groups = {});
 
 // Reads lists of the attributes, for kernels.
 [[nodiscard]] std::vector<std::int64_t> block_numbers(const std::string& text);

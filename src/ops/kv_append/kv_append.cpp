@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "ops/registry.h"
+#include "program/shard_builder.h"
 
 namespace hone {
 namespace {
@@ -42,6 +43,14 @@ class KvAppend final : public Op {
   }
   std::optional<std::size_t> alias(std::size_t output) const override {
     return output == KvAppendOut::k_cache ? KvAppendIn::k_cache : KvAppendIn::v_cache;
+  }
+  // Each rank has the pages of its key heads.
+  void shard(ShardBuilder& builder, const Node& node) const override {
+    if (builder.division(KvAppendIn::qkv) == kWhole) return Op::shard(builder, node);
+    KvAppendAttributes own = node.attributes.as<KvAppendAttributes>();
+    own.heads /= builder.ranks();
+    own.kv_heads /= builder.ranks();
+    shard_alike(builder, own, builder.division(KvAppendIn::k_cache));
   }
 };
 

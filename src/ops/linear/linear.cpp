@@ -1,9 +1,11 @@
 #include "ops/linear/linear.h"
 
 #include "core/error.h"
+#include "ops/ranks/ranks.h"
 #include "ops/registry.h"
 #include "program/gradient_builder.h"
 #include "program/kernel.h"
+#include "program/shard_builder.h"
 
 namespace hone {
 namespace {
@@ -104,6 +106,28 @@ class Linear final : public Op {
                               program.append1(kBiasGradient, {}, {dy, builder.accumulator(LinearIn::bias)}));
     if (builder.needs(LinearIn::x))
       builder.add(LinearIn::x, program.append1(kInputGradient, {}, {dy, builder.input(LinearIn::weight)}));
+  }
+  // With rows of the weight a rank computes the same columns of y from all of x. With columns of the weight, and the
+  // same columns of x, it computes an addend of y; the bias, which all ranks have, is added to the sum.
+  void shard(ShardBuilder& builder, const Node& node) const override {
+    const std::int64_t division = builder.division(LinearIn::weight);
+    const bool by_rows = division == kDividedRows && builder.division(LinearIn::x) == kWhole;
+    const bool by_columns = division == kDividedColumns && builder.division(LinearIn::x) == kDividedColumns &&
+                            builder.division(LinearIn::bias) == kWhole;
+    if (!by_rows && !by_columns) return Op::shard(builder, node);
+    const Tensor x = builder.input(LinearIn::x);
+    const Tensor weight = builder.input(LinearIn::weight);
+    const Tensor bias = builder.input(LinearIn::bias);
+    if (by_rows) {
+      const std::vector<Tensor> inputs{enter_ranks(x), weight, bias};
+      const Tensor y = builder.append(node.attributes, inputs)[0];
+      // Results in f32 are logits, which a sampler needs whole.
+      const bool gathers = node.attributes.as<LinearAttributes>().f32_output;
+      builder.set_output(0, gathers ? gather_ranks(y, builder.ranks()) : y, gathers ? kWhole : kDividedColumns);
+    } else {
+      const std::vector<Tensor> inputs{x, weight, Tensor()};
+      builder.set_output(0, sum_ranks(builder.append(node.attributes, inputs)[0], bias), kWhole);
+    }
   }
 };
 

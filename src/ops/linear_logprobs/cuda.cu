@@ -36,6 +36,8 @@
 #include "ops/linear_logprobs/linear_logprobs.h"
 #include "ops/linear_logprobs/log_softmax.cuh"
 #include "ops/linear_logprobs/logits.cuh"
+#include "ops/linear_logprobs/part.cuh"
+#include "ops/ranks/communication.h"
 #include "ops/registry.h"
 
 namespace hone {
@@ -106,24 +108,29 @@ class Head {
   static constexpr DType kType = DTypeOf<std::conditional_t<Workspace<T>::kNarrow, BFloat16, T>>::value;
   static constexpr DType kWide = std::is_same_v<A, double> ? DType::kF64 : DType::kF32;
 
-  Head(const KernelCall& call, Passes passes)
+  // targets: [rows], rows of the weight, or negative; of a part of the vocabulary, the number of rows for a target
+  // elsewhere.
+  Head(const KernelCall& call, Passes passes, double temperature, const std::int32_t* targets)
       : call_(call),
         work_(*call.in(In::x).type, *call.in(In::weight).type, passes, call.workspace.data()),
         x_(cuda_data<T>(call.in(In::x))),
         weight_(cuda_data<T>(call.in(In::weight))),
-        targets_(call.in(In::targets).template as<std::int32_t>()),
+        targets_(targets),
         count_(row_count(call.in(In::x))),
         hidden_(call.in(In::x).row_size()),
         vocab_(call.in(In::weight).dim(0)),
-        temperature_(static_cast<A>(call.attributes_as<LinearLogprobsAttributes>().temperature)) {
+        temperature_(static_cast<A>(temperature)) {
     HONE_ASSERT(call.workspace.size() >= work_.bytes, "the workspace is too small: ", call.workspace.size(), " bytes");
   }
 
-  void forward() {
+  void forward() { forward(outputs()); }
+
+  // The same with the outputs elsewhere.
+  void forward(const LogprobOutputs<A>& outputs) {
     for_pieces([&](const LogitsPiece<A>& piece, std::int64_t rows) {
-      take(piece, rows, work_.statistics + piece.first_row * chunks());
+      take(piece, rows, work_.statistics + piece.first_row * chunks(), outputs);
     });
-    merge(0, count_.capacity);
+    merge(0, count_.capacity, outputs);
   }
 
   void backward() {
@@ -144,8 +151,8 @@ class Head {
     T* dx = cuda_data<T>(call_.out(Out::dx));
     const bool wanted = static_cast<bool>(call_.in(In::dweight));
     for_pieces([&](const LogitsPiece<A>& piece, std::int64_t rows) {
-      take(piece, rows, work_.statistics);
-      merge(piece.first_row, rows);
+      take(piece, rows, work_.statistics, outputs());
+      merge(piece.first_row, rows, outputs());
       differentiate(piece, rows, dlogp, lse);
       input_gradient(piece, rows, dx + piece.first_row * hidden_);
       if (wanted) weight_gradient(piece, rows, call_.out(Out::dweight));
@@ -160,17 +167,18 @@ class Head {
             cuda_data<A>(call_.out(Out::hit)), cuda_data<A>(call_.out(Out::lse))};
   }
 
-  void take(const LogitsPiece<A>& piece, std::int64_t rows, ChunkStatistics<A>* statistics) {
+  void take(const LogitsPiece<A>& piece, std::int64_t rows, ChunkStatistics<A>* statistics,
+            const LogprobOutputs<A>& outputs) {
     logprob_chunks<<<dim3(static_cast<unsigned>(rows), static_cast<unsigned>(chunks())), kLogSoftmaxThreads, 0,
-                     stream_of(call_)>>>(piece, statistics, outputs().logp);
+                     stream_of(call_)>>>(piece, statistics, outputs.logp);
     check_launch("linear_logprobs");
   }
 
-  void merge(std::int64_t first_row, std::int64_t rows) {
+  void merge(std::int64_t first_row, std::int64_t rows, const LogprobOutputs<A>& outputs) {
     if (rows == 0) return;
     logprob_merge<<<static_cast<unsigned>(ceil_div(rows, kLogprobMergeThreads)), kLogprobMergeThreads, 0,
                     stream_of(call_)>>>(work_.statistics, first_row, rows, static_cast<std::int32_t>(chunks()), vocab_,
-                                        count_, targets_, temperature_, outputs());
+                                        count_, targets_, temperature_, outputs);
     check_launch("linear_logprobs: merge");
   }
 
@@ -284,12 +292,63 @@ std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes
 
 template <Passes passes, class In, class Out>
 void run(const KernelCall& call) {
+  const double temperature = call.attributes_as<LinearLogprobsAttributes>().temperature;
+  const auto* targets = cuda_data<std::int32_t>(call.in(In::targets));
   for_cuda_floating(call.in(In::x).dtype(), [&]<class T>() {
-    Head<T, In, Out> head(call, passes);
+    Head<T, In, Out> head(call, passes, temperature, targets);
     if constexpr (passes == Passes::kForward) head.forward();
     if constexpr (passes == Passes::kBackward) head.backward();
     if constexpr (passes == Passes::kJoint) head.joint();
   });
+}
+
+void run_part(const KernelCall& call) {
+  using In = LinearLogprobsIn;
+  using Out = LinearLogprobsOut;
+  const auto& a = call.attributes_as<LinearLogprobsPartAttributes>();
+  const std::int64_t rows = call.in(In::x).capacity();
+  if (rows == 0) return;
+  const PartWorkspace part(*call.in(In::targets).type, *call.out(Out::logp).type, a.ranks);
+  std::byte* const statistics = call.workspace.last(part.statistics).data();
+  auto* own_targets = reinterpret_cast<std::int32_t*>(statistics - part.targets);
+  const std::int64_t count = call.in(In::weight).dim(0);
+  take_part_targets(call, call.in(In::targets), count, own_targets);
+  for_cuda_floating(call.in(In::x).dtype(), [&]<class T>() {
+    using A = CudaAccumulator<T>;
+    A* const all = reinterpret_cast<A*>(statistics);
+    A* const own = all + tensor_group().rank() * kPartStatistics * rows;
+    const auto at = [&](std::int64_t which) { return own + which * rows; };
+    Head<T, In, Out>(call, Passes::kForward, a.temperature, own_targets)
+        .forward({at(PartStatistic::logp), at(PartStatistic::entropy), at(PartStatistic::hit), at(PartStatistic::lse),
+                  at(PartStatistic::max)});
+    gather_blocks(statistics, static_cast<std::size_t>(kPartStatistics * rows) * sizeof(A));
+    merge_parts_kernel<<<static_cast<unsigned>(ceil_div(rows, kPartThreads)), kPartThreads, 0, stream_of(call)>>>(
+        all, a.ranks, row_count(call.in(In::x)), cuda_data<std::int32_t>(call.in(In::targets)), count,
+        LogprobOutputs<A>{cuda_data<A>(call.out(Out::logp)), cuda_data<A>(call.out(Out::entropy)),
+                          cuda_data<A>(call.out(Out::hit)), cuda_data<A>(call.out(Out::lse))});
+    check_launch("linear_logprobs_part: merge");
+  });
+}
+
+void run_part_backward(const KernelCall& call) {
+  using In = LinearLogprobsBackwardIn;
+  using Out = LinearLogprobsBackwardOut;
+  const TensorView& targets = call.in(In::targets);
+  auto* own_targets = reinterpret_cast<std::int32_t*>(call.workspace.last(align_up(targets.type->bytes())).data());
+  take_part_targets(call, targets, call.in(In::weight).dim(0), own_targets);
+  const double temperature = call.attributes_as<LinearLogprobsPartAttributes>().temperature;
+  for_cuda_floating(call.in(In::x).dtype(),
+                    [&]<class T>() { Head<T, In, Out>(call, Passes::kBackward, temperature, own_targets).backward(); });
+}
+
+template <Passes passes, class In>
+std::size_t part_workspace(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) {
+  const std::size_t head = align_up(workspace<passes, In>(inputs, outputs, attributes));
+  const Type& targets = *inputs[In::targets];
+  if constexpr (passes == Passes::kBackward) return head + align_up(targets.bytes());
+  const PartWorkspace part(targets, outputs[LinearLogprobsOut::logp],
+                           attributes.as<LinearLogprobsPartAttributes>().ranks);
+  return head + part.targets + part.statistics;
 }
 
 template <Passes passes, class In, class Out>
@@ -304,6 +363,10 @@ void register_linear_logprobs_cuda(KernelRegistry& registry) {
   add_kernel<Passes::kBackward, LinearLogprobsBackwardIn, LinearLogprobsBackwardOut>(registry,
                                                                                      "linear_logprobs_backward");
   add_kernel<Passes::kJoint, LinearLogprobsJointIn, LinearLogprobsJointOut>(registry, "linear_logprobs_joint");
+  registry.add("linear_logprobs_part", DeviceKind::kCuda,
+               {run_part, part_workspace<Passes::kForward, LinearLogprobsIn>});
+  registry.add("linear_logprobs_part_backward", DeviceKind::kCuda,
+               {run_part_backward, part_workspace<Passes::kBackward, LinearLogprobsBackwardIn>});
 }
 
 }  // namespace hone

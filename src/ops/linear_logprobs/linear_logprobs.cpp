@@ -1,9 +1,11 @@
 #include "ops/linear_logprobs/linear_logprobs.h"
 
 #include "core/error.h"
+#include "ops/ranks/ranks.h"
 #include "ops/registry.h"
 #include "program/gradient_builder.h"
 #include "program/kernel.h"
+#include "program/shard_builder.h"
 
 namespace hone {
 namespace {
@@ -13,7 +15,7 @@ double products(const Type& x, const Type& weight) {
 }
 
 // (dlogp, x, weight, targets, lse, dweight or none) -> (dx, dweight or nothing), dweight in place.
-class LinearLogprobsBackward final : public Op {
+class LinearLogprobsBackward : public Op {
  public:
   std::string_view name() const override { return "linear_logprobs_backward"; }
   OpCategory category() const override { return OpCategory::kLoss; }
@@ -40,24 +42,59 @@ class LinearLogprobsBackward final : public Op {
 
 const LinearLogprobsBackward kBackward;
 
-class LinearLogprobsOp final : public Op {
+// The same of a part of the vocabulary; lse is that of the whole.
+class LinearLogprobsPartBackward final : public LinearLogprobsBackward {
  public:
-  std::string_view name() const override { return "linear_logprobs"; }
-  OpCategory category() const override { return OpCategory::kLoss; }
-  Attributes default_attributes() const override { return LinearLogprobsAttributes{}; }
+  std::string_view name() const override { return "linear_logprobs_part_backward"; }
+  Attributes default_attributes() const override { return LinearLogprobsPartAttributes{}; }
+};
+
+const LinearLogprobsPartBackward kPartBackward;
+
+// Appends the backward pass of a node of linear_logprobs or linear_logprobs_part.
+void append_backward(GradientBuilder& builder, const Op& backward, const Attributes& attributes) {
+  const Tensor dlogp = builder.output_gradient(LinearLogprobsOut::logp);
+  if (!dlogp) return;
+  const Tensor dweight =
+      builder.needs(LinearLogprobsIn::weight) ? builder.accumulator(LinearLogprobsIn::weight) : Tensor();
+  const std::vector<Tensor> inputs{dlogp,
+                                   builder.input(LinearLogprobsIn::x),
+                                   builder.input(LinearLogprobsIn::weight),
+                                   builder.input(LinearLogprobsIn::targets),
+                                   builder.output(LinearLogprobsOut::lse),
+                                   dweight};
+  const std::vector<Tensor> outputs = builder.program().append(backward, attributes, inputs);
+  if (builder.needs(LinearLogprobsIn::x)) builder.add(LinearLogprobsIn::x, outputs[LinearLogprobsBackwardOut::dx]);
+  if (dweight) builder.set_accumulator(LinearLogprobsIn::weight, outputs[LinearLogprobsBackwardOut::dweight]);
+}
+
+// Returns the types of the outputs of both operations.
+std::vector<Type> checked_outputs(InputTypes inputs, double temperature, std::string_view name) {
+  const Type& x = required(inputs, LinearLogprobsIn::x, name);
+  const Type& weight = required(inputs, LinearLogprobsIn::weight, name);
+  const Type& targets = required(inputs, LinearLogprobsIn::targets, name);
+  expect(is_floating(x.dtype) && x.dtype == weight.dtype && x.shape.size() == 2 && weight.shape.size() == 2 &&
+             x.shape[1] == weight.shape[1],
+         name,
+         text_of("x is ", to_text(x), ", weight ", to_text(weight), "; expected [rows, hidden] and [vocab, hidden]"));
+  expect(targets == Type{DType::kI32, {x.shape[0]}}, name,
+         text_of("targets are ", to_text(targets), "; expected ", to_text(Type{DType::kI32, {x.shape[0]}})));
+  expect(temperature > 0, name, text_of("the temperature is ", temperature, "; it must be more than 0"));
+  return std::vector<Type>(4, Type{accumulator_of(x.dtype), {x.shape[0]}});
+}
+
+// (x, weight, targets) -> (logp, entropy, hit, lse), for the rows of the weight of one rank.
+class LinearLogprobsPart final : public Op {
+ public:
+  std::string_view name() const override { return "linear_logprobs_part"; }
+  // Its time is that of the GEMM; what the ranks exchange is small. Programs that contain it communicate.
+  OpCategory category() const override { return OpCategory::kCommunication; }
+  Attributes default_attributes() const override { return LinearLogprobsPartAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
-    const Type& x = required(inputs, LinearLogprobsIn::x, name());
-    const Type& weight = required(inputs, LinearLogprobsIn::weight, name());
-    const Type& targets = required(inputs, LinearLogprobsIn::targets, name());
-    expect(is_floating(x.dtype) && x.dtype == weight.dtype && x.shape.size() == 2 && weight.shape.size() == 2 &&
-               x.shape[1] == weight.shape[1],
-           name(),
-           text_of("x is ", to_text(x), ", weight ", to_text(weight), "; expected [rows, hidden] and [vocab, hidden]"));
-    expect(targets == Type{DType::kI32, {x.shape[0]}}, name(),
-           text_of("targets are ", to_text(targets), "; expected ", to_text(Type{DType::kI32, {x.shape[0]}})));
-    const double temperature = attributes.as<LinearLogprobsAttributes>().temperature;
-    expect(temperature > 0, name(), text_of("the temperature is ", temperature, "; it must be more than 0"));
-    return std::vector<Type>(4, Type{accumulator_of(x.dtype), {x.shape[0]}});
+    const auto& a = attributes.as<LinearLogprobsPartAttributes>();
+    expect_sizes(name(), {a.first, a.ranks});
+    expect(a.first >= 0 && a.ranks > 0, name(), text_of("first is ", a.first, ", ranks ", a.ranks));
+    return checked_outputs(inputs, a.temperature, name());
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     Cost cost = Op::cost(inputs, outputs, attributes);
@@ -66,19 +103,42 @@ class LinearLogprobsOp final : public Op {
     return cost;
   }
   void gradient(GradientBuilder& builder, const Node& node) const override {
-    const Tensor dlogp = builder.output_gradient(LinearLogprobsOut::logp);
-    if (!dlogp) return;
-    const Tensor dweight =
-        builder.needs(LinearLogprobsIn::weight) ? builder.accumulator(LinearLogprobsIn::weight) : Tensor();
-    const std::vector<Tensor> inputs{dlogp,
-                                     builder.input(LinearLogprobsIn::x),
-                                     builder.input(LinearLogprobsIn::weight),
-                                     builder.input(LinearLogprobsIn::targets),
-                                     builder.output(LinearLogprobsOut::lse),
-                                     dweight};
-    const std::vector<Tensor> outputs = builder.program().append(kBackward, node.attributes, inputs);
-    if (builder.needs(LinearLogprobsIn::x)) builder.add(LinearLogprobsIn::x, outputs[LinearLogprobsBackwardOut::dx]);
-    if (dweight) builder.set_accumulator(LinearLogprobsIn::weight, outputs[LinearLogprobsBackwardOut::dweight]);
+    append_backward(builder, kPartBackward, node.attributes);
+  }
+};
+
+const LinearLogprobsPart kPart;
+
+class LinearLogprobsOp final : public Op {
+ public:
+  std::string_view name() const override { return "linear_logprobs"; }
+  OpCategory category() const override { return OpCategory::kLoss; }
+  Attributes default_attributes() const override { return LinearLogprobsAttributes{}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
+    return checked_outputs(inputs, attributes.as<LinearLogprobsAttributes>().temperature, name());
+  }
+  Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
+    Cost cost = Op::cost(inputs, outputs, attributes);
+    cost.flops =
+        products(required(inputs, LinearLogprobsIn::x, name()), required(inputs, LinearLogprobsIn::weight, name()));
+    return cost;
+  }
+  void gradient(GradientBuilder& builder, const Node& node) const override {
+    append_backward(builder, kBackward, node.attributes);
+  }
+  // Each rank has some rows of the vocabulary.
+  void shard(ShardBuilder& builder, const Node& node) const override {
+    if (builder.division(LinearLogprobsIn::weight) != kDividedRows) return Op::shard(builder, node);
+    const Tensor weight = builder.input(LinearLogprobsIn::weight);
+    const LinearLogprobs part = linear_logprobs_part(
+        enter_ranks(builder.input(LinearLogprobsIn::x)), weight, builder.input(LinearLogprobsIn::targets),
+        {.temperature = node.attributes.as<LinearLogprobsAttributes>().temperature,
+         .first = builder.rank() * weight.dim(0),
+         .ranks = builder.ranks()});
+    builder.set_output(LinearLogprobsOut::logp, part.logp, kWhole);
+    builder.set_output(LinearLogprobsOut::entropy, part.entropy, kWhole);
+    builder.set_output(LinearLogprobsOut::hit, part.hit, kWhole);
+    builder.set_output(LinearLogprobsOut::lse, part.lse, kWhole);
   }
 };
 
@@ -142,19 +202,30 @@ class LinearLogprobsJoint final : public FusedOp {
 
 const LinearLogprobsJoint kJoint;
 
+LinearLogprobs outputs_of(const std::vector<Tensor>& outputs) {
+  return {outputs[LinearLogprobsOut::logp], outputs[LinearLogprobsOut::entropy], outputs[LinearLogprobsOut::hit],
+          outputs[LinearLogprobsOut::lse]};
+}
+
 }  // namespace
 
 LinearLogprobs linear_logprobs(Tensor x, Tensor weight, Tensor targets, const LinearLogprobsAttributes& attributes) {
   const std::vector<Tensor> inputs{x, weight, targets};
-  const std::vector<Tensor> outputs = x.program().append(kForward, attributes, inputs);
-  return {outputs[LinearLogprobsOut::logp], outputs[LinearLogprobsOut::entropy], outputs[LinearLogprobsOut::hit],
-          outputs[LinearLogprobsOut::lse]};
+  return outputs_of(x.program().append(kForward, attributes, inputs));
+}
+
+LinearLogprobs linear_logprobs_part(Tensor x, Tensor weight, Tensor targets,
+                                    const LinearLogprobsPartAttributes& attributes) {
+  const std::vector<Tensor> inputs{x, weight, targets};
+  return outputs_of(x.program().append(kPart, attributes, inputs));
 }
 
 void register_linear_logprobs(OpRegistry& registry) {
   registry.add(kForward);
   registry.add(kBackward);
   registry.add(kJoint);
+  registry.add(kPart);
+  registry.add(kPartBackward);
 }
 
 }  // namespace hone

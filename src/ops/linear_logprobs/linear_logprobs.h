@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "program/program.h"
 
@@ -37,6 +38,21 @@ struct LinearLogprobsAttributes {
   }
 };
 
+// Attributes of linear_logprobs_part and its backward pass, which one rank of a tensor group runs on its rows of the
+// weight.
+struct LinearLogprobsPartAttributes {
+  double temperature = 1;
+  std::int64_t first = 0;  // token of the first of these rows
+  std::int64_t ranks = 1;  // of the group; rank r has the rows from r x rows on
+
+  template <class Visitor>
+  void fields(Visitor& v) {
+    v("temperature", temperature);
+    v("first", first);
+    v("ranks", ranks);
+  }
+};
+
 // Outputs, each [rows] in f32 (f64 for f64).
 struct LinearLogprobs {
   Tensor logp;     // log-probability of the target
@@ -57,5 +73,11 @@ struct LinearLogprobs {
 // linear_logprobs_joint, which computes the logits once instead of twice.
 [[nodiscard]] LinearLogprobs linear_logprobs(Tensor x, Tensor weight, Tensor targets,
                                              const LinearLogprobsAttributes& attributes = {});
+
+// Returns the same for a vocabulary whose rows are divided over a tensor group; targets are tokens of the whole
+// vocabulary. Each rank computes the statistics of its rows, which all exchange and merge in the order of ranks
+// (merge_parts.h), so that all have the same bits. dx is the addend of this rank's rows. Communicates.
+[[nodiscard]] LinearLogprobs linear_logprobs_part(Tensor x, Tensor weight, Tensor targets,
+                                                  const LinearLogprobsPartAttributes& attributes);
 
 }  // namespace hone

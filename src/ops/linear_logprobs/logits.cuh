@@ -27,6 +27,7 @@ struct LogitsPiece {
 template <class A>
 struct LogprobOutputs {
   A *logp, *entropy, *hit, *lse;
+  A* max = nullptr;  // the largest logit / temperature, if wanted
 };
 
 // Computes `statistics` [rows of the piece, chunks] of a piece that holds all ids, and stores the logit of each row's
@@ -66,6 +67,7 @@ __global__ void __launch_bounds__(kLogprobMergeThreads)
   const std::int32_t target = row < rows.get() ? targets[row] : -1;
   if (target < 0) {
     outputs.logp[row] = outputs.entropy[row] = outputs.hit[row] = outputs.lse[row] = A(0);
+    if (outputs.max != nullptr) outputs.max[row] = A(0);
     return;
   }
   LogSoftmaxState<A> state;
@@ -80,6 +82,7 @@ __global__ void __launch_bounds__(kLogprobMergeThreads)
   outputs.entropy[row] = state.entropy();
   outputs.hit[row] = state.argmax == target ? A(1) : A(0);
   outputs.lse[row] = lse;
+  if (outputs.max != nullptr) outputs.max[row] = state.max;
 }
 
 // Overwrites logits by their gradients, dlogit = ((1 for the target, otherwise 0) - probability) * dlogp / temperature.

@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "ops/registry.h"
 #include "program/kernel.h"
+#include "program/shard_builder.h"
 
 namespace hone {
 namespace {
@@ -43,6 +44,14 @@ class PagedAttention final : public Op {
     cost.bytes_written =
         static_cast<double>(outputs[PagedAttentionOut::o].bytes() + outputs[PagedAttentionOut::lse].bytes());
     return cost;
+  }
+  // Each rank attends with its query heads to the pages of its key heads.
+  void shard(ShardBuilder& builder, const Node& node) const override {
+    if (builder.division(PagedAttentionIn::qkv) == kWhole) return Op::shard(builder, node);
+    PagedAttentionAttributes own = node.attributes.as<PagedAttentionAttributes>();
+    own.heads /= builder.ranks();
+    own.kv_heads /= builder.ranks();
+    shard_alike(builder, own, kDividedColumns);
   }
 
  private:

@@ -2,9 +2,11 @@
 
 #include "core/error.h"
 #include "ops/qk_norm/parts.h"
+#include "ops/ranks/ranks.h"
 #include "ops/registry.h"
 #include "program/gradient_builder.h"
 #include "program/kernel.h"
+#include "program/shard_builder.h"
 
 namespace hone {
 namespace {
@@ -94,6 +96,18 @@ class QkNorm final : public Op {
     builder.add(QkNormIn::qkv, program.append1(kInputGradient, a,
                                                {dy, builder.input(QkNormIn::qkv), builder.input(QkNormIn::q_weight),
                                                 builder.input(QkNormIn::k_weight), builder.output(QkNormOut::rstd)}));
+  }
+  // Each rank normalizes its heads; the gradients of the weights, which all heads share, are sums over the ranks.
+  void shard(ShardBuilder& builder, const Node& node) const override {
+    if (builder.division(QkNormIn::qkv) == kWhole) return Op::shard(builder, node);
+    QkNormAttributes own = node.attributes.as<QkNormAttributes>();
+    own.heads /= builder.ranks();
+    own.kv_heads /= builder.ranks();
+    const std::vector<Tensor> inputs{builder.input(QkNormIn::qkv), enter_ranks(builder.input(QkNormIn::q_weight)),
+                                     enter_ranks(builder.input(QkNormIn::k_weight))};
+    const std::vector<Tensor> outputs = builder.append(own, inputs);
+    builder.set_output(QkNormOut::y, outputs[QkNormOut::y], kDividedColumns);
+    builder.set_output(QkNormOut::rstd, outputs[QkNormOut::rstd], kDividedColumns);
   }
 };
 

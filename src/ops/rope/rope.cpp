@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "ops/registry.h"
 #include "program/gradient_builder.h"
+#include "program/shard_builder.h"
 
 namespace hone {
 namespace {
@@ -77,6 +78,13 @@ class Rope final : public Op {
     RopeAttributes back = node.attributes.as<RopeAttributes>();
     back.inverse = !back.inverse;
     builder.add(RopeIn::x, builder.program().append1(*this, back, {dy, builder.input(RopeIn::table)}));
+  }
+  // Each rank turns its heads.
+  void shard(ShardBuilder& builder, const Node& node) const override {
+    if (builder.division(RopeIn::x) == kWhole) return Op::shard(builder, node);
+    RopeAttributes own = node.attributes.as<RopeAttributes>();
+    own.heads /= builder.ranks();
+    shard_alike(builder, own, kDividedColumns);
   }
 };
 

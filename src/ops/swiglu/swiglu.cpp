@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "ops/registry.h"
 #include "program/gradient_builder.h"
+#include "program/shard_builder.h"
 
 namespace hone {
 namespace {
@@ -43,6 +44,10 @@ class Swiglu final : public Op {
   void gradient(GradientBuilder& builder, const Node&) const override {
     const Tensor dy = builder.output_gradient(0);
     if (dy && builder.needs(0)) builder.add(0, builder.program().append1(kBackward, {}, {dy, builder.input(0)}));
+  }
+  // Each rank has the same columns of gate and of up, and computes these columns of y.
+  void shard(ShardBuilder& builder, const Node& node) const override {
+    shard_alike(builder, node.attributes, builder.division(0));
   }
 };
 

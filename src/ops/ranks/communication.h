@@ -1,0 +1,27 @@
+// Communication of a tensor group, the same on every device.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "backend/collective.h"
+#include "core/error.h"
+
+namespace hone {
+
+[[nodiscard]] inline Collective& tensor_group() {
+  HONE_ASSERT(current_tensor_collective() != nullptr, "a divided program runs without a tensor group");
+  return *current_tensor_collective();
+}
+
+// Gathers blocks of equal size from all ranks: block r of `all` is that of rank r, and this rank's is there already.
+inline void gather_blocks(std::byte* all, std::size_t block_bytes) {
+  Collective& group = tensor_group();
+  std::vector<ByteRange> blocks;
+  for (std::size_t r = 0; r < static_cast<std::size_t>(group.size()); ++r) {
+    blocks.push_back({r * block_bytes, (r + 1) * block_bytes});
+  }
+  group.all_gather(all, blocks);
+}
+
+}  // namespace hone

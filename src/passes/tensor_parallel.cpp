@@ -1,0 +1,85 @@
+#include "passes/tensor_parallel.h"
+
+#include <vector>
+
+#include "core/error.h"
+#include "program/shard_builder.h"
+
+namespace hone {
+namespace {
+
+class TensorDivider final : public ShardBuilder {
+ public:
+  TensorDivider(const Program& program, const TensorDivision& division)
+      : from_(program),
+        division_(division),
+        rewriter_(program,
+                  [&](const Value& value) {
+                    Type type = value.type;
+                    const std::int64_t dimension = dimension_of(value);
+                    if (dimension != kWhole) type.shape.at(static_cast<std::size_t>(dimension)).size /= division.ranks;
+                    return type;
+                  }),
+        divisions_(program.values().size(), kWhole) {
+    for (std::size_t i = 0; i < divisions_.size(); ++i) divisions_[i] = dimension_of(program.values()[i]);
+  }
+
+  Program run() {
+    for (const Node& node : from_.nodes()) {
+      node_ = &node;
+      rewriter_.program().set_scope(node.scope);
+      rewriter_.program().set_phase(node.phase);
+      node.op->shard(*this, node);
+    }
+    for (const Output& output : from_.outputs()) {
+      HONE_ASSERT(divisions_[static_cast<std::size_t>(output.value)] == kWhole, "the output ", output.name,
+                  " is divided");
+    }
+    return rewriter_.finish();
+  }
+
+  int ranks() const override { return division_.ranks; }
+  int rank() const override { return division_.rank; }
+  Tensor input(std::size_t index) override {
+    return index < node_->inputs.size() ? rewriter_.mapped(node_->inputs[index]) : Tensor();
+  }
+  std::int64_t division(std::size_t index) const override {
+    const ValueId id = index < node_->inputs.size() ? node_->inputs[index] : kNoValue;
+    return id == kNoValue ? kWhole : divisions_[static_cast<std::size_t>(id)];
+  }
+  std::vector<Tensor> append(const Attributes& attributes) override {
+    std::vector<Tensor> inputs;
+    for (std::size_t i = 0; i < node_->inputs.size(); ++i) inputs.push_back(input(i));
+    return append(attributes, inputs);
+  }
+  std::vector<Tensor> append(const Attributes& attributes, std::span<const Tensor> inputs) override {
+    return rewriter_.program().append(*node_->op, attributes, inputs);
+  }
+  void set_output(std::size_t index, Tensor part, std::int64_t division) override {
+    const ValueId id = node_->outputs.at(index);
+    rewriter_.map(id, part);
+    divisions_[static_cast<std::size_t>(id)] = division;
+  }
+
+ private:
+  [[nodiscard]] std::int64_t dimension_of(const Value& value) const {
+    if (value.role != Role::kWeight && value.role != Role::kState) return kWhole;
+    const TensorDivision::Dimensions& of = value.role == Role::kWeight ? division_.weights : division_.states;
+    const auto found = of.find(value.name);
+    return found != of.end() ? found->second : kWhole;
+  }
+
+  const Program& from_;
+  const TensorDivision& division_;
+  ProgramRewriter rewriter_;
+  std::vector<std::int64_t> divisions_;  // [values of the old program]
+  const Node* node_ = nullptr;           // the node that is being divided
+};
+
+}  // namespace
+
+Program divide_over_ranks(const Program& program, const TensorDivision& division) {
+  return TensorDivider(program, division).run();
+}
+
+}  // namespace hone

@@ -1,0 +1,48 @@
+// Interface through which an operation appends what one rank of a tensor group computes of one of its nodes.
+// Implemented by the pass that divides a program over the group (passes/tensor_parallel.h), which visits the nodes in
+// order.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "program/program.h"
+
+namespace hone {
+
+// Division of a value over a tensor group: each rank has all of it, with the same bits, or each its part along a
+// dimension. Parts are equal, and the value consists of sections that are divided separately (the gate and up columns
+// of an MLP; query, key and value heads), so that a part has the form of the value with smaller sections.
+inline constexpr std::int64_t kWhole = -1;
+inline constexpr std::int64_t kDividedRows = 0;     // along dimension 0: rows of weights
+inline constexpr std::int64_t kDividedColumns = 1;  // along dimension 1
+
+class ShardBuilder {
+ public:
+  virtual ~ShardBuilder() = default;
+
+  [[nodiscard]] virtual int ranks() const = 0;
+  [[nodiscard]] virtual int rank() const = 0;
+  // Returns what this rank has of an operand of the node; invalid for an optional input that is missing.
+  [[nodiscard]] virtual Tensor input(std::size_t index) = 0;
+  // The dimension along which the operand is divided, or kWhole; kWhole for a missing one.
+  [[nodiscard]] virtual std::int64_t division(std::size_t index) const = 0;
+
+  // Appends a copy of the node with what this rank has of its operands.
+  [[nodiscard]] virtual std::vector<Tensor> append(const Attributes& attributes) = 0;
+  // The same with other operands.
+  [[nodiscard]] virtual std::vector<Tensor> append(const Attributes& attributes, std::span<const Tensor> inputs) = 0;
+  // Registers what this rank has of an output.
+  virtual void set_output(std::size_t index, Tensor part, std::int64_t division) = 0;
+};
+
+// For nodes of which each rank computes the same, or the same columns of outputs as it has of its operands: appends a
+// copy of the node and registers all outputs with this division.
+inline void shard_alike(ShardBuilder& builder, const Attributes& attributes, std::int64_t division) {
+  const std::vector<Tensor> outputs = builder.append(attributes);
+  for (std::size_t i = 0; i < outputs.size(); ++i) builder.set_output(i, outputs[i], division);
+}
+
+}  // namespace hone
