@@ -77,6 +77,34 @@ def evaluation(name, share):
         "groups": {"size": {"1 to 20": score | {"problems": 60}, "21 to 40": score | {"problems": 90}}}}}}))
 
 
+def profile(name, slower):
+    """A profile as hone profile writes it, whose forward GEMMs take 40 ms."""
+    kinds = [("linear", "GEMM", "layers.*.mlp", "forward", 24, 40.0, 3e9, 2e7), ("linear_weight_gradient", "GEMM", "layers.*.mlp", "backward", 24, 55.0 * slower, 3e9, 4e7),
+             ("linear_input_gradient", "GEMM", "layers.*.mlp", "backward", 24, 50.0, 3e9, 3e7), ("attention", "attention", "layers.*.attention", "forward", 24, 22.0, 4e8, 6e6),
+             ("attention_backward", "attention", "layers.*.attention", "backward", 24, 41.0, 9e8, 1e7), ("add_rms_norm", "normalization", "layers.*.attention", "forward", 48, 3.0, 2e6, 6e6),
+             ("swiglu", "activation", "layers.*.mlp", "forward", 24, 6.0, 1e7, 2e7), ("linear_logprobs", "loss", "head", "forward", 4, 18.0, 1e9, 1e7),
+             ("adamw", "optimizer", "update", "update", 40, 14.0, 2e7, 3e8), (HOSTILE, "memory", HOSTILE, "forward", 1, 1.0, 0.0, 1e7)]
+    kernels = [{"op": op, "category": category, "module": module, "phase": phase, "shapes": "bf16[512, 1024]", "runs": runs, "ms": ms,
+                "share": ms / 260, "flops": flops, "bytes": moved, "tflops": flops / ms * 1e-9, "gbps": moved / ms * 1e-6, "floor_ms": ms / 2, "of_possible": 0.5}
+               for op, category, module, phase, runs, ms, flops, moved in kinds]
+    sums = lambda key: [{"name": name, "ms": sum(one["ms"] for one in kernels if one[key] == name), "share": 0.1, "floor_ms": 1.0}
+                        for name in dict.fromkeys(one[key] for one in kernels)]
+    (RUNS / name).mkdir(parents=True, exist_ok=True)
+    (RUNS / name / "kernel_summary.json").write_text(json.dumps({
+        "what": "sft", "machine": "a processor", "num_steps": 5, "step_ms": 260.0, "unprofiled_step_ms": 255.0, "between_ms": 10.0,
+        "tokens_per_step": 4096, "limits": {"copy_gbps": 20.0, "product_tflops": 0.2}, "categories": sums("category"), "modules": sums("module"),
+        "candidates": [], "kernels": sorted(kernels, key=lambda one: -one["ms"]),
+        "advice": [{"text": "packing: true: 1.62 times the tokens/s (26,000, up from 16,063, tried); documents are not packed. " + HOSTILE,
+                    "settings": {"packing": "true"}, "gain": 1.62, "tokens_per_second": 26000.0}],
+        "trials": [{"settings": {"packing": "true"}, "gain": 1.62, "step_ms": 400.0, "tokens_per_second": 26000.0},
+                   {"settings": {"torch_dtype": "bfloat16"}, "refusal": "memory: too little"}]}))
+    (RUNS / "profile-grpo").mkdir(exist_ok=True)
+    (RUNS / "profile-grpo" / "kernel_summary.json").write_text(json.dumps({
+        "what": "grpo", "machine": "a processor", "step_ms": 900.0, "tokens_per_step": 3000, "advice": [], "trials": [],
+        "phases": [{"name": "generation", "ms": 500.0, "share": 0.55}, {"name": "waiting for rewards", "ms": 400.0, "share": 0.45}],
+        "rewards": [{"name": "slow.py:slow", "ms": 380.0, "completions": 16, "waits_for_all": True}]}))
+
+
 def start(port=0):
     log = FOLDER / "log"
     with open(log, "w") as errors:
@@ -193,6 +221,32 @@ def check_evaluations(browser):
     browser.wait("document.querySelectorAll('table.scores tbody tr').length === 6")
 
 
+def check_profiles(browser):
+    tab(browser, "profiles")
+    browser.wait("document.querySelectorAll('section.profile').length === 2")
+    assert browser.run("document.querySelectorAll('.run').length") == 2
+    assert browser.run("document.querySelectorAll('.roofline circle').length") == 9  # all but the one without FLOPs
+    assert "packing: true: 1.62 times" in browser.run("document.querySelector('.advice').innerText")
+    width = lambda name: browser.run(f"(() => {{ const one = [...document.querySelectorAll('.flame-bar')].find((bar) => bar.innerText === {json.dumps(name)}); "
+                                     "return one.getBoundingClientRect().width / document.querySelector('.flame').getBoundingClientRect().width; })()")
+    assert abs(width("linear") - 40 / 260) < 0.01, width("linear")
+    assert abs(width("backward") - 146 / 260) < 0.01, width("backward")
+    pictures(browser, "profiles")
+    browser.run("document.querySelector('.flame').scrollIntoView()")
+    pictures(browser, "flame")
+    browser.run("[...document.querySelectorAll('.flame-bar')].find((bar) => bar.innerText === 'forward').click()")
+    browser.wait("document.querySelectorAll('.flame-path button').length === 2")
+    assert abs(width("linear") - 40 / 90) < 0.01, width("linear")
+    browser.run("document.querySelector('.flame-path button').click()")
+    browser.wait("document.querySelectorAll('.flame-path button').length === 1")
+    browser.run("document.querySelector('.roofline').scrollIntoView({ block: 'center' })")
+    box = browser.run("(() => { const b = document.querySelector('.roofline circle').getBoundingClientRect(); return [b.x, b.y, b.width, b.height]; })()")
+    browser.send("Input.dispatchMouseEvent", type="mouseMoved", x=box[0] + box[2] / 2, y=box[1] + box[3] / 2)
+    browser.wait("document.querySelector('.roofline .legend').textContent.includes('of the limit')")
+    profile("profile", 2)  # it is written again
+    browser.wait("document.querySelector('.scores').innerText.includes('110')")
+
+
 def check_hostile(browser):
     time.sleep(0.5)
     assert browser.run("window.hit") is None
@@ -219,13 +273,14 @@ def main():
     lines(RUNS / "grpo" / "completions" / "eval-step-100.jsonl", completions(100)[:8])
     for name, share in (("eval-pretrain", 0.56), ("eval-sft", 0.64), ("eval-grpo", 0.96)):
         evaluation(name, share)
+    profile("profile", 1)
     server, port = start()
     origin = f"http://127.0.0.1:{port}/"
     browser = Browser(FOLDER, PICTURES)
     try:
         browser.size(1280, 860)
         browser.send("Page.navigate", url=origin)
-        for check in (check_curves, check_live, check_completions, check_evaluations, check_hostile):
+        for check in (check_curves, check_live, check_completions, check_evaluations, check_profiles, check_hostile):
             check(browser)
             print(f"watch: {check.__name__} passes", flush=True)
         server = check_outage(browser, server, port)

@@ -12,6 +12,9 @@ export async function readRows(kind, key, parameters) {
 export async function readResults(run, key) {
   return (await request(`runs/results?${query({ run })}`, key, { cache: "no-store" })).json();
 }
+export async function readProfile(run, key) {
+  return (await request(`runs/profile?${query({ run })}`, key, { cache: "no-store" })).json();
+}
 
 // Beyond this many points every second one of a metric is dropped, which a curve of 480 pixels does not show.
 const MOST_POINTS = 20000;

@@ -3,6 +3,7 @@ import { Completions } from "./completions.js";
 import { Curves } from "./curves.js";
 import { byId, element } from "./dom.js";
 import { Evaluations } from "./evaluations.js";
+import { Profiles } from "./profile.js";
 import { ApiError, listRuns, Metrics } from "./runs.js";
 import { followTheme } from "./theme.js";
 
@@ -28,17 +29,19 @@ const views = {
   curves: new Curves(byId("view")),
   completions: new Completions(byId("view"), key, fail),
   evaluations: new Evaluations(byId("view"), key, fail),
+  profiles: new Profiles(byId("view"), key, fail),
 };
 
 // Runs are shown unless the reader has decided otherwise; of many, the first eight.
 const isChosen = (run) => chosen.get(run.id) ?? (view !== "curves" || run.metrics !== true || run.rank < 8);
-// The view of curves lists training runs, that of evaluations results.
-const belongs = (run) => (view === "curves" ? run.metrics : view === "completions" ? run.completions.length > 0 : run.results);
+// Each view lists the runs that have its files.
+const belongs = (run) => ({ curves: run.metrics, completions: run.completions.length > 0, evaluations: run.results,
+  profiles: run.profile }[view]);
 
 function label(run) {
   const last = metrics.get(run.id)?.last;
   if (run.metrics && last !== null && last !== undefined) return `step ${last.toLocaleString("en-US")}`;
-  return run.metrics ? "" : "evaluation";
+  return run.metrics ? "" : run.results ? "evaluation" : "profile";
 }
 
 let drawn = "";

@@ -47,16 +47,25 @@ std::size_t place(std::vector<Block>& blocks) {
   return end;
 }
 
-std::size_t peak_alive(const std::vector<Block>& blocks, std::size_t nodes) {
-  std::size_t peak = 0;
-  for (std::size_t node = 0; node < nodes; ++node) {
-    std::size_t alive = 0;
-    for (const Block& block : blocks) {
-      if (block.first <= node && node <= block.last) alive += block.bytes;
-    }
-    peak = std::max(peak, alive);
+// Returns [nodes], the bytes of the blocks that are alive at each node.
+std::vector<std::size_t> bytes_alive(const std::vector<Block>& blocks, std::size_t nodes) {
+  std::vector<std::size_t> begun(nodes, 0);
+  std::vector<std::size_t> ended(nodes, 0);  // after the node
+  for (const Block& block : blocks) {
+    begun[block.first] += block.bytes;
+    ended[block.last] += block.bytes;
   }
-  return peak;
+  std::size_t alive = 0;
+  for (std::size_t node = 0; node < nodes; ++node) {
+    alive += begun[node];
+    begun[node] = alive;
+    alive -= ended[node];
+  }
+  return begun;
+}
+
+std::size_t largest(const std::vector<std::size_t>& bytes) {
+  return bytes.empty() ? 0 : *std::ranges::max_element(bytes);
 }
 
 // Blocks of the arena, and where they come from.
@@ -147,7 +156,7 @@ MemoryPlan plan_memory(const Program& program, DeviceKind device) {
     plan.workspace_bytes[workspaces.nodes[i]] = block.bytes;
     plan.peak_workspace = std::max(plan.peak_workspace, block.bytes);
   }
-  plan.peak_activations = peak_alive(activations.blocks, program.nodes().size());
+  plan.peak_activations = largest(bytes_alive(activations.blocks, program.nodes().size()));
 
   // Inputs and counts are outside of the arena, because the host writes them before the run.
   for (const Value& value : program.values()) {
@@ -155,6 +164,10 @@ MemoryPlan plan_memory(const Program& program, DeviceKind device) {
   }
   plan.inputs += align_up(std::max<std::size_t>(program.counts().size(), 1) * sizeof(std::int64_t));
   return plan;
+}
+
+std::vector<std::size_t> activation_bytes(const Program& program) {
+  return bytes_alive(find_activations(program).blocks, program.nodes().size());
 }
 
 }  // namespace hone

@@ -27,5 +27,8 @@ inline constexpr std::size_t kNoOffset = static_cast<std::size_t>(-1);
 // planner places them greedily by decreasing size, each at the lowest offset that is free for its whole life. If this
 // build has no kernel for the device, the workspace of the CPU kernel is used.
 [[nodiscard]] MemoryPlan plan_memory(const Program& program, DeviceKind device);
+// Returns [nodes], the bytes of the activations that are alive at each node. The largest is the plan's
+// peak_activations.
+[[nodiscard]] std::vector<std::size_t> activation_bytes(const Program& program);
 
 }  // namespace hone

@@ -1,4 +1,4 @@
-// Tests hone profile and hone bench: the times add up, and the command lines work.
+// Tests the parts of hone profile: times add up, advice follows from them, traces hold every run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -6,12 +6,15 @@
 
 #include "backend/measured_rates.h"
 #include "cli/bench/training_step.h"
+#include "cli/profile/advice.h"
+#include "cli/profile/counters.h"
+#include "cli/profile/grpo.h"
 #include "cli/profile/limits.h"
 #include "cli/profile/one_op.h"
 #include "cli/profile/report.h"
 #include "cli/profile/timeline.h"
 #include "cli/profile/timing.h"
-#include "cli/program.h"
+#include "cli/profile/trace.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
@@ -19,7 +22,6 @@
 #include "core/strings.h"
 #include "ops/registry.h"
 #include "support/environment.h"
-#include "support/miniature.h"
 #include "support/paths.h"
 #include "train/loss_program.h"
 #include "train/setup.h"
@@ -260,97 +262,195 @@ Timeline made_up(double gemm, double norm, double adamw, double step) {
   return timeline;
 }
 
-TEST(Profile, AdviceNamesWhatStandsOut) {
-  const DeviceLimits limits{.copy_bytes_per_second = 1e9, .flops_per_second = 1e12};
-  const ProfileReport bad = make_report(made_up(0.5, 0.2, 0.2, 1.0), limits);
-  const std::string said = join(advice(bad, {.tuned = false, .gpu = true, .gradient_accumulation_steps = 1}), "\n");
-  EXPECT_THAT(said, HasSubstr("10.0% of the step is spent between operations"));
-  EXPECT_THAT(said, HasSubstr("--tune_gemm"));
-  EXPECT_THAT(said, HasSubstr("rms_norm (layers.*.mlp, forward) takes 20.0% of the step at 20%"));
-  EXPECT_THAT(said, HasSubstr("gradient_accumulation_steps"));
-  EXPECT_THAT(join(advice(bad, {.tuned = true, .gpu = true}), "\n"), testing::Not(HasSubstr("--tune_gemm")));
-  EXPECT_THAT(said, testing::Not(HasSubstr("adamw_bf16"))) << "the states are already bf16, or cannot be";
-  EXPECT_THAT(join(advice(bad, {.can_shrink_states = true}), "\n"), HasSubstr("optim adamw_bf16 moves fewer bytes"));
-  EXPECT_THAT(said, HasSubstr("a larger per_device_train_batch_size"));
-  EXPECT_THAT(join(advice(bad, {.batch_key = "batch_size"}), "\n"), HasSubstr("a larger batch_size makes"));
-  EXPECT_THAT(to_text(bad), HasSubstr("operations other than GEMMs that take more than 2% of the step:\n  adamw"));
-  const ProfileReport good = make_report(made_up(0.98, 0.01, 0.01, 1.0), limits);
-  EXPECT_THAT(join(advice(good, {.tuned = true, .gpu = true}), "\n"), HasSubstr("Nothing stands out"));
+std::string texts(const std::vector<Advice>& list) {
+  std::string text;
+  for (const Advice& each : list) text += each.text + "\n";
+  return text;
 }
 
-TEST(ProfileCommand, WritesItsFiles) {
-  const TemporaryDirectory directory;
-  const std::string folder = directory.path() / "out";
-  const Ended ended = run_program({"profile", "--model", "quickstart", "--layers", "1", "--seq_len", "16",
-                                   "--gradient_accumulation_steps", "2", "--num_steps", "2", "--warmup_steps", "2",
-                                   "--limit_seconds", "0.01", "--device", "cpu", "--output_dir", folder});
-  ASSERT_EQ(ended.code, 0) << ended.output;
-  EXPECT_THAT(ended.output, HasSubstr("category"));
-  EXPECT_THAT(ended.output, HasSubstr("layers.*.attention"));
-  const Json summary = read_json(fs::path(folder) / "kernel_summary.json");
-  EXPECT_EQ(summary["num_steps"], 2);
-  EXPECT_GT(summary["unprofiled_step_ms"].get<double>(), 0.0);
-  double sum = 0;
-  for (const Json& category : summary["categories"]) sum += category["ms"].get<double>();
-  EXPECT_NEAR(sum, summary["step_ms"].get<double>(), 1e-6);
-  EXPECT_FALSE(summary["advice"].empty());
-  const Json trace = read_json(fs::path(folder) / "chrome_trace.json");
-  std::size_t updates = 0;
-  for (const Json& event : trace["traceEvents"]) {
-    if (event["name"] == "gradient_norm") ++updates;
+std::string proposal_texts(const std::vector<Proposal>& list) {
+  std::string text;
+  for (const Proposal& each : list) {
+    for (const Settings& attempt : each.attempts) text += settings_text(attempt) + "; ";
+    text += each.reason + "\n";
   }
-  EXPECT_EQ(updates, 2u);
+  return text;
 }
 
-TEST(ProfileCommand, TakesARecipe) {
-  const TemporaryDirectory directory;
-  write_miniature(directory.path());
-  const std::string recipe = directory.path() / "recipe.yaml";
-  write_file(recipe, text_of("model_config_path: ", (directory.path() / "model.json").string(),
-                             "\ntokenizer_name_or_path: ", (directory.path() / "tokenizer").string(),
-                             "\ndataset_name: ", (directory.path() / "data/corpus.jsonl").string(),
-                             "\nblock_size: 32\nper_device_train_batch_size: 2\nwarmup_steps: 7\ndevice: cpu\n"));
-  const std::string folder = directory.path() / "out";
-  const Ended ended = run_program({"profile", "pretrain", recipe, "--num_steps", "1", "--warmup_steps", "2",
-                                   "--limit_seconds", "0.01", "--output_dir", folder});
-  ASSERT_EQ(ended.code, 0) << ended.output;
-  EXPECT_EQ(read_json(fs::path(folder) / "kernel_summary.json")["what"], "pretrain");
-  const Ended alone = run_program({"profile", recipe, "--num_steps", "1", "--warmup_steps", "2", "--limit_seconds",
-                                   "0.01", "--output_dir", folder});
-  EXPECT_EQ(alone.code, 0) << alone.output;
-  const Ended lost = run_program({"profile", recipe, "--optim", "sgd", "--output_dir", folder});
-  EXPECT_EQ(lost.code, 1);
-  EXPECT_THAT(lost.output, HasSubstr("--optim: has no effect with a recipe"));
+TEST(Profile, CandidatesAreOperationsOtherThanGemms) {
+  const DeviceLimits limits{.copy_bytes_per_second = 1e9, .flops_per_second = 1e12};
+  const ProfileReport report = make_report(made_up(0.5, 0.2, 0.2, 1.0), limits);
+  ASSERT_EQ(candidates(report).size(), 2u);
+  EXPECT_THAT(to_text(report), HasSubstr("operations other than GEMMs that take more than 2% of the step:\n  adamw"));
+  const std::string said = texts(advice(report, {}, {1, 1}, {}));
+  EXPECT_THAT(said, HasSubstr("rms_norm (layers.*.mlp, forward) takes 20% of the step at 20% of the roofline"));
+  EXPECT_THAT(said, HasSubstr("could save up to 16% of the step"));
+  const ProfileReport good = make_report(made_up(0.98, 0.01, 0.01, 1.0), limits);
+  EXPECT_THAT(texts(advice(good, {}, {1, 1}, {})), HasSubstr("Nothing stands out"));
 }
 
-// With dtype float32 the default optimizer becomes adamw_torch, as the help text says.
-TEST(ProfileCommand, Float32NeedsNoOptimizer) {
-  const TemporaryDirectory directory;
-  const std::vector<std::string> small{"--model", "quickstart", "--layers", "1",       "--seq_len",
-                                       "16",      "--device",   "cpu",      "--dtype", "float32"};
-  const auto run = [&](std::vector<std::string> arguments) {
-    arguments.insert(arguments.end(), small.begin(), small.end());
-    return run_program(arguments);
+TEST(Profile, ProposesWhatTheProfileShows) {
+  const DeviceLimits limits{.copy_bytes_per_second = 1e9, .flops_per_second = 1e12};
+  ProfileReport report = make_report(made_up(0.98, 0.01, 0.01, 1.0), limits);
+  const StepTokens whole{.micro_batch = 100, .step = 100};
+  const StepSettings good{.of_recipe = true, .tuned = true, .gpu = true, .dtype = DType::kBf16, .batch_size = 2};
+  EXPECT_EQ(proposal_texts(proposals(report, good, whole)), "");
+  const auto with = [&](auto change) {
+    StepSettings settings = good;
+    change(settings);
+    return proposal_texts(proposals(report, settings, whole));
   };
-  const Ended profiled = run(
-      {"profile", "--num_steps", "1", "--limit_seconds", "0.01", "--output_dir", (directory.path() / "out").string()});
-  EXPECT_EQ(profiled.code, 0) << profiled.output;
-  const Ended trained = run({"bench", "train", "--seconds", "0.01", "--warmup_seconds", "0"});
-  EXPECT_EQ(trained.code, 0) << trained.output;
-  const Ended kernels = run({"bench", "kernels", "--seconds", "0.001", "--ops", "adamw"});
-  EXPECT_EQ(kernels.code, 0) << kernels.output;
-  const Ended products = run_program({"bench", "matmul", "--model", "quickstart", "--tokens", "16", "--device", "cpu",
-                                      "--dtypes", "float32", "--seconds", "0.001"});
-  EXPECT_EQ(products.code, 0) << products.output;
-  const Ended refused = run({"bench", "train", "--optim", "adamw_bf16", "--seconds", "0.01"});
-  EXPECT_EQ(refused.code, 1);
-  EXPECT_THAT(refused.output, HasSubstr("adamw_bf16 is for weights of bfloat16"));
+  EXPECT_THAT(with([](StepSettings& s) { s.packs = false; }), HasSubstr("packing: true; documents are not packed"));
+  EXPECT_THAT(with([](StepSettings& s) { s.recomputes = true; }), HasSubstr("gradient_checkpointing: false;"));
+  EXPECT_THAT(with([](StepSettings& s) { s.offloads = true; }), HasSubstr("activation_offloading: false;"));
+  EXPECT_THAT(with([](StepSettings& s) { s.dtype = DType::kF32; }), HasSubstr("torch_dtype: bfloat16;"));
+  EXPECT_THAT(with([](StepSettings& s) { s.tuned = false; }), HasSubstr("tune_gemm: true;"));
+  EXPECT_EQ(with([](StepSettings& s) { s.tuned = s.gpu = false; }), "") << "a CPU has nothing to tune";
+  EXPECT_THAT(proposal_texts(proposals(report, good, {.micro_batch = 100, .step = 350})),
+              HasSubstr("max_tokens_per_micro_batch: 350; max_tokens_per_micro_batch: 175; a step of 350 tokens"));
+  report = make_report(made_up(0.5, 0.1, 0.2, 1.0), limits);  // a fifth of the step is between operations
+  EXPECT_THAT(proposal_texts(proposals(report, good, whole)),
+              HasSubstr("per_device_train_batch_size: 8; per_device_train_batch_size: 4; gradient_accumulation_steps: "
+                        "4; the optimizer takes 20% of the step"));
+  EXPECT_THAT(with([](StepSettings& s) { s.of_recipe = false; }), HasSubstr("batch_size: 8; batch_size: 4;"));
+  EXPECT_THAT(with([](StepSettings&) {}), HasSubstr("optim: adamw_bf16; the optimizer takes 20%"));
+  EXPECT_THAT(with([](StepSettings& s) { s.optim = OptimizerType::kAdamw8bit; }),
+              testing::Not(HasSubstr("optim: adamw_bf16")));
+  report = make_report(made_up(0.89, 0.01, 0.01, 1.0), limits);
+  EXPECT_THAT(proposal_texts(proposals(report, good, whole)), HasSubstr("9% of the step is not in operations"));
+  report.unprofiled_step_seconds = 0.93;  // most of that was the profiler's
+  EXPECT_EQ(proposal_texts(proposals(report, good, whole)), "");
 }
 
-TEST(ProfileCommand, RefusesWhatItDoesNotKnow) {
-  const Ended ended = run_program({"profile", "walk", "x"});
-  EXPECT_EQ(ended.code, 1);
-  EXPECT_THAT(ended.output, HasSubstr("expected pretrain or sft and a recipe, saw 'walk x'"));
+TEST(Profile, AdviceComesFromTrials) {
+  const DeviceLimits limits{.copy_bytes_per_second = 1e9, .flops_per_second = 1e12};
+  const ProfileReport report = make_report(made_up(0.98, 0.01, 0.01, 1.0), limits);
+  const StepRate before{.seconds = 2, .tokens = 200};
+  std::vector<Proposal> list;
+  list.push_back({.reason = "slow", .attempts = {{"--a", "1"}, {"--a", "2"}}});
+  list.push_back({.reason = "slower", .attempts = {{"--b", "1"}}, .changes_batch = true});
+  list.push_back({.reason = "none", .attempts = {{"--c", "1"}}});
+  list.push_back({.reason = "never", .attempts = {{"--d", "1"}}});
+  const auto tried = try_all(list, [](const Settings& settings) -> StepRate {
+    const std::string text = settings_text(settings);
+    if (text == "a: 1" || text == "d: 1") throw Error("memory", "too little");
+    if (text == "c: 1") return {.seconds = 1, .tokens = 101};
+    return text == "a: 2" ? StepRate{.seconds = 1, .tokens = 150} : StepRate{.seconds = 4, .tokens = 1200};
+  });
+  const std::vector<Advice> given = advice(report, {}, before, tried);
+  ASSERT_EQ(given.size(), 2u) << texts(given);
+  EXPECT_EQ(given[0].text,
+            "b: 1: 3 times the tokens/s (300, up from 100, tried); slower. A step then learns from more tokens, which "
+            "may need another learning rate.");
+  EXPECT_EQ(given[1].text, "a: 2: 1.5 times the tokens/s (150, up from 100, tried); slow.");
+  EXPECT_DOUBLE_EQ(given[0].gain, 3);
+  EXPECT_EQ(other_trials_text(before, tried),
+            "tried without gain:\n  c: 1: 1.01 times the tokens/s\n  d: 1: memory: too little\n");
+  const Json json = to_json(given);
+  EXPECT_EQ(json[0]["settings"]["b"], "1");
+  EXPECT_EQ(to_json(before, tried).size(), 4u);
+  EXPECT_EQ(to_json(before, tried)[3]["refusal"], "memory: too little");
+  const std::vector<Advice> untried = advice(report, {}, before, try_all(list, {}));
+  EXPECT_THAT(texts(untried), HasSubstr("a: 1 was not tried; slow."));
+  EXPECT_EQ(other_trials_text(before, try_all(list, {})), "");
+}
+
+TEST(Profile, AdviceOnDataComesFromItsTimes) {
+  ProfileReport report =
+      make_report(made_up(0.98, 0.01, 0.01, 1.0), {.copy_bytes_per_second = 1e9, .flops_per_second = 1e12});
+  report.unprofiled_step_seconds = 0.8;
+  report.data_seconds = 0.2;
+  report.start_seconds = 12.34;
+  EXPECT_THAT(texts(advice(report, {}, {1, 1}, {})), HasSubstr("Reading the batches of a step takes 25% of its time"));
+  EXPECT_THAT(texts(advice(report, {.caches_tokens = false}, {1, 1}, {})),
+              HasSubstr("token_cache: true saves 12.3 s of encoding at each later start"));
+}
+
+TEST(Profile, AdviceNamesTheRewardThatIsWaitedFor) {
+  GrpoTimes times{
+      .rate = {.seconds = 2, .tokens = 100}, .generation = 0.5, .rewards = 1, .reference = 0.1, .loss = 0.3};
+  times.each = {{.name = "slow", .scope = RewardScope::kBatch, .seconds = 0.9, .completions = 16},
+                {.name = "early", .scope = RewardScope::kCompletion, .seconds = 0.4, .completions = 16}};
+  const std::vector<Advice> list = reward_advice(times);
+  ASSERT_EQ(list.size(), 1u) << texts(list);
+  EXPECT_THAT(list[0].text, HasSubstr("slow takes 900 ms a step (16 completions), and the step waits 900 ms of 2000"));
+  EXPECT_THAT(list[0].text, HasSubstr("the step would take 1100 ms"));
+  EXPECT_DOUBLE_EQ(list[0].gain, 2 / 1.1);
+  EXPECT_THAT(to_text(times), HasSubstr("waiting for rewards"));
+  EXPECT_NEAR(times.other(), 0.1, 1e-12);
+  times.rewards = 0.05;
+  EXPECT_TRUE(reward_advice(times).empty());
+}
+
+TEST(Profile, FlowsLeadFromLaunchesToOperations) {
+  Timeline timeline = made_up(0.5, 0.2, 0.2, 1.0);
+  timeline.asynchronous = true;
+  for (std::size_t i = 0; i < timeline.runs.size(); ++i) {
+    timeline.runs[i].begin = 0.1 + 0.3 * static_cast<double>(i);
+    timeline.runs[i].launch = {.begin = 0.01 * static_cast<double>(i), .seconds = 0.005};
+  }
+  const Json trace = chrome_trace(timeline, "title");
+  std::map<std::string, std::vector<double>> ends;  // [phase] -> times
+  std::map<int, int> spans;
+  for (const Json& event : trace["traceEvents"]) {
+    const std::string phase = event["ph"];
+    if (phase == "s" || phase == "f") ends[phase].push_back(event["ts"]);
+    if (phase == "s") EXPECT_EQ(event["tid"], 4);
+    if (phase == "f") EXPECT_EQ(event["tid"], 3);
+    if (phase == "X") ++spans[event["tid"].get<int>()];
+  }
+  EXPECT_EQ(ends["s"], (std::vector<double>{0, 10000, 20000}));
+  EXPECT_EQ(ends["f"], (std::vector<double>{100000, 400000, 700000}));
+  EXPECT_EQ(spans[4], 3);
+  EXPECT_EQ(spans[3], 3);
+}
+
+TEST(Profile, CountersShowThePlannedMemory) {
+  const StepOptions options = small_step();
+  const std::unique_ptr<Model> model = open_shape(options);
+  const Workspace workspace = trace_step(options, *model);
+  const Program& training = workspace.program(kTrainingProgram);
+  const std::vector<std::size_t> bytes = activation_bytes(training);
+  const MemoryPlan plan = plan_memory(training, DeviceKind::kCpu);
+  ASSERT_EQ(bytes.size(), training.nodes().size());
+  EXPECT_EQ(*std::ranges::max_element(bytes), plan.peak_activations);
+  const Timeline timeline = profiled();
+  EXPECT_GT(timeline.held, 0u);
+  std::size_t most = 0;
+  std::size_t last = 1;
+  for (const Json& event : chrome_trace(timeline, "t")["traceEvents"]) {
+    if (event["ph"] != "C" || event["name"] != "bytes in use") continue;
+    EXPECT_EQ(event["args"]["weights, gradients, states"], timeline.held);
+    last = event["args"]["activations"];
+    most = std::max(most, last);
+  }
+  EXPECT_EQ(most, plan.peak_activations);
+  EXPECT_EQ(last, 0u) << "the last counter ends the last step";
+}
+
+TEST(Profile, CountersAddUpByOperation) {
+  const NodeCounters counters;
+  const std::size_t events = counters.events().names().size();
+  Timeline timeline = made_up(0.5, 0.2, 0.2, 1.0);
+  timeline.steps.emplace_back();  // two steps
+  std::vector<CountedRun> runs;
+  for (const std::size_t node : {0, 1, 2, 0}) {
+    std::vector<double> counts(events, 10.0);
+    counts.push_back(node == 0 ? 0.25 : 0.125);
+    runs.push_back({node, counts});
+  }
+  const CounterReport report = counter_report(counters, timeline, runs);
+  ASSERT_EQ(report.kernels.size(), 3u);
+  EXPECT_EQ(report.kernels[0].op, "linear") << "slowest first";
+  EXPECT_DOUBLE_EQ(report.kernels[0].seconds, 0.25);
+  for (const double count : report.kernels[0].counts) EXPECT_DOUBLE_EQ(count, 10.0);
+  EXPECT_EQ(report.kernels[2].module, "update");
+  EXPECT_DOUBLE_EQ(report.kernels[2].seconds, 0.0625);
+  const std::string text = to_text(report, 2);
+  EXPECT_EQ(text.find(report.refusal), 0u) << "what is not counted comes first";
+  EXPECT_THAT(text, HasSubstr("linear"));
+  EXPECT_EQ(to_json(report)["kernels"].size(), 3u);
+  EXPECT_EQ(to_text(CounterReport{.names = {}, .refusal = "not counted: all"}), "not counted: all\n");
 }
 
 }  // namespace

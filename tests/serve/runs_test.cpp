@@ -194,6 +194,28 @@ TEST(AnswerRuns, GivesCompletionsAndEvaluations) {
   EXPECT_LT(samples["rows"][0]["completion"].get<std::string>().size(), kMaxShownBytes + 100);
 }
 
+TEST(AnswerRuns, GivesProfiles) {
+  const TemporaryDirectory folder;
+  write_runs(folder.path());
+  hone::create_directories(folder.path() / "profile");
+  const fs::path file = folder.path() / "profile/kernel_summary.json";
+  Json rows = Json::array({1, "text", nullptr});
+  for (std::size_t i = 0; i < kMaxShownRows + 5; ++i) rows.push_back({{"op", "linear"}, {"ms", 1.5}});
+  write_json(file,
+             {{"what", std::string(2 * kMaxShownBytes, 'a')}, {"step_ms", 3}, {"other", true}, {"kernels", rows}});
+  for (const Json& run : answer(folder.path(), "/runs")["runs"]) EXPECT_EQ(run["profile"], run["id"] == "profile");
+  const Json profile = answer(folder.path(), "/runs/profile?run=profile");
+  EXPECT_EQ(profile["kernels"].size(), kMaxShownRows);
+  EXPECT_EQ(profile["kernels"][0], Json::parse(R"({"op":"linear","ms":1.5})"));
+  EXPECT_EQ(profile["step_ms"], 3);
+  EXPECT_FALSE(profile.contains("other"));
+  EXPECT_LT(profile["what"].get<std::string>().size(), kMaxShownBytes + 100);
+  EXPECT_EQ(status_of(folder.path(), "/runs/profile?run=grpo"), 404);
+  EXPECT_EQ(status_of(folder.path(), "/runs/profile?run=.."), 404);
+  write_file(file, "{}");
+  EXPECT_EQ(status_of(folder.path(), "/runs/profile?run=profile"), 400);
+}
+
 TEST(AnswerRuns, ReadsNothingElse) {
   const TemporaryDirectory folder;
   write_runs(folder.path() / "inside");

@@ -8,6 +8,7 @@
 
 #include "backend/collective.h"
 #include "backend/device_option.h"
+#include "cli/bench/results.h"
 #include "cli/training_job.h"
 #include "core/error.h"
 
@@ -19,6 +20,7 @@ struct CollectiveOptions {
   std::vector<std::int64_t> mebibytes = {16, 256, 1024};
   DeviceChoice device = DeviceChoice::kAutomatic;
   std::int64_t repeats = 10;
+  std::string json;
 
   template <class Visitor>
   void fields(Visitor& v) {
@@ -28,6 +30,7 @@ struct CollectiveOptions {
     v("mebibytes", mebibytes, "Sizes of the data of a process in MiB", within(1, 65536));
     v("device", device, kDeviceHelp);
     v("repeats", repeats, "Operations that are timed together", within(1, 10'000));
+    v("json", json, "JSON file to write the results to");
   }
 };
 
@@ -57,7 +60,9 @@ void check_sum(std::byte* data, std::size_t bytes, Device& device, Collective& j
 }
 
 // Prints a line for one size: gigabytes per second that each process sends and receives, as NCCL's tests count them.
-void measure(std::int64_t mebibytes, const CollectiveOptions& options, Device& device, Collective& job) {
+// Adds them to `rows`.
+void measure(std::int64_t mebibytes, const CollectiveOptions& options, Device& device, Collective& job,
+             std::vector<ResultRow>& rows) {
   const std::size_t bytes = static_cast<std::size_t>(mebibytes) << 20;
   const auto ranks = static_cast<std::size_t>(job.size());
   const Buffer buffer(device, bytes);
@@ -75,6 +80,10 @@ void measure(std::int64_t mebibytes, const CollectiveOptions& options, Device& d
   std::printf("%8lld MiB  all_reduce %8.1f GB/s  reduce_scatter %8.1f GB/s  all_gather %8.1f GB/s\n",
               static_cast<long long>(mebibytes), 2 * share / seconds[0], share / seconds[1], share / seconds[2]);
   std::fflush(stdout);
+  const std::string shape = text_of(job.size(), " processes, ", mebibytes, " MiB, f32");
+  rows.push_back({"all_reduce", shape, 2 * share / seconds[0], "GB/s"});
+  rows.push_back({"reduce_scatter", shape, share / seconds[1], "GB/s"});
+  rows.push_back({"all_gather", shape, share / seconds[2], "GB/s"});
 }
 
 }  // namespace
@@ -96,7 +105,11 @@ int bench_collectives(std::span<const std::string> arguments) {
       std::printf("%d processes, f32, %s; a sum counts 2 (n - 1) / n of its bytes, the others half of that\n",
                   job.size(), device.name().c_str());
     }
-    for (const std::int64_t mebibytes : options.mebibytes) measure(mebibytes, options, device, *collective);
+    std::vector<ResultRow> rows;
+    for (const std::int64_t mebibytes : options.mebibytes) measure(mebibytes, options, device, *collective, rows);
+    if (!options.json.empty() && job.is_first()) {
+      write_results(options.json, rows, device.name(), command_line("collectives", arguments));
+    }
     job.barrier();
     return 0;
   });

@@ -178,7 +178,7 @@ class Decoding {
   void profile() {
     Timeline timeline;
     for (std::int64_t i = 0; i < kProfiledDecodes; ++i) {
-      std::map<std::string, NodeTimes> times;
+      std::map<std::string, NodeClock> times;
       for (const std::string& name : workspace_.program_names()) {
         workspace_.executable(name).set_observer(&times[name]);
       }
@@ -189,7 +189,7 @@ class Decoding {
         Executable& executable = workspace_.executable(name);
         executable.set_observer(nullptr);
         if (each.seconds().empty()) continue;
-        timeline.add_run(timeline.add_program(executable.program(), {}), executable.program(), seconds, each.seconds());
+        timeline.add_run(timeline.add_program(executable, {}), executable.program(), seconds, each);
       }
       timeline.steps.push_back({0, seconds});
     }

@@ -1,7 +1,6 @@
 #include "cli/bench/training_step.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "cli/bench/models.h"
 #include "core/files.h"
@@ -156,34 +155,39 @@ double TrainingStep::run(std::span<const HostBatch> batches) {
   return launches.sums().loss;
 }
 
-void TrainingStep::run_profiled(std::span<const HostBatch> batches, Timeline& timeline) {
-  const auto now = [&] {
-    device_.synchronize();
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-  };
-  NodeTimes times;
-  const double begin = now();
-  double host = 0;  // seconds that recording the profile itself took; subtracted from the timeline
+void TrainingStep::run_observed(std::span<const HostBatch> batches, NodeObserver& observer, const ProgramDone& done) {
   const SizedExecutables programs(workspace_, kTrainingProgram);
   LossLaunches launches(programs, batches.size());
   for (const HostBatch& batch : batches) {
     Executable& training = programs.holding(batch.token_count());
-    training.set_observer(&times);
-    times.clear();
+    training.set_observer(&observer);
     launches.launch(batch, weight_of(batches));
-    const double end = now();
+    device_.synchronize();
     training.set_observer(nullptr);
-    timeline.add_run(timeline.add_program(training.program(), batch), training.program(), end - host, times.seconds());
-    host += now() - end;
+    done(training, batch);
   }
-  times.clear();
-  optimizer_.set_observer(&times);
+  optimizer_.set_observer(&observer);
   optimizer_.update(1e-5, 1.0);
   optimizer_.set_observer(nullptr);
-  const double end = now();
-  const Program& update = optimizer_.executable().program();
-  timeline.add_run(timeline.add_program(update, {}), update, end - host, times.seconds());
-  timeline.steps.push_back({begin, end - host - begin});
+  device_.synchronize();
+  done(optimizer_.executable(), {});
+}
+
+void TrainingStep::run_profiled(std::span<const HostBatch> batches, Timeline& timeline) {
+  timeline.asynchronous = device_.kind() != DeviceKind::kCpu;
+  timeline.held = device_.allocated_bytes() - std::min(device_.allocated_bytes(), workspace_.memory().arena);
+  device_.synchronize();
+  NodeClock clock;
+  const double begin = host_seconds();
+  double host = 0;  // seconds that recording the profile itself took; subtracted from the timeline
+  double end = begin;
+  run_observed(batches, clock, [&](const Executable& executable, const HostBatch& batch) {
+    const double now = host_seconds();
+    end = now - host;
+    timeline.add_run(timeline.add_program(executable, batch), executable.program(), end, clock, host);
+    host += host_seconds() - now;
+  });
+  timeline.steps.push_back({begin, end - begin});
 }
 
 }  // namespace hone

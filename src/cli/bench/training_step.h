@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -99,6 +100,10 @@ class TrainingStep {
   // Runs the same step and adds the times of the step and of its operations to the timeline. Nodes are launched one by
   // one instead of replaying a recording, so the step may take longer than run().
   void run_profiled(std::span<const HostBatch> batches, Timeline& timeline);
+  // Runs the same step and reports the nodes of its programs to the observer. done: called after the run of each
+  // program, with its batch; an empty one for the update.
+  using ProgramDone = std::function<void(const Executable& executable, const HostBatch& batch)>;
+  void run_observed(std::span<const HostBatch> batches, NodeObserver& observer, const ProgramDone& done);
 
   [[nodiscard]] const TensorStore& weights() const { return workspace_.store(kWeightStore); }
 

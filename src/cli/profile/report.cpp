@@ -12,13 +12,7 @@
 namespace hone {
 namespace {
 
-// Thresholds of the advice, as fractions. A kernel other than a GEMM that takes more than kCandidateShare of a step is
-// a candidate for fusion or for a faster kernel.
-constexpr double kCandidateShare = 0.02;
-constexpr double kGoodShare = 0.85;    // of the roofline: a kernel that reaches this is good enough
-constexpr double kHostShare = 0.05;    // of the step, between operations
-constexpr double kUpdateShare = 0.08;  // of the step, in the optimizer
-constexpr double kWorthwhile = 0.005;  // of the step, least saving worth reporting
+constexpr double kCandidateShare = 0.02;  // of a step
 
 template <class... Values>
 std::string format(const char* pattern, Values... values) {
@@ -28,15 +22,6 @@ std::string format(const char* pattern, Values... values) {
 }
 
 bool is_product(const KernelSummary& kernel) { return kernel.category == name_of(OpCategory::kGemm); }
-
-// Returns the candidates of a report, slowest first.
-std::vector<const KernelSummary*> candidates(const ProfileReport& report) {
-  std::vector<const KernelSummary*> found;
-  for (const KernelSummary& kernel : report.kernels) {
-    if (!is_product(kernel) && kernel.seconds > kCandidateShare * report.step_seconds) found.push_back(&kernel);
-  }
-  return found;
-}
 
 void add_share(std::vector<ShareOfStep>& shares, const std::string& name, double seconds, double floor) {
   const auto found = std::ranges::find(shares, name, &ShareOfStep::name);
@@ -74,6 +59,8 @@ Json kernel_json(const KernelSummary& kernel, double step) {
           {"runs", kernel.runs},
           {"ms", kernel.seconds * 1e3},
           {"share", kernel.seconds / step},
+          {"flops", kernel.flops},
+          {"bytes", kernel.bytes},
           {"tflops", kernel.flops / kernel.seconds * 1e-12},
           {"gbps", kernel.bytes / kernel.seconds * 1e-9},
           {"floor_ms", kernel.floor * 1e3},
@@ -81,6 +68,19 @@ Json kernel_json(const KernelSummary& kernel, double step) {
 }
 
 }  // namespace
+
+double ProfileReport::host_seconds() const {
+  const double inside = step_seconds - between_seconds;
+  return std::max(unprofiled_step_seconds > 0 ? unprofiled_step_seconds - inside : between_seconds, 0.0);
+}
+
+std::vector<const KernelSummary*> candidates(const ProfileReport& report) {
+  std::vector<const KernelSummary*> found;
+  for (const KernelSummary& kernel : report.kernels) {
+    if (!is_product(kernel) && kernel.seconds > kCandidateShare * report.step_seconds) found.push_back(&kernel);
+  }
+  return found;
+}
 
 ProfileReport make_report(const Timeline& timeline, const DeviceLimits& limits) {
   HONE_ASSERT(!timeline.steps.empty(), "a timeline without steps");
@@ -93,7 +93,7 @@ ProfileReport make_report(const Timeline& timeline, const DeviceLimits& limits) 
   double inside = 0;
   for (const ProfiledRun& run : timeline.runs) {
     const ProfiledNode& node = timeline.nodes[run.node];
-    const std::string module = node.phase == Phase::kUpdate ? "update" : module_of_scope(node.scope);
+    const std::string module = module_of(node);
     KernelSummary& kernel = kernels[{node.op, module, node.phase, node.shapes}];
     kernel.op = node.op;
     kernel.category = node.category;
@@ -122,53 +122,13 @@ ProfileReport make_report(const Timeline& timeline, const DeviceLimits& limits) 
   return report;
 }
 
-std::vector<std::string> advice(const ProfileReport& report, const AdviceContext& context) {
-  std::vector<std::string> sentences;
-  const double step = report.step_seconds;
-  const auto share_of = [&](std::string_view name) {
-    const auto found = std::ranges::find(report.categories, name, &ShareOfStep::name);
-    return found == report.categories.end() ? ShareOfStep{} : *found;
-  };
-  if (report.between_seconds > kHostShare * step) {
-    sentences.push_back(
-        format("%.1f%% of the step is spent between operations, because they are too short for the device; a larger "
-               "%s makes them longer.",
-               100 * report.between_seconds / step, std::string(context.batch_key).c_str()));
-  }
-  const ShareOfStep products = share_of("GEMM");
-  if (context.gpu && !context.tuned && products.seconds > 0.2 * step) {
-    sentences.push_back(
-        format("GEMMs take %.1f%% of the step at %.0f%% of the roofline; --tune_gemm tries their algorithms once and "
-               "keeps the fastest.",
-               100 * products.seconds / step, 100 * products.floor / products.seconds));
-  }
-  for (const KernelSummary* kernel : candidates(report)) {
-    const double won = kernel->seconds - kernel->floor / kGoodShare;
-    if (kernel->achieved() >= kGoodShare || won < kWorthwhile * step) continue;
-    sentences.push_back(
-        format("%s (%s, %s) takes %.1f%% of the step at %.0f%% of the roofline; a faster kernel or fusing it with a "
-               "neighbour could save %.1f%% of the step.",
-               kernel->op.c_str(), kernel->module.c_str(), std::string(kernel->phase).c_str(),
-               100 * kernel->seconds / step, 100 * kernel->achieved(), 100 * won / step));
-  }
-  const ShareOfStep optimizer = share_of("optimizer");
-  if (optimizer.seconds > kUpdateShare * step) {
-    sentences.push_back(
-        format("The optimizer takes %.1f%% of the step; gradient_accumulation_steps above %lld spreads it "
-               "over more tokens%s.",
-               100 * optimizer.seconds / step, static_cast<long long>(context.gradient_accumulation_steps),
-               context.can_shrink_states ? "; optim adamw_bf16 moves fewer bytes" : ""));
-  }
-  if (sentences.empty()) sentences.emplace_back("Nothing stands out: every large operation is close to the roofline.");
-  return sentences;
-}
-
 std::string to_text(const ProfileReport& report, std::size_t most) {
   const FlopUnit unit = flop_unit(report.limits.flops_per_second);
   std::string text = format("a step: %.3f ms in operations, %.3f ms between",
                             report.step_seconds * 1e3 - report.between_seconds * 1e3, report.between_seconds * 1e3);
   if (report.unprofiled_step_seconds > 0)
     text += format("; %.3f ms without the profiler", report.unprofiled_step_seconds * 1e3);
+  if (report.data_seconds > 0) text += format("; %.3f ms more to read its batches", report.data_seconds * 1e3);
   text += format("\nmeasured limits: copy %.0f GB/s, GEMM %.1f %s\n\n", report.limits.copy_bytes_per_second * 1e-9,
                  report.limits.flops_per_second / unit.scale, unit.name);
   text += format("%-28s %-24s %-8s %7s %10s %7s %9s %7s %12s\n", "operation", "module", "phase", "runs", "ms", "share",
@@ -200,6 +160,9 @@ Json to_json(const ProfileReport& report) {
   return {{"step_ms", report.step_seconds * 1e3},
           {"unprofiled_step_ms", report.unprofiled_step_seconds * 1e3},
           {"between_ms", report.between_seconds * 1e3},
+          {"data_ms", report.data_seconds * 1e3},
+          {"start_ms", report.start_seconds * 1e3},
+          {"tokens_per_step", report.tokens_per_step},
           {"limits",
            {{"copy_gbps", report.limits.copy_bytes_per_second * 1e-9},
             {"product_tflops", report.limits.flops_per_second * 1e-12}}},

@@ -1,5 +1,4 @@
-// Summarizes a timeline: where the time of a training step goes, how close each part is to the device's roofline, and
-// what to change.
+// Summarizes a timeline: where the time of a training step goes and how close each part is to the device's roofline.
 #pragma once
 
 #include <string>
@@ -41,26 +40,25 @@ struct ProfileReport {
   double step_seconds = 0;             // mean of the profiled steps
   double unprofiled_step_seconds = 0;  // mean of the same steps without the profiler; 0 if they were not measured
   double between_seconds = 0;          // part of step_seconds in which no operation ran
+  double data_seconds = 0;             // to read the batches of a step; not in step_seconds
+  double start_seconds = 0;            // to read and encode the data before the first step
+  double tokens_per_step = 0;
   DeviceLimits limits;
   std::vector<KernelSummary> kernels;   // slowest first
   std::vector<ShareOfStep> categories;  // slowest first; the sum is step_seconds. "other" includes the time between
                                         // operations
   std::vector<ShareOfStep> modules;     // slowest first
+
+  // Returns the part of a step in which the device waits for the host: without the profiler if that was measured.
+  [[nodiscard]] double host_seconds() const;
 };
 
 // Summarizes a timeline of at least one step.
 [[nodiscard]] ProfileReport make_report(const Timeline& timeline, const DeviceLimits& limits);
 
-// Settings of the run that the advice depends on.
-struct AdviceContext {
-  bool tuned = false;  // --tune_gemm was on
-  bool gpu = false;
-  std::int64_t gradient_accumulation_steps = 1;
-  std::string_view batch_key = "per_device_train_batch_size";  // key that sets the size of a micro-batch
-  bool can_shrink_states = false;                              // AdamW with f32 states and bfloat16 weights
-};
-// Returns suggestions for a faster step, one sentence each.
-[[nodiscard]] std::vector<std::string> advice(const ProfileReport& report, const AdviceContext& context);
+// Returns the operations other than GEMMs that take more than 2% of a step, slowest first. Each is a candidate for
+// fusion or for a faster kernel.
+[[nodiscard]] std::vector<const KernelSummary*> candidates(const ProfileReport& report);
 
 // Returns the report as tables for a terminal, with the `most` slowest kernels.
 [[nodiscard]] std::string to_text(const ProfileReport& report, std::size_t most = 30);

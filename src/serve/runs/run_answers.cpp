@@ -105,7 +105,8 @@ std::string list_of_runs(const fs::path& root) {
                     {"bytes", run.metrics_bytes},
                     {"age", run.age},
                     {"completions", run.completions},
-                    {"results", run.has_results}});
+                    {"results", run.has_results},
+                    {"profile", run.has_profile}});
   }
   return json_text({{"root", name.filename().string()}, {"cut", found.is_cut}, {"runs", std::move(runs)}});
 }
@@ -123,11 +124,33 @@ std::string results_of(const fs::path& path) {
   return json_text({{"model", std::move(model)}, {"tasks", results["tasks"]}});
 }
 
+std::string profile_of(const fs::path& path) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) throw RequestError("run", "has no kernel_summary.json", {}, 404);
+  if (fs::file_size(path, error) > kMaxResultsBytes)
+    throw RequestError("run", "has a kernel_summary.json that is too large");
+  const Json summary = read_json(path);
+  if (!summary.is_object() || (!summary.contains("kernels") && !summary.contains("phases")))
+    throw RequestError("run", "has a kernel_summary.json that hone profile has not written");
+  Json shown = Json::object();
+  for (const auto& [name, value] : summary.items()) {
+    if (value.is_number() || value.is_object()) shown[name] = value;
+    if (value.is_string()) shown[name] = cut(value.get<std::string>());
+    if (!value.is_array()) continue;
+    shown[name] = Json::array();
+    for (const Json& row : value) {
+      if (row.is_object() && shown[name].size() < kMaxShownRows) shown[name].push_back(row);
+    }
+  }
+  return json_text(shown);
+}
+
 std::string body_of(const fs::path& root, std::string_view path, const QueryParameters& query) {
   if (path == "/runs") return list_of_runs(root);
   const std::string id = query.text("run");
   if (path == "/runs/metrics") return rows_of(run_file(root, id, "metrics.jsonl"), query, metrics_row, 4000);
   if (path == "/runs/results") return results_of(run_file(root, id, "results.json"));
+  if (path == "/runs/profile") return profile_of(run_file(root, id, "kernel_summary.json"));
   if (path == "/runs/samples") {
     const auto most = static_cast<std::size_t>(query.integer("count", 100, 1, 500));
     return rows_of(run_file(root, id, "samples.jsonl"), query, sample_row, most);

@@ -91,17 +91,21 @@ class Search {
     std::error_code unresolved;
     if (!visited_.insert(fs::canonical(folder, unresolved)).second) return;  // a symbolic link leads here again
     RunFolder run{.id = id};
-    if (const auto metrics = state_of(folder / "metrics.jsonl")) {
+    std::optional<double> age;
+    const auto has = [&](const char* name) {
+      const std::optional<FileState> state = state_of(folder / name);
+      if (state) age = std::min(age.value_or(state->age), state->age);
+      return state;
+    };
+    if (const auto metrics = has("metrics.jsonl")) {
       run.has_metrics = true;
       run.metrics_bytes = metrics->bytes;
-      run.age = metrics->age;
     }
-    if (const auto results = state_of(folder / "results.json")) {
-      run.age = run.has_metrics ? std::min(run.age, results->age) : results->age;
-      run.has_results = true;
-    }
+    run.has_results = has("results.json").has_value();
+    run.has_profile = has("kernel_summary.json").has_value();
+    run.age = age.value_or(0);
     if (run.has_metrics) run.completions = completions_in(folder / "completions");
-    if (run.has_metrics || run.has_results) found_.runs.push_back(std::move(run));
+    if (run.has_metrics || run.has_results || run.has_profile) found_.runs.push_back(std::move(run));
     if (depth == kRunDepth) return;
     for (const std::string& name : names_in(folder)) {
       std::error_code error;

@@ -1,4 +1,4 @@
-// Finds the runs and evaluations below a folder.
+// Finds the runs, evaluations and profiles below a folder.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,9 @@ struct RunFolder {
   std::string id;                        // path below the searched folder; "." is that folder itself
   bool has_metrics = false;              // metrics.jsonl of a training run
   bool has_results = false;              // results.json of an evaluation
+  bool has_profile = false;              // kernel_summary.json of a profile
   std::uint64_t metrics_bytes = 0;       // size of metrics.jsonl
-  double age = 0;                        // seconds since the latest change of metrics.jsonl or results.json
+  double age = 0;                        // seconds since the latest change of one of these files
   std::vector<std::string> completions;  // files of completions without their ending, such as "step-5" and
                                          // "eval-step-10", in ascending order of steps
 };
