@@ -13,6 +13,7 @@
 #include "support/miniature.h"
 #include "support/paths.h"
 #include "system/process.h"
+#include "train/foreign_keys.h"
 
 namespace hone::test {
 namespace {
@@ -187,6 +188,56 @@ TEST_F(Plan, CountsDeepseekV3) {
   EXPECT_EQ(plan.memory.weights, 2u * kTrained + 4u * kBiases);
   // In place of a gradient the biases have the loads of their experts.
   EXPECT_EQ(plan.memory.gradients, 4u * kTrained + 4u * kBiases);
+}
+
+// Plans pre-training on a GPU of this size that need not be present.
+RunPlan plan_on(PretrainOptions options, DType dtype, std::size_t gpu) {
+  options.plan = {.asked = true, .device = memory_of_gpu(gpu)};
+  const Json config = read_json(options.model_config_path);
+  return plan_sketch(options, {family_registry().create(config), dtype});
+}
+
+// The published configuration of DeepSeek-V3, on 128 GPUs of 141 GiB. On fewer, and on GPUs of 80 GiB, it does not fit:
+// while a layer is computed its whole weights are there.
+TEST(PlanOfDeepseek, V3NeedsAbout128Gpus) {
+  PretrainOptions options;
+  options.model_config_path = (fixture("model") / "deepseek_v3.json").string();
+  options.torch_dtype = TorchDtype::kBfloat16;
+  options.optim = OptimizerType::kAdamwBf16;
+  options.gradient_dtype = GradientType::kBfloat16;
+  options.gradient_checkpointing = Recomputation::kOn;
+  options.block_size = 4096;
+  options.per_device_train_batch_size = 1;
+  options.zero_stage = 3;
+  options.num_processes = 128;
+  constexpr std::size_t kH200 = kComparedGpus[3];
+  const RunPlan plan = plan_on(options, DType::kBf16, kH200);
+  std::int64_t parameters = 0;
+  for (const auto& [name, count] : plan.parameters) parameters += count;
+  EXPECT_EQ(parameters, 671'026'404'352 + 58 * 256);  // with the biases of the experts
+  const std::size_t share = 671'026'419'200 / 128;
+  EXPECT_NEAR(static_cast<double>(plan.memory.weights), 2.0 * static_cast<double>(share),
+              1e-2 * static_cast<double>(share));
+  EXPECT_NEAR(static_cast<double>(plan.memory.optimizer), 4.0 * static_cast<double>(share),
+              1e-2 * static_cast<double>(share));
+  // A layer of experts has 11.5 billion parameters; with the next one's they are activations.
+  EXPECT_GT(plan.memory.arena, 2 * std::size_t{2} * 11'000'000'000);
+  EXPECT_LE(plan.memory.total(), memory_of_gpu(kH200).available);
+  EXPECT_GT(plan.memory.arena, memory_of_gpu(kComparedGpus[2]).available);
+  options.num_processes = 96;
+  EXPECT_GT(plan_on(options, DType::kBf16, kH200).memory.total(), memory_of_gpu(kH200).available);
+}
+
+TEST(PlanOfDeepseek, TheMiniatureFitsAGpuOf80GB) {
+  PretrainOptions options;
+  const std::string path = (source_dir() / "recipes/deepseek_v3/mini_80gb.yaml").string();
+  const std::vector<std::string> recipe{"--config", path};
+  (void)read_options(OptionTable(options), recipe, training_foreign_keys(), RecipeArgument::kTaken);
+  options.model_config_path = (source_dir() / options.model_config_path).string();
+  constexpr std::size_t kCard = 80'000'000'000;
+  const RunPlan plan = plan_on(options, DType::kBf16, kCard);
+  EXPECT_LE(plan.memory.total(), memory_of_gpu(kCard).available);
+  EXPECT_GT(plan.memory.total(), kCard / 2);
 }
 
 }  // namespace
