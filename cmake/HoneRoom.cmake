@@ -43,8 +43,8 @@ endfunction()
 
 # hone_unite(TARGET SOURCES)
 #
-# With HONE_UNITE, compiles up to eight sources of a folder as one. This halves the time of a full build, most of which
-# is spent on headers and templates that the sources share. Names in the unnamed namespaces of a folder must then be
+# With HONE_UNITE, compiles up to 32 sources of a folder as one. This divides the time of a full build by three, most of
+# which is spent on headers and templates that the sources share. Names in the unnamed namespaces of a folder must then be
 # unique. In cli, eval and reward, which consist of many small folders, sources of several folders are compiled as one,
 # and the names must be unique in the room. CPU and CUDA kernels share names on purpose, so cuda.cpp files are compiled
 # separately.
@@ -65,7 +65,7 @@ function(hone_unite target)
       set(count 0)
     endif()
     set(last_folder ${folder})
-    math(EXPR part "${count} / 8")
+    math(EXPR part "${count} / 32")
     math(EXPR count "${count} + 1")
     set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${name}_${part})
   endforeach()

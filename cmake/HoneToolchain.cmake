@@ -51,6 +51,8 @@ set(HONE_CXX_OPTIONS -march=x86-64-v3 -ffp-contract=off -fno-math-errno
                      -Wno-missing-field-initializers)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   list(APPEND HONE_CXX_OPTIONS -Wno-restrict)  # g++ 12 gives false positives in std::string
+  # Below 1 GB g++ does not look for memory that it could reuse, which takes 8 to 15% of its time.
+  list(APPEND HONE_CXX_OPTIONS --param=ggc-min-heapsize=1000000)
 endif()
 add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:${HONE_CXX_OPTIONS}>")
 

@@ -16,7 +16,7 @@ namespace hone {
 namespace {
 
 // FNV-1a over 64-bit words. It distinguishes datasets; it is not a cryptographic hash.
-class Fingerprint {
+class TokenHash {
  public:
   void add(std::uint64_t word) { hash_ = (hash_ ^ word) * 0x100000001B3u; }
   void add(std::span<const TokenId> tokens) {
@@ -33,7 +33,7 @@ class Fingerprint {
 };
 
 std::string fingerprint_of(const ExampleSet& set, const PackedRows* rows) {
-  Fingerprint hash;
+  TokenHash hash;
   hash.add(set.tokens());
   for (const std::int64_t offset : set.offsets()) hash.add(static_cast<std::uint64_t>(offset));
   for (const std::uint8_t target : set.is_target()) hash.add(target);

@@ -1,7 +1,6 @@
 #include "system/child.h"
 
 #include <fcntl.h>
-#include <linux/ioprio.h>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -21,6 +20,13 @@
 
 namespace hone {
 namespace {
+
+// Numbers of the system calls ioprio_get and ioprio_set (ioprio_set(2)). The header <linux/ioprio.h> of Linux 6.1.192
+// is not C++: it names a parameter `class`.
+constexpr int kWhoProcess = 1;
+constexpr int kClassShift = 13;
+constexpr long kClassRealTime = 1;
+constexpr long kClassBestEffort = 2;
 
 constexpr int kAboveTargets = 100;  // lowest number for the copies of descriptors while 0, 1, ... are overwritten
 
@@ -106,10 +112,12 @@ void give_up_precedence() {
   errno = 0;
   const int nice = getpriority(PRIO_PROCESS, 0);
   if (errno == 0 && nice < 0) (void)setpriority(PRIO_PROCESS, 0, 0);
-  const long disk = syscall(SYS_ioprio_get, IOPRIO_WHO_PROCESS, 0);
-  const bool is_first = disk >= 0 && IOPRIO_PRIO_CLASS(disk) == IOPRIO_CLASS_RT;
-  const bool is_early = disk >= 0 && IOPRIO_PRIO_CLASS(disk) == IOPRIO_CLASS_BE && IOPRIO_PRIO_DATA(disk) < 4;
-  if (is_first || is_early) (void)syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, 0);  // 0: as the nice value
+  const long disk = syscall(SYS_ioprio_get, kWhoProcess, 0);
+  const long disk_class = disk >> kClassShift & 7;
+  const long disk_level = disk & 7;
+  const bool is_first = disk >= 0 && disk_class == kClassRealTime;
+  const bool is_early = disk >= 0 && disk_class == kClassBestEffort && disk_level < 4;
+  if (is_first || is_early) (void)syscall(SYS_ioprio_set, kWhoProcess, 0, 0);  // 0: as the nice value
   errno = 0;
 }
 

@@ -23,7 +23,7 @@ namespace {
 constexpr std::size_t kMostSaid = 64 << 10;               // bytes of output that are kept, the last ones
 constexpr std::chrono::milliseconds kPollInterval{200};   // interval between checks for Ctrl+C
 constexpr std::chrono::milliseconds kToEnd{2000};         // time to exit after the socket was closed
-constexpr std::chrono::milliseconds kForTraceback{2000};  // time to print a traceback after SIGUSR1
+constexpr std::chrono::milliseconds kForTraceback{5000};  // time to print a traceback and exit after SIGUSR1
 
 }  // namespace
 
@@ -135,10 +135,14 @@ HostedProcess::Failure HostedProcess::ended() {
 
 HostedProcess::Failure HostedProcess::late(std::chrono::milliseconds limit) {
   kill(id_, SIGUSR1);
-  for (const auto wait : {kForTraceback, kPollInterval}) {
-    if (output_pipe_.open() && wait_readable(output_pipe_.number(), wait)) read_said();
+  const Clock::time_point deadline = Clock::now() + kForTraceback;
+  while (!wait_readable(process_.number(), std::chrono::milliseconds(0)) && Clock::now() < deadline) {
+    std::array<pollfd, 2> ready{{{process_.number(), POLLIN, 0}, {output_pipe_.number(), POLLIN, 0}}};
+    poll_until(ready, deadline);
+    read_said();
   }
   kill(-id_, SIGKILL);
+  read_said();
   return {text_of("no answer within ", static_cast<double>(limit.count()) / 1000, " s"), true};
 }
 

@@ -32,7 +32,7 @@ class HostedProcess {
 
   // Sends one request (ask() appends the line break) and returns the answer of at most about `most` bytes. Throws
   // Failure, after which ask() must not be called again, and Interrupted after Ctrl+C. On a timeout the process gets
-  // SIGUSR1, so that it can print a traceback, and is killed at most 2.2 s later.
+  // SIGUSR1, so that it can print a traceback and exit, and is killed at most 5 s later.
   [[nodiscard]] std::string ask(std::string line, std::chrono::milliseconds limit, std::size_t most);
 
   // Returns the text printed on standard output and standard error since the last call: its last 64 KiB.

@@ -10,10 +10,10 @@
 namespace hone {
 namespace {
 
-constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
+constexpr double kBytesPerGib = 1024.0 * 1024.0 * 1024.0;
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
-double gib(std::uint64_t bytes) { return bytes == 0 ? kUnknown : static_cast<double>(bytes) / kGib; }
+double gib(std::uint64_t bytes) { return bytes == 0 ? kUnknown : static_cast<double>(bytes) / kBytesPerGib; }
 
 double percent(std::uint64_t part, std::uint64_t whole) {
   return whole == 0 ? kUnknown : 100.0 * static_cast<double>(part) / static_cast<double>(whole);

@@ -210,7 +210,9 @@ TEST(ChatServerTest, TypedMessagesAreThereInLaterChats) {
     const std::filesystem::path file = folder.path() / "cache" / "chat_history";
     EXPECT_EQ(is_file(file), keeps);
     struct stat status{};
-    if (keeps && ::stat(file.c_str(), &status) == 0) EXPECT_EQ(status.st_mode & 0777U, 0600U);
+    if (keeps && ::stat(file.c_str(), &status) == 0) {
+      EXPECT_EQ(status.st_mode & 0777U, 0600U);
+    }
   }
   TerminalProgram program(chat(server.url()), variables);
   ASSERT_TRUE(program.sees("> "));

@@ -73,7 +73,9 @@ TEST(ConvertFp8, WritesTheWeightsOfGeneration) {
       const bool in_fp8 = directory.weights().at(tensor).type == StoredType::kF8E4m3;
       const bool is_kept = std::ranges::count(kept, tensor.substr(0, tensor.rfind('.'))) > 0;
       EXPECT_FALSE(in_fp8 && is_kept) << tensor;
-      if (tensor.ends_with("o_proj.weight")) EXPECT_TRUE(in_fp8) << tensor;
+      if (tensor.ends_with("o_proj.weight")) {
+        EXPECT_TRUE(in_fp8) << tensor;
+      }
     }
   }
 }

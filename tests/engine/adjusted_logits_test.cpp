@@ -27,7 +27,7 @@ Completion generate_one(FixtureModel& fixture, const Request& request) {
 }
 
 // Requests of every kind of adjustment, and some of none.
-std::vector<Request> mixed_requests(std::int64_t count, std::int64_t vocab) {
+std::vector<Request> adjusted_requests(std::int64_t count, std::int64_t vocab) {
   const RandomStream random(6, "adjusted");
   std::vector<Request> requests;
   std::uint64_t at = 0;
@@ -61,7 +61,7 @@ void expect_same_draws(std::span<const Completion> completions, std::span<const 
 TEST(AdjustedLogits, TokensDependOnTheRequestAlone) {
   for (const DType dtype : {DType::kF32, DType::kBf16}) {
     FixtureModel fixture("qwen3", dtype);
-    const std::vector<Request> requests = mixed_requests(48, fixture.model->shape().vocab_size);
+    const std::vector<Request> requests = adjusted_requests(48, fixture.model->shape().vocab_size);
     const EngineOptions wide{
         .max_model_len = 96, .max_num_seqs = 48, .max_batch_tokens = 256, .adjust_logits = true, .launch_ahead = false};
     const auto expected = adjusted_completions(fixture, requests, wide);

@@ -37,7 +37,7 @@ TEST(NgramDraft, ProposesNothingWithoutARepetition) {
 }
 
 // Requests that repeat themselves, since small models do so when they decode greedily, among others that do not.
-std::vector<Request> mixed_requests(std::int64_t count, std::int64_t vocab) {
+std::vector<Request> repeating_requests(std::int64_t count, std::int64_t vocab) {
   const RandomStream random(8, "speculation");
   std::vector<Request> requests;
   std::uint64_t at = 0;
@@ -80,7 +80,7 @@ void expect_bits(const Completion& a, const Completion& b) {
 TEST(Speculation, ChangesNoBit) {
   for (const DType dtype : {DType::kF32, DType::kBf16}) {
     FixtureModel fixture("qwen3", dtype);
-    std::vector<Request> requests = mixed_requests(24, fixture.model->shape().vocab_size);
+    std::vector<Request> requests = repeating_requests(24, fixture.model->shape().vocab_size);
     const EngineOptions plain{
         .max_model_len = 96, .max_num_seqs = 24, .max_batch_tokens = 256, .adjust_logits = true, .max_logprobs = 3};
     for (std::size_t i = 0; const Completion& whole : run_all(fixture, requests, plain).completions) {

@@ -203,12 +203,12 @@ TEST(Attention, SequenceDoesNotDependOnItsNeighbours) {
 }
 
 constexpr AttentionAttributes kGrouped{.heads = 4, .kv_heads = 2, .head_dim = 16, .scale = 0.25};
-constexpr std::int64_t kWidth = (4 + 2 * 2) * 16;
+constexpr std::int64_t kQkvWidth = (4 + 2 * 2) * 16;
 
 TEST(Attention, RefusesShapesThatDoNotFit) {
   Program program;
   const Tensor cu_seqlens = program.input("cu_seqlens", {DType::kI32, {3}});
-  const Tensor qkv = program.input("qkv", {DType::kF32, {4, kWidth}});
+  const Tensor qkv = program.input("qkv", {DType::kF32, {4, kQkvWidth}});
   EXPECT_THROW((void)attention(qkv, cu_seqlens, {.heads = 4, .kv_heads = 3, .head_dim = 16}), Error);
   EXPECT_THROW((void)attention(qkv, cu_seqlens, {.heads = 5, .kv_heads = 2, .head_dim = 16}), Error);
   EXPECT_THROW((void)attention(qkv, qkv, kGrouped), Error);

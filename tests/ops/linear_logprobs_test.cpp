@@ -100,7 +100,7 @@ TEST(LinearLogprobs, JointCases) {
 }
 
 // A hidden size of 16 and a vocabulary of two chunks and a part of a third.
-struct Sizes {
+struct HeadSizes {
   std::int64_t hidden = 16;
   std::int64_t vocab = 2 * kVocabChunk + 100;
 };
@@ -126,7 +126,7 @@ struct LogprobResult {
 // Runs the operation on rows [first, first + rows) of a long x with these targets; the gradient of every logp is 1.
 LogprobResult run(std::int64_t first, std::int64_t rows, const std::vector<std::int32_t>& targets, double temperature,
                   bool joint = false) {
-  const Sizes sizes;
+  const HeadSizes sizes;
   register_operations();
   Program program;
   const Tensor x = program.input("x", {DType::kBf16, {{rows, Count::tokens}, sizes.hidden}});
@@ -177,7 +177,7 @@ std::uint32_t bits(float value) { return std::bit_cast<std::uint32_t>(value); }
 
 // Compares 700 rows, more than a block, with some of these rows alone, and with a run with another number of threads.
 TEST(LinearLogprobs, RowsDoNotDependOnEachOther) {
-  const Sizes sizes;
+  const HeadSizes sizes;
   const std::int64_t rows = 700;
   std::vector<std::int32_t> targets(rows);
   for (std::int64_t row = 0; row < rows; ++row) {
@@ -210,7 +210,7 @@ TEST(LinearLogprobs, RowsDoNotDependOnEachOther) {
 // The outputs are equal bit by bit. Gradients are only close on a GPU, where the joint pass sums other pieces of
 // logits.
 TEST(LinearLogprobs, BothPassesAsOneGiveWhatTheyGiveApart) {
-  const Sizes sizes;
+  const HeadSizes sizes;
   const std::int64_t rows = 700;
   std::vector<std::int32_t> targets(rows);
   for (std::int64_t row = 0; row < rows; ++row) {
@@ -248,7 +248,7 @@ TEST(LinearLogprobs, PassesStayApartWhereTheGradientDependsOnLogp) {
 // The sampler computes whole rows of logits in f32 and then log_softmax; linear_logprobs must give the same bits.
 TEST(LinearLogprobs, EqualsTheLogSoftmaxOfTheLogits) {
   if (test_device().kind() != DeviceKind::kCpu) GTEST_SKIP() << "log_softmax is the host's";
-  const Sizes sizes;
+  const HeadSizes sizes;
   const std::int64_t rows = 40;
   std::vector<std::int32_t> targets(rows);
   for (std::int64_t row = 0; row < rows; ++row) targets[row] = static_cast<std::int32_t>(row * 7919 % sizes.vocab);

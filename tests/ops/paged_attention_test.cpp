@@ -69,10 +69,10 @@ TEST(KvAppend, SlotOutsideTheCacheIsADefect) {
   EXPECT_NO_THROW(run.executable().run());
 }
 
-constexpr std::int64_t kHeads = 4, kKvHeads = 2, kHeadDim = 16, kWidth = (kHeads + 2 * kKvHeads) * kHeadDim;
+constexpr std::int64_t kHeads = 4, kKvHeads = 2, kHeadDim = 16, kRowWidth = (kHeads + 2 * kKvHeads) * kHeadDim;
 
-// Sizes of the heads and of the pages, of which a sequence has 192 positions at most.
-struct Sizes {
+// PageSizes of the heads and of the pages, of which a sequence has 192 positions at most.
+struct PageSizes {
   std::int64_t head_dim = kHeadDim;
   std::int64_t block_size = 16;
   std::int64_t value_dim = head_dim;
@@ -94,7 +94,7 @@ std::vector<std::int32_t> whole_cu_seqlens() {
 }
 
 template <class T>
-std::vector<T> whole(const std::vector<T>& qkv, const Sizes& sizes) {
+std::vector<T> whole(const std::vector<T>& qkv, const PageSizes& sizes) {
   Program program;
   const Tensor x = program.input("qkv", {DTypeOf<T>::value, {total_length(), sizes.width()}});
   const auto entries = static_cast<std::int64_t>(kLengths.size()) + 1;
@@ -116,7 +116,7 @@ std::vector<T> whole(const std::vector<T>& qkv, const Sizes& sizes) {
 template <class T>
 class Paged {
  public:
-  Paged(std::int64_t chunk, const Sizes& sizes) : chunk_(chunk), sizes_(sizes), run_(program()) {
+  Paged(std::int64_t chunk, const PageSizes& sizes) : chunk_(chunk), sizes_(sizes), run_(program()) {
     const auto elements = static_cast<std::size_t>(sizes.blocks() * sizes.block_size * kKvHeads * sizes.head_dim);
     const std::vector<T> unwritten(elements, static_cast<T>(std::numeric_limits<float>::quiet_NaN()));
     for (const std::string_view name : {"k", "v"}) run_.states().upload(name, std::as_bytes(std::span(unwritten)));
@@ -141,7 +141,8 @@ class Paged {
   struct Step {
     std::vector<std::int32_t> rows, slots, cu_seqlens{0}, starts, block_table;
 
-    void add(std::size_t sequence, std::int32_t start, std::int32_t end, std::int32_t first_row, const Sizes& sizes) {
+    void add(std::size_t sequence, std::int32_t start, std::int32_t end, std::int32_t first_row,
+             const PageSizes& sizes) {
       const auto page = [&](std::int64_t i) {  // never the same page twice
         return static_cast<std::int32_t>((static_cast<std::int64_t>(sequence) * sizes.max_blocks() + i) * 7 %
                                          sizes.blocks());
@@ -210,7 +211,7 @@ class Paged {
   }
 
   std::int64_t chunk_;
-  Sizes sizes_;
+  PageSizes sizes_;
   TestRun run_;
 };
 
@@ -225,7 +226,7 @@ void clear_padding(std::vector<T>& qkv, std::int64_t width, std::int64_t values,
 }
 
 template <class T>
-void expect_as_attention(const Sizes& sizes = {}) {
+void expect_as_attention(const PageSizes& sizes = {}) {
   std::vector<T> qkv = normal_values<T>(static_cast<std::size_t>(total_length() * sizes.width()), 4);
   clear_padding(qkv, sizes.width(), kKvHeads * sizes.head_dim, sizes.head_dim, sizes.value_dim);
   const std::vector<T> expected = whole(qkv, sizes);
@@ -382,7 +383,7 @@ TEST(PagedAttention, PageOutsideTheCacheIsADefect) {
 
 TEST(PagedAttention, RefusesPagesThatDoNotFit) {
   Program program;
-  const Tensor qkv = program.input("qkv", {DType::kF32, {8, kWidth}});
+  const Tensor qkv = program.input("qkv", {DType::kF32, {8, kRowWidth}});
   const Tensor keys = program.state("k", {DType::kF32, {4, 16, kKvHeads * kHeadDim}});
   const Tensor table = program.input("block_table", {DType::kI32, {{2, Count::sequences}, 3}});
   const Tensor cu_seqlens = program.input("cu_seqlens", {DType::kI32, {3}});

@@ -142,8 +142,10 @@ TEST(FindRuns, FindsWhatCommandsWrite) {
   EXPECT_FALSE(found.is_cut);
   const Json list = answer(folder.path(), "/runs");
   EXPECT_EQ(list["root"], folder.path().filename().string());
-  for (const Json& run : list["runs"])
-    if (run["id"] == "grpo") EXPECT_EQ(run["completions"], Json({"step-9", "eval-step-9", "step-10"}));
+  for (const Json& run : list["runs"]) {
+    if (run["id"] != "grpo") continue;
+    EXPECT_EQ(run["completions"], Json({"step-9", "eval-step-9", "step-10"}));
+  }
 }
 
 TEST(FindRuns, TheFolderItselfMayBeARun) {

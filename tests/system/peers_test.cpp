@@ -159,7 +159,9 @@ TEST(Peers, RanksOfTheSameFailureKnowOfTheLowest) {
   (void)run_ranks(3, [&](Peers& peers) {
     peers.barrier();
     const bool below = peers.has_failed_below();
-    if (peers.rank() > 0) EXPECT_TRUE(below);
+    if (peers.rank() > 0) {
+      EXPECT_TRUE(below);
+    }
     const std::scoped_lock lock(mutex);
     if (!below) speakers.push_back(peers.rank());
     peers.fail("no such file");

@@ -17,7 +17,7 @@
 namespace hone::test {
 namespace {
 
-constexpr double kWeight = 0.3;  // of tests/fixtures/models/make_multi_token.py
+constexpr double kMtpLossWeight = 0.3;  // of tests/fixtures/models/make_multi_token.py
 constexpr const char* kLayer = "model.layers.3.";
 
 std::vector<float> values_of(const TensorStore& store, const std::string& name) {
@@ -68,7 +68,7 @@ class MultiToken : public testing::Test {
 };
 
 TEST_F(MultiToken, LossAndGradientsAreThoseOfTheReference) {
-  const std::unique_ptr<Model> model = this->model(kWeight);
+  const std::unique_ptr<Model> model = this->model(kMtpLossWeight);
   TensorStore weights = load_weights(*model, ModelDirectory(path()), DType::kF32, test_device());
   const auto arena = std::make_shared<Arena>(test_device());
   const HostBatch batch = this->batch();
@@ -105,7 +105,7 @@ TEST_F(MultiToken, LossAndGradientsAreThoseOfTheReference) {
 }
 
 TEST_F(MultiToken, ASplitChangesNoLoss) {
-  const std::unique_ptr<Model> model = this->model(kWeight);
+  const std::unique_ptr<Model> model = this->model(kMtpLossWeight);
   const TensorStore weights = load_weights(*model, ModelDirectory(path()), DType::kF32, test_device());
   const auto arena = std::make_shared<Arena>(test_device());
   const std::vector<std::vector<TokenId>> documents{{1, 2, 3, 4, 5}, {6}, {9, 8}, {7, 5, 3, 1}};
@@ -123,7 +123,7 @@ TEST_F(MultiToken, ASplitChangesNoLoss) {
 }
 
 TEST_F(MultiToken, TheLayerIsSavedUnderItsPublishedNamesOrLeftOut) {
-  const std::unique_ptr<Model> with = model(kWeight);
+  const std::unique_ptr<Model> with = model(kMtpLossWeight);
   const ModelDirectory original(path());
   save_model(folder_.path() / "with", *with, load_weights(*with, original, DType::kF32, test_device()), nullptr);
   const ModelDirectory saved(folder_.path() / "with");
@@ -140,7 +140,7 @@ TEST_F(MultiToken, TheLayerIsSavedUnderItsPublishedNamesOrLeftOut) {
 }
 
 TEST_F(MultiToken, AFolderWithoutTheLayerIsRefusedWhereItIsTrained) {
-  const std::unique_ptr<Model> model = this->model(kWeight);
+  const std::unique_ptr<Model> model = this->model(kMtpLossWeight);
   const ModelDirectory bare(fixture("models") / "deepseek_v3");
   EXPECT_THROW((void)load_weights(*model, bare, DType::kF32, test_device()), Error);
 }

@@ -134,7 +134,7 @@ def main():
     os.dup2(nothing, 0)
     os.dup2(2, 1)
     faulthandler.enable()
-    faulthandler.register(signal.SIGUSR1, all_threads=False)
+    faulthandler.register(signal.SIGUSR1, all_threads=False, chain=True)  # prints where it is, and ends
     requests = os.fdopen(channel, "rb", closefd=False)
     sys.argv = ["reward"]
     sys.path[:] = [entry for entry in sys.path if entry]
