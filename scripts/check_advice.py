@@ -58,7 +58,7 @@ def write_data():
     (FOLDER / "rewards.py").write_text(
         "import time\ndef fast(completions, **kwargs):\n    return [float(len(one[0]['content']) % 7) for one in completions]\n"
         "def slow(completions, **kwargs):\n    time.sleep(0.5)\n    return fast(completions)\n")
-    hone("tokenizer", "train", "--files", FOLDER / "corpus.jsonl", "--vocab_size", 2000, "--output_dir", FOLDER / "tokenizer",
+    hone("tokenizer", "train", "--input", FOLDER / "corpus.jsonl", "--vocab_size", 2000, "--output", FOLDER / "tokenizer",
          "--special_tokens", "<|endoftext|>,<|im_start|>,<|im_end|>", "--eos_token", "<|endoftext|>")
     hone("pretrain", "--model_config_path", FOLDER / "model.json", "--tokenizer_name_or_path", FOLDER / "tokenizer",
          "--dataset_name", FOLDER / "corpus.jsonl", "--block_size", 128, "--max_steps", 2, "--output_dir", FOLDER / "model", "--device", "cpu")

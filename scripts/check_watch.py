@@ -244,7 +244,7 @@ def check_profiles(browser):
     browser.send("Input.dispatchMouseEvent", type="mouseMoved", x=box[0] + box[2] / 2, y=box[1] + box[3] / 2)
     browser.wait("document.querySelector('.roofline .legend').textContent.includes('of the limit')")
     profile("profile", 2)  # it is written again
-    browser.wait("document.querySelector('.scores').innerText.includes('110')")
+    browser.wait("document.querySelector('section.profile .scores').innerText.includes('110')")
 
 
 def check_hostile(browser):

@@ -145,7 +145,9 @@ TEST_F(ProfileRecipes, TriesWhatARecipeSetsBadly) {
     const double rate = (*trial)["tokens_per_second"];
     EXPECT_NEAR((*trial)["gain"].get<double>(), rate / (tokens / bad["unprofiled_step_ms"].get<double>() * 1e3), 1e-6);
     const double tried = rate * (*trial)["step_ms"].get<double>() * 1e-3;
-    if (std::string(key) == "packing") EXPECT_GT(tried, 1.5 * tokens) << "packed rows hold more tokens";
+    if (std::string(key) == "packing") {
+      EXPECT_GT(tried, 1.5 * tokens) << "packed rows hold more tokens";
+    }
   }
   const Json good = profiled("sft", "dataset_name: " + path("data/sft.jsonl") +
                                         "\npacking: true\nmax_length: 256\ntorch_dtype: bfloat16\n"

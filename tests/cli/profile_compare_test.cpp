@@ -49,7 +49,9 @@ TEST(ProfileCompare, NamesTheReasonOfEachChange) {
   ASSERT_EQ(changes.size(), 6u);
   EXPECT_EQ(changes[0].name, "shapes") << "largest first";
   for (const KernelChange& each : changes) {
-    if (each.before > 0 && each.after > 0) EXPECT_NEAR(each.calls + each.work + each.rate, each.change(), 1e-9);
+    if (each.before > 0 && each.after > 0) {
+      EXPECT_NEAR(each.calls + each.work + each.rate, each.change(), 1e-9);
+    }
   }
   EXPECT_EQ(change_of(changes, "calls").reason, "more calls: 30, up from 10");
   EXPECT_NEAR(change_of(changes, "calls").calls, 20, 1e-9);
