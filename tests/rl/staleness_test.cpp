@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kStale = "sampling/stale_tokens";
-constexpr const char* kLogpDifference = "sampling/sampling_logp_difference/max";
+constexpr const char* kDifferenceOfLogps = "sampling/sampling_logp_difference/max";
 
 GrpoOptions ahead_options(const fs::path& output_dir) {
   GrpoOptions options = small_options(output_dir);
@@ -49,7 +49,7 @@ TEST(Staleness, ChangesNoBitWhileTheWeightsStay) {
   for (std::size_t i = 0; i < 4; ++i) {
     for (const char* name : {"loss", "grad_norm", "reward", "kl", "entropy", "num_tokens", "completions/mean_length"})
       EXPECT_EQ(value_of(rows[1][i], name), value_of(rows[0][i], name)) << name;
-    EXPECT_EQ(value_of(rows[1][i], kLogpDifference), 0.0);
+    EXPECT_EQ(value_of(rows[1][i], kDifferenceOfLogps), 0.0);
     EXPECT_EQ(value_of(rows[1][i], "sampling/importance_sampling_ratio/min"), 1.0);
     EXPECT_EQ(value_of(rows[1][i], "sampling/importance_sampling_ratio/max"), 1.0);
   }
@@ -62,11 +62,11 @@ TEST(Staleness, OlderTokensKeepTheirLogProbabilitiesAndAreCorrected) {
   const std::vector<MetricRow> rows = train_rows(options, 5);
   ASSERT_EQ(rows.size(), 5U);
   EXPECT_EQ(value_of(rows[0], kStale), 0.0);
-  EXPECT_EQ(value_of(rows[0], kLogpDifference), 0.0);
+  EXPECT_EQ(value_of(rows[0], kDifferenceOfLogps), 0.0);
   for (std::size_t i = 1; i < rows.size(); ++i) {
     EXPECT_GT(value_of(rows[i], kStale), 0.0) << i;
     EXPECT_LT(value_of(rows[i], kStale), 1.0) << i;
-    EXPECT_GT(value_of(rows[i], kLogpDifference), 0.0) << i;
+    EXPECT_GT(value_of(rows[i], kDifferenceOfLogps), 0.0) << i;
     EXPECT_NE(value_of(rows[i], "sampling/importance_sampling_ratio/mean"), 1.0) << i;
     EXPECT_EQ(value_of(rows[i], "clip_ratio/region_mean"), 0.0) << "old is the trainer's own";
   }
@@ -89,7 +89,7 @@ TEST(Staleness, TheCorrectionCanBeTurnedOff) {
     rows.push_back(train_rows(options, 3));
   }
   EXPECT_EQ(value_of(rows[0][0], "grad_norm"), value_of(rows[1][0], "grad_norm"));
-  EXPECT_EQ(value_of(rows[0][1], kLogpDifference), value_of(rows[1][1], kLogpDifference));
+  EXPECT_EQ(value_of(rows[0][1], kDifferenceOfLogps), value_of(rows[1][1], kDifferenceOfLogps));
   EXPECT_NE(value_of(rows[0][1], "grad_norm"), value_of(rows[1][1], "grad_norm"));
 }
 
@@ -102,13 +102,13 @@ TEST(Staleness, TokensOfTheSameWeightsAreNotStale) {
   options.gradient_accumulation_steps = 2;
   const std::vector<MetricRow> rows = train_rows(options, 3);
   EXPECT_EQ(value_of(rows[0], kStale), 0.0);
-  EXPECT_EQ(value_of(rows[0], kLogpDifference), 0.0);
+  EXPECT_EQ(value_of(rows[0], kDifferenceOfLogps), 0.0);
   EXPECT_GT(value_of(rows[1], kStale), 0.0);
 }
 
 const std::vector<std::string> kCompared{
-    "loss",       "grad_norm", "reward",        "entropy",
-    "num_tokens", kStale,      kLogpDifference, "sampling/importance_sampling_ratio/mean"};
+    "loss",       "grad_norm", "reward",           "entropy",
+    "num_tokens", kStale,      kDifferenceOfLogps, "sampling/importance_sampling_ratio/mean"};
 
 // Continues from the checkpoint of each step, in the middle of a generation that is used twice as well.
 TEST(Staleness, ResumesBitwiseFromEveryStep) {
@@ -183,7 +183,7 @@ TEST(Staleness, ACheckpointMayContinueWithoutIt) {
   ASSERT_EQ(rows.size(), 2U);
   for (const MetricRow& row : rows) {
     EXPECT_FALSE(row.find(kStale));
-    EXPECT_EQ(value_of(row, kLogpDifference), 0.0);
+    EXPECT_EQ(value_of(row, kDifferenceOfLogps), 0.0);
   }
 }
 
