@@ -133,7 +133,8 @@ std::size_t Embedder::feed(Executable& program, std::span<const Chunk> chunks) c
     table.resize(starts.size() * static_cast<std::size_t>(layout_.max_blocks), 0);
   }
   const std::size_t read = rows.size();
-  if (rows.empty()) rows.push_back(0);  // a step in which no input ends gives a row that is not read
+  // A step in which no input ends gives a row that is not read. Without tokens there is none.
+  if (rows.empty() && !tokens.empty()) rows.push_back(0);
   cu_seqlens.resize(cu_entries, cu_seqlens.back());
   program.set_count(Count::tokens, std::ssize(tokens));
   program.set_count(Count::sequences, std::ssize(starts));
