@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "cli/bench/results.h"
+#include "cli/profile/timing.h"
 #include "core/error.h"
 #include "core/interrupt.h"
 #include "core/json_value.h"
@@ -20,8 +21,6 @@
 
 namespace hone {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 struct BenchServeOptions {
   std::string endpoint = "http://127.0.0.1:8000";
@@ -66,8 +65,6 @@ struct Answered {
   std::int64_t tokens = 0;
   std::string failure;
 };
-
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 // Reads the events of a stream as they come.
 class EventReader {
