@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/json.h"
+#include "core/json_value.h"
 
 namespace hone {
 
