@@ -43,6 +43,13 @@ std::vector<Cut> cuts_of(const WeightSpec& spec) {
   return cuts;
 }
 
+// Returns the place that begins at an index of the first dimension of a tensor of the shape `whole`.
+TensorPlace place_at(std::int64_t index, std::vector<std::int64_t> whole) {
+  TensorPlace place{.offset = std::vector<std::int64_t>(whole.size(), 0), .whole = std::move(whole)};
+  place.offset[0] = index;
+  return place;
+}
+
 }  // namespace
 
 StateLayout::StateLayout(const std::vector<WeightSpec>& specs, StateNames names, std::map<std::string, HeldRows> held)
@@ -80,11 +87,6 @@ std::vector<StateTensor> StateLayout::of(const NamedType& tensor) const {
               " nor as its scales");
   std::vector<std::int64_t> whole_sizes = sizes;
   whole_sizes[0] = is_scales ? scales_of(elements) : spec.shape[0];
-  const auto place_at = [](std::int64_t index, std::vector<std::int64_t> of) {
-    TensorPlace place{.offset = std::vector<std::int64_t>(of.size(), 0), .whole = std::move(of)};
-    place.offset[0] = index;
-    return place;
-  };
   if (is_piece) whole[0].place = place_at(start, whole_sizes);
   if (names_ == StateNames::kBlocks) return whole;
   std::vector<StateTensor> stretches;

@@ -4,7 +4,6 @@
 #include <array>
 #include <cmath>
 
-#include "backend/collective.h"
 #include "core/error.h"
 #include "core/json_value.h"
 #include "core/log.h"
@@ -18,6 +17,7 @@
 #include "train/language_task.h"
 #include "train/launch.h"
 #include "train/memory_fit.h"
+#include "train/run_collectives.h"
 #include "train/setup.h"
 #include "train/whole_weights.h"
 
@@ -331,26 +331,8 @@ void provide_weights(const LanguageRun& run, Workspace& workspace, Device& devic
   if (const LoraModel* lora = run.model->adapter()) initialize_adapter(*lora, workspace.store(kWeightStore), seed);
 }
 
-}  // namespace
-
-MetricValues train(LanguageRun& run) {
-  Device& device = open_device(run.options.device);
-  // The data group of this rank, and its tensor group.
-  std::unique_ptr<Collective> collective;
-  std::unique_ptr<Collective> tensor;
-  if (Peers* const peers = run.job.peers()) {
-    collective = make_collective(device, *peers, run.job.data_group());
-    if (run.job.tensor_size() > 1) tensor = make_collective(device, *peers, run.job.tensor_group());
-  }
-  const CollectiveScope scope(collective.get(), tensor.get());
-  agree(run.job, run.options, run.options_json, device);
-  // Trace all programs, so that the memory of the run is known, logged and checked before anything is allocated.
-  const LanguageSizes sizes = sizes_of(run);
-  Workspace workspace = trace_run(sizes, run.options);
-  const std::size_t bytes = workspace.memory().total();
-  const BatchLimits limits = training_shape(sizes, run.options).limits;
-  const BatchWork work = work_of(workspace.program(kTrainingProgram), limits.tokens);
-  const std::string title = run_title(run.command, run.options);
+// Logs the line that a run starts with. bytes: of its memory.
+void announce(const LanguageRun& run, const std::string& title, std::size_t bytes, const Device& device) {
   const std::int64_t step_tokens = run.batches->limits().tokens * run.options.batches_per_step();
   const std::string processes = run.job.size() > 1 ? text_of(" in ", run.job.size(), " processes") : std::string();
   log_info(start_line({.title = title,
@@ -361,14 +343,29 @@ MetricValues train(LanguageRun& run) {
                        .bytes = bytes,
                        .output_dir = run.options.output_dir},
                       *run.model, run.dtype, device));
+}
+
+}  // namespace
+
+MetricValues train(LanguageRun& run) {
+  Device& device = open_device(run.options.device);
+  const RunCollectives collectives(device, run.job);
+  agree(run.job, run.options, run.options_json, device);
+  // Trace all programs, so that the memory of the run is known, logged and checked before anything is allocated.
+  const LanguageSizes sizes = sizes_of(run);
+  Workspace workspace = trace_run(sizes, run.options);
+  const std::size_t bytes = workspace.memory().total();
+  const BatchLimits limits = training_shape(sizes, run.options).limits;
+  const BatchWork work = work_of(workspace.program(kTrainingProgram), limits.tokens);
+  const std::string title = run_title(run.command, run.options);
+  announce(run, title, bytes, device);
   set_gemm_tuning(device, run.options.gemm.tuning());
   check_fits(run.options, run.dtype, device, bytes + run.benchmark_bytes_held, bytes_of(run));
   // Load or initialise the weights, then allocate gradients, states and activations.
   provide_weights(run, workspace, device);
-  TensorStore& weights = workspace.store(kWeightStore);
   workspace.allocate(device);
   Optimizer optimizer(workspace, *run.model, optimizer_options(run.options));
-  if (collective != nullptr) optimizer.join(*collective, true);
+  if (collectives.data() != nullptr) optimizer.join(*collectives.data(), true);
   LanguageTask::Setup setup{.training = {workspace, kTrainingProgram},
                             .work = work,
                             .limits = limits,
@@ -377,7 +374,7 @@ MetricValues train(LanguageRun& run) {
                             .seed = static_cast<std::uint64_t>(run.options.seed),
                             .job = run.job,
                             .training_communicates = run.job.size() > 1,
-                            .evaluation_communicates = run.options.divides_weights() || tensor != nullptr};
+                            .evaluation_communicates = run.options.divides_weights() || collectives.has_tensor_group()};
   if (run.options.sums_in_programs()) setup.summing.emplace(workspace, kSummingProgram);
   if (run.eval_batches != nullptr) {
     setup.evaluation.emplace(workspace, kEvaluationProgram);
@@ -393,7 +390,7 @@ MetricValues train(LanguageRun& run) {
                    .observers = run.observers,
                    .job = run.job},
                   {.model = *run.model,
-                   .weights = weights,
+                   .weights = workspace.store(kWeightStore),
                    .optimizer = optimizer,
                    .tokenizer = run.tokenizer,
                    .generation_config = run.generation_config});

@@ -7,7 +7,6 @@
 #include <memory>
 #include <vector>
 
-#include "backend/collective.h"
 #include "backend/device_memory.h"
 #include "backend/device_model.h"
 #include "cli/bench/models.h"
@@ -24,6 +23,7 @@
 #include "core/log.h"
 #include "core/strings.h"
 #include "model/weight_layout.h"
+#include "train/run_collectives.h"
 #include "train/setup.h"
 
 namespace hone {
@@ -144,9 +144,7 @@ void measure(const BenchTrainOptions& options, const Job& job, std::vector<Resul
   const auto start = Clock::now();
   const std::unique_ptr<Model> model = open_shape(options);
   Device& device = open_device(options.device);
-  const std::unique_ptr<Collective> collective =
-      job.peers() != nullptr ? make_collective(device, *job.peers()) : nullptr;
-  const CollectiveScope scope(collective.get());
+  const RunCollectives collectives(device, job);
   const std::size_t available_before = memory_of(device).available;
   set_gemm_tuning(device, options.gemm.tuning());
   const Peak peak = peak_of(options, device);  // before the step allocates its memory, because it may measure
@@ -157,7 +155,7 @@ void measure(const BenchTrainOptions& options, const Job& job, std::vector<Resul
                                        random_batch(options, model->shape().vocab_size));
   const std::size_t planned = workspace.memory().total();
   TrainingStep step(*model, std::move(workspace), optimizer_options(options.training()), options.weight_dtype(), device,
-                    collective.get());
+                    collectives.data());
   double loss = step.run(batches);
   log_info(text_of(options.model, ": ", format_count(parameter_count(*model)), " parameters on ", device.name(), ", ",
                    format_bytes(device.allocated_bytes()), ", first step after ", format_duration(seconds_since(start)),

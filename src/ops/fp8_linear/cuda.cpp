@@ -1,4 +1,4 @@
-// Linear layer with FP8 weights on a GPU. Few rows stream the weights as they are (fp8_rows_cuda.cu). For other shapes
+// Linear layer with FP8 weights on a GPU. Few rows stream the weights as they are (fp8_rows.cuh). For other shapes
 // and devices the weights are converted to bf16 in scratch memory, some rows at a time, and multiplied as bf16 weights
 // are.
 #include <algorithm>

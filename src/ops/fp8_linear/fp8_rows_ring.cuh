@@ -1,4 +1,4 @@
-// The stages of fp8_rows_cuda.cu in the ring of few_rows_ring.cuh, and the threads that copy to them. A stage is
+// The stages of fp8_rows.cuh in the ring of few_rows_ring.cuh, and the threads that copy to them. A stage is
 // `tile_rows` rows of W and then two parts of x.
 #pragma once
 

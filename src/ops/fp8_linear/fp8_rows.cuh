@@ -1,0 +1,304 @@
+// The kernel of y [m, n] = x [m, k] W[n, k]^T + bias [n] for W in e4m3 with scales, at most 64 rows of x at a time,
+// limited by reading the bytes of W once.
+//
+// As in few_rows_cuda.cu, whose bits the results have: one block for each SM takes tiles of rows of W in turn, two
+// threads fill a ring of stages by bulk copies, and an element is one chain of wgmma over k in ascending order. Here
+// the operand of 64 rows of wgmma is W in registers: each warp converts its rows from the bytes in shared memory, so
+// that W is neither written nor read as bf16 anywhere.
+//
+// A stage has 128 columns, which are one column of scales and 8 links (wgmma of 16 columns) of the chain. Its products
+// run while the same warps convert the next stage into other registers:
+//
+//    tensor cores         products of stage 0       products of stage 1       products of stage 2
+//    warps          convert 0 | convert 1           convert 2                 convert 3
+//
+// The code from one wgmma to the next must have no branch that ptxas cannot follow, or it waits after each of them.
+// Therefore what a block converts is decided once for all of its tiles: by one multiplication in bf16 of two weights if
+// all scales are powers of two, otherwise in f32.
+//
+// Rows: a warpgroup has up to 64 rows of a tile, in groups of 8. Of the 16 rows of wgmma that a warp holds, it takes
+// the first 8 for its first group and the other 8 for its second one, and all four warps have a group before one has
+// two. A tile of 32 rows (4096 rows of W on 132 SMs) thus gives each warp 8 rows to convert, not 16 rows to two of
+// them. What wgmma computes for rows without a group is not written.
+//
+//    tile of 40 rows:                   warp 0   warp 1   warp 2   warp 3
+//      rows 0 to 7 of the warp          0 to 7   8 to 15  16 to 23 24 to 31
+//      rows 8 to 15                     32 to 39   -        -        -
+//
+// Bytes: a thread needs bytes 2q, 2q+1, 2q+8 and 2q+9 of each 16 (q = lane % 4), which are in two words. A permutation,
+// a shift and a mask make two of them a register of A (fp8_bits.cuh).
+#pragma once
+
+#include "ops/fp8_linear/fp8_bits.cuh"
+#include "ops/fp8_linear/fp8_multiply.cuh"
+#include "ops/fp8_linear/fp8_rows_ring.cuh"
+
+namespace hone {
+
+inline constexpr int kMostTokens = 64;      // of a tile
+inline constexpr int kMostTileRows = 64;    // those of wgmma
+inline constexpr int kLinks = 8;            // of 16 columns, in a stage
+inline constexpr int kDecisionBarrier = 1;  // named barrier of the computing warps
+
+// Forms of the kernel. kHalves is 1 if the warps have one group of rows each.
+template <int kForTokens, int kOfHalves, int kOfWarpgroups>
+struct Fp8Form {
+  static constexpr int kTokens = kForTokens;
+  static constexpr int kHalves = kOfHalves;
+  static constexpr int kWarpgroups = kOfWarpgroups;
+  static constexpr int kCount = kTokens / 8;  // groups of 8 columns of the accumulators
+  static constexpr int kComputing = kWarpgroups * kWarpgroupThreads;
+  static constexpr int kThreads = kComputing + kCopyingThreads;
+  static constexpr int kTokenBytes = kTokens * kFp8RowBytes;  // of a part of x
+};
+
+[[nodiscard]] __device__ inline std::uint32_t load_shared(std::uint32_t address) {
+  std::uint32_t word;
+  asm volatile("ld.shared.b32 %0, [%1];\n" : "=r"(word) : "r"(address) : "memory");
+  return word;
+}
+// Loads a scale, which no kernel of the same recorded launches writes while this one runs. The asm keeps it where it
+// is, a stage before its use.
+[[nodiscard]] __device__ inline float load_scale(const float* from) {
+  float value;
+  asm volatile("ld.global.f32 %0, [%1];" : "=f"(value) : "l"(from));
+  return value;
+}
+
+// Returns true if `value` is for one of the threads of the computing warps, which all call it.
+[[nodiscard]] __device__ inline bool any_of_computing(bool value, int threads) {
+  int any;
+  asm volatile(
+      "{\n.reg .pred any;\n.reg .pred own;\nsetp.ne.b32 own, %1, 0;\n"
+      "barrier.cta.red.or.pred any, %2, %3, own;\nselp.b32 %0, 1, 0, any;\n}\n"
+      : "=r"(any)
+      : "r"(static_cast<int>(value)), "n"(kDecisionBarrier), "r"(threads)
+      : "memory");
+  return any != 0;
+}
+
+template <class Form>
+class Fp8Rows {
+ public:
+  static constexpr int kCount = Form::kCount;
+  static constexpr int kHalves = Form::kHalves;
+  using Fragments = std::uint32_t[kLinks][4];
+  using Words = std::uint32_t[kHalves][kLinks][2];
+
+  __device__ Fp8Rows(const Fp8RowsArgs& args, const WeightRing& ring)
+      : args_(args),
+        ring_(ring),
+        warp_(static_cast<int>(threadIdx.x) / 32 % 4),
+        lane_(static_cast<int>(threadIdx.x) % 32),
+        first_row_(static_cast<int>(threadIdx.x) / kWarpgroupThreads * (args.tile_rows / Form::kWarpgroups)),
+        select_(lane_ % 2 == 0 ? 0x1800 : 0x3A22) {}
+
+  __device__ void run() {
+    if (has_only_powers_of_two()) {
+      run_tiles<true>();
+    } else {
+      run_tiles<false>();
+    }
+  }
+
+ private:
+  // True if the scales of all tiles of the block are powers of two.
+  [[nodiscard]] __device__ bool has_only_powers_of_two() const {
+    bool other = false;
+    for (int tile = static_cast<int>(blockIdx.x); tile < args_.tiles; tile += static_cast<int>(gridDim.x)) {
+      const int row = tile / args_.token_tiles * args_.tile_rows;
+      const int first = row / args_.scale_rows;
+      const int last = min(row + args_.tile_rows, args_.n) - 1;
+      const int count = (last / args_.scale_rows - first + 1) * args_.steps;
+      for (int i = static_cast<int>(threadIdx.x); i < count; i += Form::kComputing) {
+        const float scale = args_.scales[(first + i / args_.steps) * args_.scale_stride + i % args_.steps];
+        other = other || !is_power_of_two(scale);
+      }
+    }
+    return !any_of_computing(other, Form::kComputing);
+  }
+
+  template <bool kExact>
+  __device__ void run_tiles() {
+    Fragments a[2];
+#pragma unroll
+    for (int link = 0; link < kLinks; ++link) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        // Hidden from the compiler, so that the zeros stay in the registers of their fragments.
+        asm volatile("mov.b32 %0, 0;" : "=r"(a[0][link][i]));
+        asm volatile("mov.b32 %0, 0;" : "=r"(a[1][link][i]));
+      }
+    }
+    for (int tile = static_cast<int>(blockIdx.x); tile < args_.tiles; tile += static_cast<int>(gridDim.x)) {
+      const int row = tile / args_.token_tiles * args_.tile_rows;
+      float c[kCount][4];
+      multiply_tile<kExact>(c, a, row);
+      write(c, row, tile % args_.token_tiles * Form::kTokens);
+    }
+  }
+
+  // True if a half of the warp's rows has a group, and its first row in the tile; if not, any row.
+  [[nodiscard]] __device__ bool used(int half) const {
+    return (warp_ + half * 4) * 8 < args_.tile_rows / Form::kWarpgroups;
+  }
+  [[nodiscard]] __device__ int row_of(int half) const { return first_row_ + (used(half) ? (warp_ + half * 4) * 8 : 0); }
+
+  template <bool kExact>
+  __device__ void multiply_tile(float (&c)[kCount][4], Fragments (&a)[2], int row) {
+    const float* scales[kHalves];
+    float scale[kHalves];
+#pragma unroll
+    for (int half = 0; half < kHalves; ++half) {
+      scales[half] = args_.scales + min(row + row_of(half), args_.n - 1) / args_.scale_rows * args_.scale_stride;
+      scale[half] = load_scale(scales[half]);
+    }
+    Words words;
+    std::uint32_t before = 0;  // barrier of the stage whose products end next
+    load(words, ring_.at(), ring_.weight_full(), ring_.parity);
+    convert<kExact>(a[0], words, scale);
+    int step = 0;
+    for (;;) {
+      run_stage<kExact>(c, a[0], a[1], words, before, scales, scale, step);
+      if (++step == args_.steps) break;
+      run_stage<kExact>(c, a[1], a[0], words, before, scales, scale, step);
+      if (++step == args_.steps) break;
+    }
+    warpgroup_wait<0>();
+    settle(c);
+    if (lane_ == 0) barrier_arrive(before);
+  }
+
+  // Starts the products of a stage with the fragments `a` and converts the next stage to `next` while they run. The
+  // last stage of a tile is converted once more instead, so that there is no branch.
+  template <bool kExact>
+  __device__ void run_stage(float (&c)[kCount][4], Fragments& a, Fragments& next, Words& words, std::uint32_t& before,
+                            const float* const (&scales)[kHalves], float (&scale)[kHalves], int step) {
+    const bool ends = step + 1 == args_.steps;
+    const std::uint32_t at = ring_.at();
+    const std::uint32_t weight_full = ring_.weight_full();
+    const std::uint32_t tokens_full = ring_.tokens_full();
+    const std::uint32_t empty = ring_.empty();
+    const int parity = ring_.parity;
+    ring_.next();
+#pragma unroll
+    for (int half = 0; half < kHalves; ++half) scale[half] = load_scale(scales[half] + (ends ? step : step + 1));
+    load(words, ends ? at : ring_.at(), ends ? weight_full : ring_.weight_full(), ends ? parity : ring_.parity);
+    barrier_wait(tokens_full, parity);
+#pragma unroll
+    for (int link = 0; link < kLinks; ++link) {
+      asm volatile("" : "+r"(a[link][0]), "+r"(a[link][1]), "+r"(a[link][2]), "+r"(a[link][3])::"memory");
+    }
+    warpgroup_fence();
+    multiply(c, a, at + args_.tile_rows * kFp8RowBytes, step > 0);
+    warpgroup_commit();
+    warpgroup_wait<1>();
+    if (step > 0 && lane_ == 0) barrier_arrive(before);
+    before = empty;
+    convert<kExact>(next, words, scale);
+  }
+
+  // Loads the thread's words of a stage, once they are there. Rows are swizzled by 128 bytes.
+  __device__ void load(Words& words, std::uint32_t stage, std::uint32_t full, int parity) const {
+    barrier_wait(full, parity);
+#pragma unroll
+    for (int half = 0; half < kHalves; ++half) {
+      const std::uint32_t row = stage + (row_of(half) + lane_ / 4) * kFp8RowBytes + (lane_ & 2) * 2;
+#pragma unroll
+      for (int link = 0; link < kLinks; ++link) {
+        const std::uint32_t at = row + ((link ^ (lane_ / 4)) << 4);
+        words[half][link][0] = load_shared(at);
+        words[half][link][1] = load_shared(at + 8);
+      }
+    }
+  }
+
+  template <bool kExact>
+  __device__ void convert(Fragments& a, const Words& words, const float (&scale)[kHalves]) const {
+#pragma unroll
+    for (int half = 0; half < kHalves; ++half) {
+      const Fp8Factor factor = fp8_factor(scale[half]);
+#pragma unroll
+      for (int link = 0; link < kLinks; ++link) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          const std::uint32_t spread = spread_pair(words[half][link][i], select_);
+          if constexpr (kExact) {
+            a[link][half + 2 * i] = scaled_exactly(spread, factor.twice);
+          } else {
+            a[link][half + 2 * i] = scaled_in_f32(spread, factor.wide);
+          }
+        }
+      }
+    }
+  }
+
+  // Starts the links of a stage, whose rows of x are at `tokens`.
+  __device__ void multiply(float (&c)[kCount][4], const Fragments& a, std::uint32_t tokens, bool keep) const {
+    const std::uint64_t high = warpgroup_operand(0, 0);  // of the descriptors; the rest is in their lower 32 bits
+    const std::uint32_t first = (tokens & 0x3FFFF) / 16;
+#pragma unroll
+    for (int link = 0; link < kLinks; ++link) {
+      const int ahead = link / 4 * (Form::kTokenBytes / 16) + 2 * (link % 4);
+      multiply_registers<kCount>(c, a[link], high | (first + static_cast<std::uint32_t>(ahead)),
+                                 keep || link > 0 ? 1 : 0);
+    }
+  }
+
+  // A thread has one row of each group and two tokens in each 8.
+  __device__ void write(const float (&c)[kCount][4], int tile_row, int first_token) const {
+#pragma unroll
+    for (int half = 0; half < kHalves; ++half) {
+      const int row = tile_row + row_of(half) + lane_ / 4;
+      if (!used(half) || row >= args_.n) continue;
+      const bool biased = args_.bias != nullptr;
+      const float bias = biased ? __bfloat162float(args_.bias[row]) : 0.0f;
+#pragma unroll
+      for (int count = 0; count < kCount; ++count) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          const int token = first_token + count * 8 + lane_ % 4 * 2 + i;
+          if (token >= args_.m) continue;
+          const float sum = c[count][half * 2 + i];
+          args_.y[token * args_.ldy + row] = __float2bfloat16_rn(biased ? sum + bias : sum);
+        }
+      }
+    }
+  }
+
+  const Fp8RowsArgs& args_;
+  WeightRing ring_;
+  int warp_;  // of the warpgroup
+  int lane_;
+  int first_row_;  // of the warpgroup, in the tile
+  std::uint32_t select_;
+};
+
+template <class Form>
+__global__ void HONE_WGMMA_BOUNDS(Form::kThreads, 1)
+    fp8_rows(const __grid_constant__ CUtensorMap weight, const __grid_constant__ CUtensorMap x,
+             const __grid_constant__ Fp8RowsArgs args) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  extern __shared__ __align__(1024) unsigned char fp8_rows_shared[];
+  __shared__ alignas(8) std::uint64_t barriers[3 * kMostStages];
+  const WeightRing ring{.base = (shared_address(fp8_rows_shared) + 1023) / 1024 * 1024,
+                        .barriers = shared_address(barriers),
+                        .stage_bytes = args.tile_rows * kFp8RowBytes + 2 * Form::kTokenBytes,
+                        .stages = args.stages};
+  allow_dependent_launch();
+  make_barriers(ring, Form::kComputing / 32);
+  const int thread = static_cast<int>(threadIdx.x) - Form::kComputing;
+  if (thread < 0) {
+    if (!args.constant_weight) wait_for_prior_kernels();
+    Fp8Rows<Form>(args, ring).run();
+  } else if (thread == 0) {
+    if (!args.constant_weight) wait_for_prior_kernels();
+    copy_fp8_weights(ring, weight, args);
+  } else if (thread == kCopyingThreads / 2) {
+    wait_for_prior_kernels();
+    copy_fp8_tokens(ring, x, args, Form::kTokenBytes);
+  }
+#endif
+}
+
+}  // namespace hone
