@@ -166,11 +166,13 @@ TEST(GrpoOptions, KeysOfTheRunAreMarked) {
     if (option.run_only) marked.push_back(option.name);
   }
   EXPECT_EQ(marked, (std::vector<std::string>{"token_cache",
+                                              "latent_kv_cache",
                                               "vllm_server_url",
                                               "rollout_key_variable",
                                               "rollout_weights_dir",
                                               "device",
                                               "zero_stage",
+                                              "tensor_parallel_size",
                                               "ddp_timeout",
                                               "push_to_hub",
                                               "hub_model_id",
