@@ -61,7 +61,7 @@ constexpr Kind kKinds[] = {
 };
 
 std::string help() {
-  std::string text = text_of("Usage: hone bench ", kBenchText.positionals, " [RECIPE.yaml] [--key value ...]\n\n",
+  std::string text = text_of("Usage: hone bench NAME [RECIPE.yaml] [--key value ...]\nNAME: ", kKindNames, "\n\n",
                              kBenchText.summary, ".\n");
   for (const Kind& kind : kKinds) {
     text += text_of("\nhone bench ", kind.name, ": ", kind.summary, "\n\n", kind.help());
