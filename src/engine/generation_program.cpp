@@ -83,8 +83,9 @@ Program trace_generation(const Model& model, const GenerationProgramOptions& opt
       program.output("top_logps", top.logps);
     }
   }
-  if (options.predicts_further)
+  if (options.predicts_further) {
     program.output("draft", draft_tokens(program, model, weights, batch, hidden, drawn, rows, parameters));
+  }
   const Compiler compiler({.dtype = options.dtype});
   return compiler.inference(model.adapted(std::move(program), {}));
 }

@@ -122,10 +122,10 @@ Tensor PagedBatch::attend(std::int64_t layer, const LatentHeads& h) {
   const std::int64_t width = h.latent.shape()[1].size + h.rope_dim;
   const Type page{dtype_, {layout_.num_blocks, layout_.block_size, width}};
   const Tensor rows = h.query.program().state(KvLayout::latent_name(layer), page);
-  const Tensor cache = latent_append(h.latent, h.rope_key, rows, slots_);
-  const auto [latent, rope_key] = latent_rows(cache, pages_, h.rope_dim);
+  const Tensor cache = latent_cache_append(h.latent, h.rope_key, rows, slots_);
+  const auto [latent, rope_key] = latent_cache_rows(cache, pages_, h.rope_dim);
   const auto [keys, values] =
-      latent_pages(linear(latent, h.up), rope_key, {.heads = sizes, .block_size = layout_.block_size});
+      latent_cache_pages(linear(latent, h.up), rope_key, {.heads = sizes, .block_size = layout_.block_size});
   const Tensor o = paged_attention(h.query, keys, values, block_table_, cu_seqlens_, starts_,
                                    {.heads = h.heads,
                                     .kv_heads = h.heads,

@@ -76,12 +76,12 @@ void expand_pages(const KernelCall& call) {
 
 void register_latent_cache_cpu(KernelRegistry& registry) {
   const auto add = [&](const char* name, auto run) { registry.add(name, DeviceKind::kCpu, {run, {}}); };
-  add("latent_append", [](const KernelCall& call) {
+  add("latent_cache_append", [](const KernelCall& call) {
     for_floating(call.in(LatentAppendIn::latent).dtype(), [&]<class T>() { append_latent<T>(call); });
   });
-  add("latent_rows",
+  add("latent_cache_rows",
       [](const KernelCall& call) { for_floating(call.out(0).dtype(), [&]<class T>() { gather_latent<T>(call); }); });
-  add("latent_pages",
+  add("latent_cache_pages",
       [](const KernelCall& call) { for_floating(call.out(0).dtype(), [&]<class T>() { expand_pages<T>(call); }); });
 }
 

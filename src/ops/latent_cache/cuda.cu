@@ -106,7 +106,7 @@ void append_latent(const KernelCall& call) {
                      RowSizes{latent.row_size() / kPack, rope_key.row_size() / kPack}, cache.dim(0) * cache.dim(1),
                      reinterpret_cast<Unit*>(cache.data));
   });
-  check_launch("latent_append");
+  check_launch("latent_cache_append");
 }
 
 template <class T>
@@ -122,7 +122,7 @@ void gather_latent(const KernelCall& call) {
                      row_count(latent), RowSizes{latent.row_size() / kPack, rope_key.row_size() / kPack}, cache.dim(1),
                      cache.dim(0), reinterpret_cast<Unit*>(latent.data), reinterpret_cast<Unit*>(rope_key.data));
   });
-  check_launch("latent_rows");
+  check_launch("latent_cache_rows");
 }
 
 template <class T>
@@ -140,20 +140,20 @@ void expand_pages(const KernelCall& call) {
                      reinterpret_cast<Unit*>(call.out(LatentPagesOut::keys).data),
                      reinterpret_cast<Unit*>(call.out(LatentPagesOut::values).data));
   });
-  check_launch("latent_pages");
+  check_launch("latent_cache_pages");
 }
 
 }  // namespace
 
 void register_latent_cache_cuda(KernelRegistry& registry) {
   const auto add = [&](const char* name, auto run) { registry.add(name, DeviceKind::kCuda, {run, {}}); };
-  add("latent_append", [](const KernelCall& call) {
+  add("latent_cache_append", [](const KernelCall& call) {
     for_cuda_floating(call.in(LatentAppendIn::latent).dtype(), [&]<class T>() { append_latent<T>(call); });
   });
-  add("latent_rows", [](const KernelCall& call) {
+  add("latent_cache_rows", [](const KernelCall& call) {
     for_cuda_floating(call.out(0).dtype(), [&]<class T>() { gather_latent<T>(call); });
   });
-  add("latent_pages", [](const KernelCall& call) {
+  add("latent_cache_pages", [](const KernelCall& call) {
     for_cuda_floating(call.out(0).dtype(), [&]<class T>() { expand_pages<T>(call); });
   });
 }

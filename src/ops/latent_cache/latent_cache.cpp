@@ -15,7 +15,7 @@ Cost copy_cost(std::int64_t elements, DType dtype) {
 // (latent, rope_key, cache, slots) -> cache, in place.
 class LatentAppend final : public Op {
  public:
-  std::string_view name() const override { return "latent_append"; }
+  std::string_view name() const override { return "latent_cache_append"; }
   OpCategory category() const override { return OpCategory::kMemory; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& latent = required(inputs, LatentAppendIn::latent, name());
@@ -47,7 +47,7 @@ class LatentAppend final : public Op {
 // (cache, pages) -> (latent, rope_key)
 class LatentRows final : public Op {
  public:
-  std::string_view name() const override { return "latent_rows"; }
+  std::string_view name() const override { return "latent_cache_rows"; }
   OpCategory category() const override { return OpCategory::kMemory; }
   Attributes default_attributes() const override { return LatentRowsAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
@@ -68,14 +68,15 @@ class LatentRows final : public Op {
     return {Type{cache.dtype, {dim, cache.shape[2].size - rope_dim}}, Type{cache.dtype, {dim, rope_dim}}};
   }
   Cost cost(InputTypes, std::span<const Type> outputs, const Attributes&) const override {
-    return copy_cost(outputs[0].elements() + outputs[1].elements(), outputs[0].dtype);
+    const Type& latent = outputs[LatentRowsOut::latent];
+    return copy_cost(latent.elements() + outputs[LatentRowsOut::rope_key].elements(), latent.dtype);
   }
 };
 
 // (kv, rope_key) -> (keys, values)
 class LatentPages final : public Op {
  public:
-  std::string_view name() const override { return "latent_pages"; }
+  std::string_view name() const override { return "latent_cache_pages"; }
   OpCategory category() const override { return OpCategory::kMemory; }
   Attributes default_attributes() const override { return LatentPagesAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
@@ -107,7 +108,8 @@ class LatentPages final : public Op {
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes&) const override {
     return {.bytes_read = static_cast<double>(required(inputs, LatentPagesIn::kv, name()).bytes() +
                                               required(inputs, LatentPagesIn::rope_key, name()).bytes()),
-            .bytes_written = static_cast<double>(outputs[0].bytes() + outputs[1].bytes())};
+            .bytes_written =
+                static_cast<double>(outputs[LatentPagesOut::keys].bytes() + outputs[LatentPagesOut::values].bytes())};
   }
 };
 
@@ -117,17 +119,17 @@ const LatentPages kPages;
 
 }  // namespace
 
-Tensor latent_append(Tensor latent, Tensor rope_key, Tensor cache, Tensor slots) {
+Tensor latent_cache_append(Tensor latent, Tensor rope_key, Tensor cache, Tensor slots) {
   return latent.program().append1(kAppend, {}, {latent, rope_key, cache, slots});
 }
 
-std::pair<Tensor, Tensor> latent_rows(Tensor cache, Tensor pages, std::int64_t rope_dim) {
+std::pair<Tensor, Tensor> latent_cache_rows(Tensor cache, Tensor pages, std::int64_t rope_dim) {
   const std::vector<Tensor> inputs{cache, pages};
   const std::vector<Tensor> outputs = cache.program().append(kRows, LatentRowsAttributes{.rope_dim = rope_dim}, inputs);
   return {outputs[LatentRowsOut::latent], outputs[LatentRowsOut::rope_key]};
 }
 
-std::pair<Tensor, Tensor> latent_pages(Tensor kv, Tensor rope_key, const LatentPagesAttributes& attributes) {
+std::pair<Tensor, Tensor> latent_cache_pages(Tensor kv, Tensor rope_key, const LatentPagesAttributes& attributes) {
   const std::vector<Tensor> inputs{kv, rope_key};
   const std::vector<Tensor> outputs = kv.program().append(kPages, attributes, inputs);
   return {outputs[LatentPagesOut::keys], outputs[LatentPagesOut::values]};
