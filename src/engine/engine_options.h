@@ -94,6 +94,9 @@ struct EngineWorkload {
 // Returns resolved options of an engine for such requests. A step has room for one token of each running request.
 [[nodiscard]] EngineOptions engine_options(const EngineWorkload& demand);
 
+// Tokens of prompts whose log-probabilities a step computes, where requests may ask for them; each takes a row of
+// logits.
+inline constexpr std::int64_t kPromptSamples = 256;
 // Most tokens of prompt and answer together in an evaluation, if the model has that many positions.
 inline constexpr std::int64_t kLongestAnswer = 32768;
 // Returns `given`, the max_model_len set by the user, or if it is 0 (unset) all positions of the model up to `most`.

@@ -22,9 +22,6 @@ namespace hone {
 namespace fs = std::filesystem;
 namespace {
 
-// Tokens of prompts whose log-probabilities a step computes; each takes a row of logits.
-constexpr std::int64_t kPromptSamples = 256;
-
 // Returns the options on which the generations depend. A run does not continue in a folder whose generations were made
 // with other values.
 Json generation_settings(const GenerateOptions& options) {

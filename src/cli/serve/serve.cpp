@@ -49,9 +49,6 @@ std::int64_t kv_blocks(const ServeOptions& options, const EngineOptions& engine,
   return std::min(blocks, per_sequence * engine.max_num_seqs);
 }
 
-// Tokens of prompts whose log-probabilities a step computes (echo with logprobs); each takes a row of logits.
-constexpr std::int64_t kPromptSamples = 256;
-
 EngineOptions serving_engine(const ServeOptions& options, const LoadedModel& loaded, Device& device) {
   EngineOptions engine;
   engine.max_model_len = model_len(loaded.model->shape(), options.max_model_len, kLongestServed);
