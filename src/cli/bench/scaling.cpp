@@ -88,11 +88,11 @@ int bench_scaling(std::span<const std::string> arguments) {
     const auto processes = static_cast<double>(count);
     results.push_back({"scaling", shape, rate * processes, "tokens/s"});
     results.push_back({"scaling", shape, figure_of(rows, "TFLOP/s") * processes, "TFLOP/s"});
-    results.push_back({"scaling", shape, 100 * rate / first, "% of the first rate a process"});
+    results.push_back({"scaling", shape, 100 * (rate / first), "% of the first rate a process"});
     char line[160];
     std::snprintf(line, sizeof(line), "%9lld %14s %14s %13.1f%%\n", static_cast<long long>(count),
                   format_count(static_cast<std::int64_t>(rate * processes)).c_str(),
-                  format_count(static_cast<std::int64_t>(rate)).c_str(), 100 * rate / first);
+                  format_count(static_cast<std::int64_t>(rate)).c_str(), 100 * (rate / first));
     lines.emplace_back(line);
   }
   std::printf("\n%s on %s\n%9s %14s %14s %14s\n", options.model.c_str(), machine.c_str(), "processes", "tokens/s",
