@@ -206,7 +206,9 @@ TEST(TensorParallel, PartsOfAllRanksAreTheWeight) {
       }
       EXPECT_EQ(assembled, whole) << family.name << ", " << spec.name;
       const bool is_linear = spec.kind == WeightKind::linear;
-      if (is_linear) EXPECT_EQ(bytes, whole.size()) << family.name << ", " << spec.name << " is not divided";
+      if (is_linear) {
+        EXPECT_EQ(bytes, whole.size()) << family.name << ", " << spec.name << " is not divided";
+      }
     }
   }
 }
