@@ -30,7 +30,9 @@ std::optional<std::string> next_change(TrainingOptions& options, DType dtype, To
     options.optim = OptimizerType::kAdamwBf16;
     return text_of("optim: ", name_of(options.optim));
   }
-  if (dtype == DType::kBf16 && options.optim == OptimizerType::kAdamwBf16) {
+  // check_mesh() refuses 8-bit states in a tensor group.
+  const bool divided = options.tensor_parallel_size > 1;
+  if (dtype == DType::kBf16 && options.optim == OptimizerType::kAdamwBf16 && !divided) {
     options.optim = OptimizerType::kAdamw8bit;
     return text_of("optim: ", name_of(options.optim));
   }
