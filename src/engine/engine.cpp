@@ -4,6 +4,7 @@
 #include <functional>
 #include <utility>
 
+#include "backend/collective.h"
 #include "core/error.h"
 #include "core/interrupt.h"
 #include "engine/engine_impl.h"
@@ -32,6 +33,7 @@ void Engine::prepare() {
     for (int run = 0; run < 2; ++run) program->run();
   }
   impl_->device().synchronize();
+  check_operations();
 }
 
 RequestId Engine::add(Request request) {  // NOLINT(performance-unnecessary-value-param): it is moved
@@ -153,6 +155,8 @@ std::vector<Completion> Engine::generate(std::span<const Request> requests,
 
 Generated Engine::generate(std::span<const Request> requests, std::span<const Request> ahead,
                            const std::function<void(std::size_t, const Completion&)>& on_finish) {
+  // Blocks that an earlier call has left would decide how far the requests ahead come.
+  if (!ahead.empty()) forget_prefixes();
   const auto add_all = [&](std::span<const Request> these) {
     std::vector<RequestId> ids;  // ascending
     for (const Request& request : these) ids.push_back(add(request));

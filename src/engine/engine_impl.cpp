@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "backend/collective.h"
 #include "core/parallel.h"
 #include "engine/step_inputs.h"
 #include "ops/token_feedback/token_feedback.h"
@@ -141,6 +142,8 @@ void Engine::Impl::follow_grammars(const LaunchedStep& step) {
 std::vector<Engine::Update> Engine::Impl::read_oldest() {
   const LaunchedStep& step = launched.front();
   device().wait(step.end);
+  check_operations();  // of a tensor group, before its tokens are taken
+  if (launched.size() > 1) expect_operations();
   follow_grammars(step);
   std::vector<Update> updates;
   for (std::size_t i = 0; i < step.samples.size();) {

@@ -44,12 +44,13 @@ KvLayout kv_layout(const EngineOptions& options) {
           options.latent_kv_cache};
 }
 
-void check_model(const EngineOptions& options, const Model& model) {
-  check_positions(model.shape(), options.max_model_len, "max_model_len");
+namespace {
+
+void check_cache_and_drafts(const EngineOptions& options, const Model& model) {
   if (options.drafts_by_prediction() && options.adapter_slots > 0) {
     throw Error("speculative_method",
                 text_of("is mtp, which does not work with adapters by name (", options.adapter_slots, " slots)"),
-                "ngram");
+                "set it to ngram");
   }
   if (options.latent_kv_cache && options.adapter_slots > 0) {
     throw Error(
@@ -63,18 +64,30 @@ void check_model(const EngineOptions& options, const Model& model) {
               "the model was made without its layer for multi-token prediction");
 }
 
-void prepare_drafts(Model& model, SpeculativeMethod method, std::int64_t num_speculative_tokens) {
-  if (method != SpeculativeMethod::kMtp) return;
-  if (num_speculative_tokens != 1) {
+// Makes the layer that proposes tokens part of the model.
+void keep_predictions(Model& model, const EngineOptions& options) {
+  if (options.num_speculative_tokens != 1) {
     throw Error("num_speculative_tokens",
-                text_of("is ", num_speculative_tokens, ", but speculative_method mtp proposes one token"),
+                text_of("is ", options.num_speculative_tokens, ", but speculative_method mtp proposes one token"),
                 "set it to 1");
   }
   if (!model.keep_predictions()) {
     throw Error("speculative_method",
                 "is mtp, but config.json of this model describes no layer for multi-token prediction, or several",
-                "ngram");
+                "set it to ngram");
   }
+}
+
+}  // namespace
+
+void check_model(const EngineOptions& options, const Model& model) {
+  check_positions(model.shape(), options.max_model_len, "max_model_len");
+  check_cache_and_drafts(options, model);
+}
+
+void prepare_model(Model& model, const EngineOptions& options) {
+  if (options.speculative_method == SpeculativeMethod::kMtp) keep_predictions(model, options);
+  check_cache_and_drafts(options, model);
 }
 
 std::vector<Capacity> engine_capacities(const EngineOptions& options) {

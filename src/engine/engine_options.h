@@ -66,9 +66,10 @@ void check_model(const EngineOptions& options, const Model& model);
 // Checks the options and fills in num_blocks. Throws Error if a value is not positive, if the blocks cannot hold one
 // request of max_model_len, or if options exclude each other.
 [[nodiscard]] EngineOptions resolved(EngineOptions options);
-// Makes the layer for multi-token prediction part of the model, before its weights are loaded, if `method` needs it.
-// Throws Error if the method and the number of tokens exclude each other, or if config.json has no such layer.
-void prepare_drafts(Model& model, SpeculativeMethod method, std::int64_t num_speculative_tokens);
+// Makes the layer for multi-token prediction part of the model, before its weights are loaded, if the options need it.
+// Throws Error as check_model(), except for lengths, and if the method and the number of tokens exclude each other or
+// config.json has no such layer.
+void prepare_model(Model& model, const EngineOptions& options);
 // Most tokens that a request may name in logit_bias, allowed_token_ids and banned_token_ids together.
 inline constexpr std::int64_t kMaxListedTokens = 1024;
 

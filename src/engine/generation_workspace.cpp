@@ -75,7 +75,8 @@ std::size_t bytes_of_block(const Model& model, DType dtype, const EngineOptions&
     add_program(workspace, model, dtype, options, engine_capacities(options).front());
     return workspace.phase_bytes(Region::kRollout);
   };
-  const std::int64_t blocks = kv_layout(options).max_blocks;
+  // With few blocks, other memory of a step would hide that of expanded latent rows.
+  const std::int64_t blocks = kv_layout(options).max_blocks * options.max_num_seqs;
   const std::size_t more = with(2 * blocks) - with(blocks);
   return (more + static_cast<std::size_t>(blocks) - 1) / static_cast<std::size_t>(blocks);
 }

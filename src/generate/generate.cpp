@@ -188,11 +188,13 @@ std::int64_t tokens_within(const ModelShape& shape, const GenerateOptions& optio
 
 void generate_missing(const GenerateOptions& options, std::span<const GeneratePrompt> prompts, Journal& journal) {
   Device& device = open_device(options.device);
-  const auto with_drafts = [&](std::unique_ptr<Model> model) {
-    prepare_drafts(*model, options.speculative_method, options.num_speculative_tokens);
+  const auto prepared = [&](std::unique_ptr<Model> model) {
+    prepare_model(*model, {.num_speculative_tokens = options.num_speculative_tokens,
+                           .speculative_method = options.speculative_method,
+                           .latent_kv_cache = options.latent_kv_cache});
     return model;
   };
-  LoadedModel loaded = load_model(options.model_name_or_path, std::nullopt, device, with_drafts, options.quantization);
+  LoadedModel loaded = load_model(options.model_name_or_path, std::nullopt, device, prepared, options.quantization);
   EngineOptions capacities =
       engine_options({.max_model_len = tokens_within(loaded.model->shape(), options, prompts),
                       .max_num_seqs = options.max_num_seqs,
@@ -226,10 +228,9 @@ void check_options(const GenerateOptions& options, const OptionInput& input) {
       throw Error(input.place_of("banned_token_ids"), "is set, but servers have no such parameter",
                   "set logit_bias of these tokens to -100");
     }
-    if (options.num_speculative_tokens > 0) {
-      throw Error(input.place_of("num_speculative_tokens"), "is set, but the server of an endpoint decides on it",
-                  "remove it");
-    }
+    for (const char* key : {"num_speculative_tokens", "speculative_method", "latent_kv_cache"})
+      if (input.was_set(key))
+        throw Error(input.place_of(key), "is set, but the server of an endpoint decides on it", "remove it");
     for (const auto& [key, value] :
          {std::pair("logprobs", options.logprobs), std::pair("prompt_logprobs", options.prompt_logprobs)}) {
       if (value) throw Error(input.place_of(key), "is set, but only hone's engine gives them", "remove it or endpoint");

@@ -92,11 +92,13 @@ struct GenerateOptions : SamplingKeys, RewardKeys {
     v("speculative_method", speculative_method, kSpeculativeMethodHelp);
     v("latent_kv_cache", latent_kv_cache, kLatentKvCacheHelp);
     v("logprobs", logprobs,
-      "Write the log-probability of each token of a completion, and so many of the most probable tokens in its place",
+      "Write the ids and log-probabilities of each completion's tokens, and so many of the most probable tokens in the "
+      "place of each, to generations.jsonl",
       within(0, 20));
     v("prompt_logprobs", prompt_logprobs,
-      "Write the log-probability of each token of a prompt after those before it, and so many of the most probable "
-      "tokens in its place",
+      "Write the ids and log-probabilities of each prompt's tokens, and so many of the most probable tokens in the "
+      "place "
+      "of each, to generations.jsonl",
       within(0, 20));
     RewardKeys::fields(v);
     filter_fields(v);

@@ -223,11 +223,15 @@ Json listed_json(std::span<const std::vector<TokenLogprob>> places) {
 
 void add_logprobs(const GenerateOptions& options, const GeneratePrompt& prompt,
                   std::span<const GeneratedText> completions, Json& row) {
-  for (const GeneratedText& completion : completions) {
-    if (!options.logprobs) break;
-    row["completion_ids"].push_back(completion.scored.value().tokens);
-    row["completion_logprobs"].push_back(completion.scored->logps);
-    if (*options.logprobs > 0) row["completion_top_logprobs"].push_back(listed_json(completion.scored->top_logprobs));
+  if (options.logprobs) {
+    // The data may have columns of these names, if it was generated itself.
+    row["completion_ids"] = row["completion_logprobs"] = Json::array();
+    if (*options.logprobs > 0) row["completion_top_logprobs"] = Json::array();
+    for (const GeneratedText& completion : completions) {
+      row["completion_ids"].push_back(completion.scored.value().tokens);
+      row["completion_logprobs"].push_back(completion.scored->logps);
+      if (*options.logprobs > 0) row["completion_top_logprobs"].push_back(listed_json(completion.scored->top_logprobs));
+    }
   }
   if (!options.prompt_logprobs) return;
   const Completion& scored = completions.front().scored.value();

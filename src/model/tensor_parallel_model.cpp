@@ -127,12 +127,19 @@ Program TensorParallelModel::adapted(Program program, const TraceUse& use) const
 
 bool is_divided(const WeightSpec& spec) { return !spec.parts.empty() && spec.parts[0].box.has_value(); }
 
-void take_part(const WeightSpec& part, const WeightSpec& whole, std::size_t size, std::span<const std::byte> from,
-               std::span<std::byte> to) {
+std::vector<std::byte> part_of(const Model& model, std::size_t index, const TensorStore& weight) {
+  const WeightSpec& part = model.weights()[index];
+  const WeightSpec& whole = model.whole().weights()[index];
+  std::vector<std::byte> from = weight.download(whole.name);
+  if (!is_divided(part)) return from;
+  const Type& type = weight.type(whole.name);
+  const std::size_t size = size_of(type.dtype);
+  std::vector<std::byte> to(Type{type.dtype, Shape(part.shape.begin(), part.shape.end())}.bytes());
   for_each_run(part, whole, [&](std::int64_t own, std::int64_t there, std::int64_t count) {
     std::memcpy(to.data() + static_cast<std::size_t>(own) * size, from.data() + static_cast<std::size_t>(there) * size,
                 static_cast<std::size_t>(count) * size);
   });
+  return to;
 }
 
 void put_part(const WeightSpec& part, const WeightSpec& whole, std::size_t size, std::span<const std::byte> from,

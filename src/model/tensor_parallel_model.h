@@ -45,10 +45,11 @@ class TensorParallelModel final : public Model {
 // Returns true if a rank has some elements of the weight only.
 [[nodiscard]] bool is_divided(const WeightSpec& spec);
 
-// Copy the elements of a rank's part of a weight from and to the whole weight. `whole` is the spec of the same weight
-// in Model::whole(); size: bytes of an element.
-void take_part(const WeightSpec& part, const WeightSpec& whole, std::size_t size, std::span<const std::byte> from,
-               std::span<std::byte> to);
+// Returns the bytes of this rank's part of a weight. index: of the weight in model.weights(); weight: the store of the
+// whole weight, under its name.
+[[nodiscard]] std::vector<std::byte> part_of(const Model& model, std::size_t index, const TensorStore& weight);
+// Copies the elements of a rank's part to the whole weight. `whole` is the spec of the same weight in Model::whole();
+// size: bytes of an element.
 void put_part(const WeightSpec& part, const WeightSpec& whole, std::size_t size, std::span<const std::byte> from,
               std::span<std::byte> to);
 

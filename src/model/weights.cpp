@@ -246,11 +246,7 @@ TensorStore load_parts(const Model& model, const ModelDirectory& directory, DTyp
                        Vocabulary vocabulary) {
   TensorStore store(device, weight_types(model, dtype));
   load_each_weight(model.whole(), directory, dtype, vocabulary, [&](std::size_t index, const TensorStore& weight) {
-    const WeightSpec& spec = model.weights()[index];
-    std::vector<std::byte> part(store.type(spec.name).bytes());
-    take_part(spec, model.whole().weights()[index], size_of(store.type(spec.name).dtype), weight.download(spec.name),
-              part);
-    store.upload(spec.name, part);
+    store.upload(model.weights()[index].name, part_of(model, index, weight));
     device.synchronize();
   });
   return store;

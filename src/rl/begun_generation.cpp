@@ -1,5 +1,6 @@
 #include "rl/begun_generation.h"
 
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 

@@ -184,15 +184,17 @@ void GrpoTask::correct_importance(Rollout& rollout) const {
   if (!options.needs_trainer_logps()) return;
   // Without an update since they were drawn, tokens of the generation before are as fresh as others.
   if (updates_since_generation_ == 0) rollout.stale.assign(rollout.samples.size(), 0);
-  std::vector<std::size_t> compared;  // samples
-  std::vector<PolicySample> samples;  // [compared]
+  std::vector<std::size_t> compared;                                // samples
+  std::vector<PolicySample> samples;                                // [compared]
+  std::vector<std::vector<float>> trainer(rollout.samples.size());  // [samples][tokens]
   for (std::size_t s = 0; s < rollout.samples.size(); ++s) {
-    if (options.max_staleness > 0 && rollout.stale[s] == 0) continue;
-    compared.push_back(s);
-    samples.push_back(rollout.samples[s]);
+    if (options.max_staleness > 0 && rollout.stale[s] == 0) {
+      trainer[s] = rollout.samples[s].logps;
+    } else {
+      compared.push_back(s);
+      samples.push_back(rollout.samples[s]);
+    }
   }
-  std::vector<std::vector<float>> trainer;  // [samples][tokens]
-  for (const PolicySample& sample : rollout.samples) trainer.push_back(sample.logps);
   std::vector<std::vector<float>> computed = target_logps(kForwardProgram, samples);
   for (std::size_t i = 0; i < compared.size(); ++i) trainer[compared[i]] = std::move(computed[i]);
   const ImportanceOptions importance = importance_options(options);
@@ -293,6 +295,7 @@ MetricValues GrpoTask::evaluate(std::int64_t step) {
   std::iota(all.begin(), all.end(), 0u);
   std::vector<Rollout> rollouts;
   rollouts.push_back(sample({.prompts = *run_.eval_prompts, .chosen = all, .seed_of = seeds_of("evaluation", 0)}));
+  if (run_.options.max_staleness > 0) rollouts[0].importance.clear();  // no token of it is older
   report(rollouts, text_of("eval-step-", step), step);
   const IndexRange share = share_of_rank(rollouts[0].samples.size(), run_.job);
   std::vector<std::size_t> own(share.count);
@@ -316,7 +319,7 @@ MetricValues GrpoTask::metrics(const PolicyTotals& totals, const NamedValues& ro
 }
 
 void GrpoTask::check_exact(double difference) const {
-  if (std::abs(difference) > 0) {
+  if (difference != 0) {  // also NaN
     throw Defect(text_of("step ", step_ + 1, ": rollout and trainer differ by ", difference,
                          " in a log-probability although exact_logprobs is on"));
   }

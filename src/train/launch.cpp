@@ -67,7 +67,8 @@ void check_mesh(const TrainingOptions& options) {
 namespace {
 
 void check_division(const TrainingOptions& options, const Model& model) {
-  if (options.tensor_parallel_size > 1 && benchmark_bytes_held(options, model, DType::kBf16) > 0) {
+  const bool needs_whole = benchmark_bytes_held(options, model, DType::kBf16) > 0;
+  if (options.tensor_parallel_size > 1 && needs_whole) {
     throw Error("benchmarks", "need whole weights on the device, which tensor_parallel_size divides",
                 "--tensor_parallel_size 1");
   }
@@ -76,7 +77,7 @@ void check_division(const TrainingOptions& options, const Model& model) {
     throw Error("zero_stage", "3 divides trained weights, of which an adapter has few: the base would stay whole",
                 "--zero_stage 2");
   }
-  if (benchmark_bytes_held(options, model, DType::kBf16) > 0) {
+  if (needs_whole) {
     throw Error("benchmarks", "need whole weights on the device, which zero_stage 3 divides", "--zero_stage 2");
   }
 }

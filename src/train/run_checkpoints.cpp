@@ -52,6 +52,7 @@ std::vector<TaskTensor> task_tensors(const WeightFiles& files) {
   for (const std::string& name : files.names()) {
     if (!name.starts_with(kTaskPrefix)) continue;
     const StoredTensor& stored = files.at(name);
+    HONE_ASSERT(stored.type == StoredType::kI32 || stored.type == StoredType::kF32, "the type of ", name);
     const auto dtype = stored.type == StoredType::kI32 ? DType::kI32 : DType::kF32;
     auto bytes =
         std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(stored.element_count()) * size_of(dtype));

@@ -9,16 +9,15 @@
 namespace hone {
 
 // Opens the operations of this rank's data group and tensor group on a device, and makes them those of this thread.
-// A job of one process has none, and one whose tensor groups are single ranks has none of a tensor group. All ranks
-// create it together.
+// A group of one rank has none. All ranks create it together.
 class RunCollectives {
  public:
   RunCollectives(Device& device, const Job& job)
-      : data_(job.peers() != nullptr ? make_collective(device, *job.peers(), job.data_group()) : nullptr),
+      : data_(job.data_size() > 1 ? make_collective(device, *job.peers(), job.data_group()) : nullptr),
         tensor_(job.tensor_size() > 1 ? make_collective(device, *job.peers(), job.tensor_group()) : nullptr),
         scope_(data_.get(), tensor_.get()) {}
 
-  [[nodiscard]] Collective* data() const { return data_.get(); }  // null: one process
+  [[nodiscard]] Collective* data() const { return data_.get(); }  // null: one rank
   [[nodiscard]] bool has_tensor_group() const { return tensor_ != nullptr; }
 
  private:

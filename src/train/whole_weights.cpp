@@ -41,17 +41,10 @@ ByteRange HeldWeights::rows_of(std::size_t index, int data_rank, std::size_t byt
 
 void HeldWeights::take(std::size_t index, const TensorStore& weight, TensorStore& stored) const {
   const WeightSpec& spec = shards_.model().weights()[index];
-  const WeightSpec& whole = shards_.model().whole().weights()[index];
-  const Type& type = weight.type(whole.name);
-  std::vector<std::byte> all = weight.download(whole.name);
-  if (is_divided(spec)) {
-    std::vector<std::byte> part(Type{type.dtype, Shape(spec.shape.begin(), spec.shape.end())}.bytes());
-    take_part(spec, whole, size_of(type.dtype), all, part);
-    all = std::move(part);
-  }
-  const ByteRange rows = rows_of(index, rank_, all.size());
+  const std::vector<std::byte> part = part_of(shards_.model(), index, weight);
+  const ByteRange rows = rows_of(index, rank_, part.size());
   if (rows.begin == rows.end) return;
-  stored.upload(spec.name, 0, std::span<const std::byte>(all).subspan(rows.begin, rows.end - rows.begin));
+  stored.upload(spec.name, 0, std::span(part).subspan(rows.begin, rows.end - rows.begin));
   stored.device().synchronize();
 }
 
@@ -79,24 +72,25 @@ TensorStore HeldWeights::assemble(const TensorStore& stored, const Job& job) con
   for (std::size_t i = 0; i < types.size(); ++i) {
     const WeightSpec& spec = model.weights()[i];
     const std::size_t bytes = parts[i].type.bytes();
-    if (job.is_first()) part.resize(bytes);
+    std::span<std::byte> target;  // on rank 0: the whole weight, or a tensor rank's part of it
+    if (job.is_first() && is_divided(spec)) part.resize(bytes);
+    if (job.is_first()) target = is_divided(spec) ? std::span(part) : std::span(whole.data(types[i].name), bytes);
     for (int t = 0; t < (is_divided(spec) ? job.tensor_size() : 1); ++t) {
       for (int d = 0; d < (divided_ && spec.trainable ? job.data_size() : 1); ++d) {
         const int from = d * job.tensor_size() + t;
         const ByteRange rows = rows_of(i, d, bytes);
         const std::span<std::byte> to =
-            job.is_first() ? std::span(part).subspan(rows.begin, rows.end - rows.begin) : std::span<std::byte>();
+            job.is_first() ? target.subspan(rows.begin, rows.end - rows.begin) : std::span<std::byte>();
         if (from > 0) {
           move_rows(job, from, stored, spec.name, to, rows.end - rows.begin);
         } else if (job.is_first() && !to.empty()) {
           stored.download(spec.name, 0, to);
         }
       }
-      if (!job.is_first()) continue;
-      std::byte* const at = whole.data(types[i].name);
+      if (!job.is_first() || !is_divided(spec)) continue;
       const WeightSpec& all = model.whole().weights()[i];
       put_part(part_spec(all, t, job.tensor_size()), all, size_of(types[i].type.dtype), part,
-               std::span(at, types[i].type.bytes()));
+               std::span(whole.data(types[i].name), types[i].type.bytes()));
     }
   }
   return whole;

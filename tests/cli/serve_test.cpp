@@ -176,6 +176,16 @@ TEST_F(ServeTest, GenerateWritesTheLogProbabilitiesThatAnEchoHas) {
   const Ended refused = run_program(other);
   EXPECT_EQ(refused.code, 1);
   EXPECT_THAT(refused.output, HasSubstr("prompt_logprobs: is 2, but "));
+  // Data that was generated so has columns of the same names, which do not stay.
+  for (const auto& [from, to] : {std::pair("scored.jsonl", "scored/generations.jsonl"), std::pair("scored", "again")}) {
+    *std::ranges::find(other, at(from)) = at(to);
+  }
+  other.back() = "0";
+  const Ended again = run_program(other);
+  ASSERT_EQ(again.code, 0) << again.output;
+  const Json row = Json::parse(split(read_file(at("again/generations.jsonl")), '\n')[0]);
+  EXPECT_EQ(row["completion_ids"].size(), 2U);
+  EXPECT_EQ(row["completion_top_logprobs"].size(), 2U);
 }
 
 // A streamed request of `n` completions with `max_tokens` tokens each.
@@ -190,13 +200,14 @@ std::string stream_request(std::int64_t n, std::int64_t max_tokens) {
                           .dump());
 }
 
-// Waits until the engine has begun with so many completions.
-void wait_until_begun(const ServerProgram& server, std::int64_t completions) {
-  constexpr std::string_view kBegun = "\nvllm:request_params_max_tokens_count{";
+// Waits until so many completions have reached the engine's queue.
+void wait_until_queued(const ServerProgram& server, std::int64_t completions) {
+  constexpr std::string_view kQueued = "\nvllm:request_params_max_tokens_count{";
   for (;;) {
     const std::string metrics = fetch(server.port(), "GET", "/metrics").body;
-    const std::size_t at = metrics.find(kBegun);
+    const std::size_t at = metrics.find(kQueued);
     if (at != std::string::npos && std::stoll(metrics.substr(metrics.find("} ", at) + 2)) >= completions) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
 }
 
@@ -212,7 +223,7 @@ TEST_F(ServeTest, SigtermUnderLoadFinishesEveryStream) {
   RawClient idle(server.port());
   idle.send(http_request("GET", "/health"));
   EXPECT_EQ(idle.receive().status, 200);
-  wait_until_begun(server, kStreams);
+  wait_until_queued(server, kStreams);
   server.signal(SIGTERM);
   EXPECT_EQ(idle.rest(), "") << "a connection without a request is closed";
   for (const auto& client : clients) {
@@ -236,10 +247,11 @@ TEST_F(ServeTest, SigtermUnderLoadGivesTheRestAReason) {
     clients.push_back(std::make_unique<RawClient>(server.port()));
     clients.back()->send(stream_request(kCompletions, 200));
   }
+  wait_until_queued(server, kRequests * kCompletions);
   RawClient whole(server.port());
   whole.send(http_request("POST", "/v1/completions",
                           R"({"prompt": "What is", "n": 32, "max_tokens": 200, "ignore_eos": true})"));
-  wait_until_begun(server, (kRequests + 1) * kCompletions);
+  wait_until_queued(server, (kRequests + 1) * kCompletions);
   server.signal(SIGTERM);
   std::int64_t cancelled = 0;
   for (const auto& client : clients) {

@@ -44,6 +44,8 @@ struct LatentRun {
 LatentRun run_engine(FixtureModel& fixture, std::span<const Request> requests, const EngineOptions& options) {
   const Tokenizer tokenizer = letter_tokenizer(fixture.model->shape().vocab_size);
   Engine engine(*fixture.model, tokenizer, fixture.weights, std::make_shared<Arena>(test_device()), options);
+  engine.prepare();  // changes no result
+  EXPECT_EQ(engine.statistics().steps, 0);
   std::vector<Completion> completions = engine.generate(requests);
   return {std::move(completions), engine.statistics(), engine.kv_bytes()};
 }

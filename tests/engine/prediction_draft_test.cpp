@@ -97,6 +97,8 @@ DraftRun run_drafts(const Model& model, const TensorStore& weights, std::span<co
                     const EngineOptions& options) {
   const Tokenizer tokenizer = letter_tokenizer(model.shape().vocab_size);
   Engine engine(model, tokenizer, weights, std::make_shared<Arena>(test_device()), options);
+  engine.prepare();  // changes no result
+  EXPECT_EQ(engine.statistics().steps, 0);
   std::vector<Completion> completions = engine.generate(requests);
   return {std::move(completions), engine.statistics()};
 }
@@ -174,7 +176,7 @@ TEST(PredictionDraft, AnExactPredictionHalvesTheSteps) {
 TEST(PredictionDraft, WorksWithFp8Weights) {
   const PredictingModel predicting(DType::kBf16, 0.0F);
   std::unique_ptr<Model> base = family_registry().create(predicting.model->config());
-  prepare_drafts(*base, SpeculativeMethod::kMtp, 1);
+  prepare_model(*base, {.num_speculative_tokens = 1, .speculative_method = SpeculativeMethod::kMtp});
   const Fp8Model model(std::move(base));
   const TemporaryDirectory folder;
   save_model(folder.path(), *predicting.model, predicting.weights, nullptr);
@@ -189,7 +191,7 @@ TEST(PredictionDraft, WorksWithFp8Weights) {
 std::string draft_refusal(std::string_view name, std::int64_t tokens) {
   const std::unique_ptr<Model> model = family_registry().create(ModelDirectory(fixture("models") / name).config());
   try {
-    prepare_drafts(*model, SpeculativeMethod::kMtp, tokens);
+    prepare_model(*model, {.num_speculative_tokens = tokens, .speculative_method = SpeculativeMethod::kMtp});
   } catch (const Error& error) {
     return error.what();
   }

@@ -135,10 +135,7 @@ Results tensor_group(const Family& family, int size, Recompute recompute = Recom
       const TensorStore whole = random_weights(model.whole(), 5, DType::kF32, cpu_device());
       TensorStore weights = gradients_of(model);
       for (std::size_t i = 0; i < model.weights().size(); ++i) {
-        const WeightSpec& spec = model.weights()[i];
-        std::vector<std::byte> part(weights.type(spec.name).bytes());
-        take_part(spec, model.whole().weights()[i], sizeof(float), whole.download(spec.name), part);
-        weights.upload(spec.name, part);
+        weights.upload(model.weights()[i].name, part_of(model, i, whole));
       }
       TensorStore gradients = gradients_of(model);
       const std::vector<float> outputs = run_model(model, weights, gradients, recompute);
@@ -193,15 +190,17 @@ TEST(TensorParallel, PartsOfAllRanksAreTheWeight) {
   for (const Family& family : families()) {
     const std::unique_ptr<Model> model = model_of(family);
     const TensorStore weights = random_weights(*model, 5, DType::kF32, cpu_device());
-    for (const WeightSpec& spec : model->weights()) {
+    std::vector<std::unique_ptr<TensorParallelModel>> ranks;
+    for (int rank = 0; rank < 4; ++rank)
+      ranks.push_back(std::make_unique<TensorParallelModel>(model_of(family), rank, 4));
+    for (std::size_t i = 0; i < model->weights().size(); ++i) {
+      const WeightSpec& spec = model->weights()[i];
       const std::vector<std::byte> whole = weights.download(spec.name);
       std::vector<std::byte> assembled(whole.size());
       std::size_t bytes = 0;
       for (int rank = 0; rank < 4; ++rank) {
-        const WeightSpec own = part_spec(spec, rank, 4);
-        std::vector<std::byte> part(is_divided(own) ? whole.size() / 4 : whole.size());
-        take_part(own, spec, sizeof(float), whole, part);
-        put_part(own, spec, sizeof(float), part, assembled);
+        const std::vector<std::byte> part = part_of(*ranks[static_cast<std::size_t>(rank)], i, weights);
+        put_part(part_spec(spec, rank, 4), spec, sizeof(float), part, assembled);
         bytes += part.size();
       }
       EXPECT_EQ(assembled, whole) << family.name << ", " << spec.name;

@@ -56,6 +56,32 @@ TEST(Embedding, TokensOfManyRows) {
   check(embedding_case(tokens, 9, 520));
 }
 
+// Tokens in the part, before it and after it.
+TEST(Embedding, PartCases) {
+  constexpr std::int64_t kFirst = 5, kRows = 6, kHidden = 7, kTokens = 9;
+  OpCase op_case{
+      .name = "embedding_part",
+      .inputs = {{"tokens", {DType::kI32, {{kTokens, Count::tokens}}}},
+                 {"weight", {DType::kF32, {kRows, kHidden}}, true}},
+      .below = {{Count::tokens, 5}},
+      .build = [](Program&, std::span<const Tensor> in) -> std::vector<Tensor> {
+        return {embedding_part(in[0], in[1], {.first = kFirst, .vocab = 17})};
+      },
+      .reference =
+          [](std::span<const Values> in, const Counts& counts) {
+            Values y(kTokens * kHidden);
+            for (std::int64_t row = 0; row < rows_in_use(counts, Count::tokens, kTokens); ++row) {
+              const std::int64_t own = static_cast<std::int64_t>(in[0][row]) - kFirst;
+              if (own < 0 || own >= kRows) continue;
+              for (std::int64_t i = 0; i < kHidden; ++i) y[row * kHidden + i] = in[1][own * kHidden + i];
+            }
+            return std::vector<Values>{y};
+          },
+  };
+  op_case.inputs[0].values = {5, 10, 4, 11, 7, 7, 16, 0, 10};
+  check(op_case);
+}
+
 std::vector<std::byte> weight_gradient(int threads) {
   constexpr std::int64_t kRows = 500, kVocab = 3, kHidden = 256;
   Program program;
@@ -83,15 +109,19 @@ TEST(Embedding, GradientDoesNotDependOnThreads) {
 
 TEST(Embedding, TokenOutsideTheVocabularyIsADefect) {
   if (!test_device_throws()) GTEST_SKIP();
-  for (const std::int32_t token : {-1, 3}) {
-    Program program;
-    const Tensor tokens = program.input("tokens", {DType::kI32, {{2, Count::tokens}}});
-    program.output("y", embedding(tokens, program.weight("weight", {DType::kF32, {3, 2}})));
-    TestRun run(std::move(program));
-    run.set<std::int32_t>("tokens", {0, token});
-    EXPECT_THROW(run.executable().run(), Defect);
-    run.executable().set_count(Count::tokens, 1);
-    EXPECT_NO_THROW(run.executable().run());
+  for (const bool is_part : {false, true}) {
+    for (const std::int32_t token : {-1, is_part ? 9 : 3}) {
+      Program program;
+      const Tensor tokens = program.input("tokens", {DType::kI32, {{2, Count::tokens}}});
+      const Tensor weight = program.weight("weight", {DType::kF32, {3, 2}});
+      program.output("y",
+                     is_part ? embedding_part(tokens, weight, {.first = 3, .vocab = 9}) : embedding(tokens, weight));
+      TestRun run(std::move(program));
+      run.set<std::int32_t>("tokens", {0, token});
+      EXPECT_THROW(run.executable().run(), Defect);
+      run.executable().set_count(Count::tokens, 1);
+      EXPECT_NO_THROW(run.executable().run());
+    }
   }
 }
 

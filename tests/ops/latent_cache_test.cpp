@@ -44,18 +44,20 @@ TEST(LatentCache, AppendCases) {
 
 TEST(LatentCache, RowsCases) {
   constexpr std::int64_t kUsed = 2;
+  const Count pages("pages");
   OpCase op_case{
       .name = "latent_cache_rows",
       .inputs = {{.name = "cache", .type = kLatentCache, .weight = true, .differentiable = false},
-                 {"pages", {DType::kI32, {kUsed}}}},
+                 {"pages", {DType::kI32, {{kUsed, pages}}}}},
+      .below = {{pages, 1}},
       .build = [](Program&, std::span<const Tensor> in) -> std::vector<Tensor> {
         const auto [latent, rope_key] = latent_cache_rows(in[0], in[1], kRopeDim);
         return {latent, rope_key};
       },
       .reference =
-          [](std::span<const Values> in, const Counts&) {
+          [pages](std::span<const Values> in, const Counts& counts) {
             Values latent(kUsed * kPageRows * kLatentRank), rope_key(kUsed * kPageRows * kRopeDim);
-            for (std::int64_t row = 0; row < kUsed * kPageRows; ++row) {
+            for (std::int64_t row = 0; row < rows_in_use(counts, pages, kUsed) * kPageRows; ++row) {
               const auto page = static_cast<std::int64_t>(in[1][row / kPageRows]);
               const auto from = in[0].begin() + (page * kPageRows + row % kPageRows) * kLatentWidth;
               std::copy_n(from, kLatentRank, latent.begin() + row * kLatentRank);

@@ -71,7 +71,7 @@ TEST(KvAppend, SlotOutsideTheCacheIsADefect) {
 
 constexpr std::int64_t kHeads = 4, kKvHeads = 2, kHeadDim = 16, kRowWidth = (kHeads + 2 * kKvHeads) * kHeadDim;
 
-// PageSizes of the heads and of the pages, of which a sequence has 192 positions at most.
+// Sizes of the heads and of the pages, of which a sequence has 192 positions at most.
 struct PageSizes {
   std::int64_t head_dim = kHeadDim;
   std::int64_t block_size = 16;

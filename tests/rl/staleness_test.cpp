@@ -1,7 +1,6 @@
 // Runs with max_staleness: 1 on a small model: the next generation is begun while the last completions are drawn.
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <filesystem>
 #include <string>
 
@@ -53,6 +52,28 @@ TEST(Staleness, ChangesNoBitWhileTheWeightsStay) {
     EXPECT_EQ(value_of(rows[1][i], "sampling/importance_sampling_ratio/min"), 1.0);
     EXPECT_EQ(value_of(rows[1][i], "sampling/importance_sampling_ratio/max"), 1.0);
   }
+}
+
+// An evaluation changes no completion, and compares nothing, since nothing in it is older than the weights.
+TEST(Staleness, DoesNotDependOnEvaluations) {
+  std::vector<std::vector<Json>> completions(2);
+  for (const bool evaluates : {false, true}) {
+    const TemporaryDirectory directory;
+    GrpoOptions options = ahead_options(directory.path());
+    if (evaluates) {
+      options.eval_strategy = Interval::kSteps;
+      options.eval_steps = 1;
+    }
+    GrpoRun run = make_run(options, 4);
+    run.eval_prompts = run.prompts;
+    (void)train(run);
+    for (std::int64_t step = 1; step <= 4; ++step)
+      for (const Json& line : completions_of(options, step)) completions[evaluates ? 1 : 0].push_back(line);
+    if (!evaluates) continue;
+    for (const MetricRow& row : read_metrics(directory.path() / "metrics.jsonl"))
+      EXPECT_FALSE(row.find("eval_sampling/sampling_logp_difference/max")) << "nothing in an evaluation is older";
+  }
+  EXPECT_EQ(completions[1], completions[0]);
 }
 
 TEST(Staleness, OlderTokensKeepTheirLogProbabilitiesAndAreCorrected) {

@@ -111,9 +111,9 @@ class LossWatch {
     thread_.join();
   }
 
-  // An operation was submitted; the GPU has been waited for.
+  // Operations are submitted. The limit counts from the last ones: the host submits none while it waits for the GPU.
   void begin() {
-    if (!pending_) since_ = Clock::now().time_since_epoch().count();
+    since_ = Clock::now().time_since_epoch().count();
     pending_ = true;
   }
   void end() { pending_ = false; }

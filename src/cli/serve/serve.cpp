@@ -63,7 +63,6 @@ EngineOptions serving_engine(const ServeOptions& options, const LoadedModel& loa
   engine.enable_prefix_caching = options.enable_prefix_caching;
   engine.adapter_slots = options.max_loras;
   engine.latent_kv_cache = options.latent_kv_cache;
-  check_model(engine, *loaded.model);
   engine.num_blocks = kv_blocks(options, engine, loaded, device);
   return resolved(engine);
 }
@@ -155,7 +154,10 @@ void check_weight_updates(const ServeOptions& options) {
 // `model_with_slots` to the latter.
 ModelWrap served_parts(const ServeOptions& options, const AdapterSlots*& model_with_slots) {
   return [&options, &model_with_slots](std::unique_ptr<Model> model) -> std::unique_ptr<Model> {
-    prepare_drafts(*model, options.speculative_method, options.num_speculative_tokens);
+    prepare_model(*model, {.num_speculative_tokens = options.num_speculative_tokens,
+                           .speculative_method = options.speculative_method,
+                           .latent_kv_cache = options.latent_kv_cache,
+                           .adapter_slots = options.max_loras});
     if (options.max_loras == 0) return model;
     auto with = std::make_unique<AdapterSlots>(std::move(model), options.max_loras, options.max_lora_rank);
     model_with_slots = with.get();

@@ -7,6 +7,14 @@
 namespace hone {
 namespace {
 
+void check_tokens(const TensorView& tokens, std::int64_t vocab) {
+  const auto* ids = tokens.as<std::int32_t>();
+  for (std::int64_t row = 0; row < tokens.rows(); ++row) {
+    HONE_ASSERT(ids[row] >= 0 && ids[row] < vocab, "token ", ids[row], " at row ", row,
+                " is outside the vocabulary of size ", vocab);
+  }
+}
+
 template <class T>
 void forward(const KernelCall& call) {
   const TensorView& tokens = call.in(EmbeddingIn::tokens);
@@ -15,10 +23,7 @@ void forward(const KernelCall& call) {
   const auto* ids = tokens.as<std::int32_t>();
   const T* table = weight.as<T>();
   T* ys = call.out(0).as<T>();
-  for (std::int64_t row = 0; row < tokens.rows(); ++row) {
-    HONE_ASSERT(ids[row] >= 0 && ids[row] < weight.dim(0), "token ", ids[row], " at row ", row,
-                " is outside the vocabulary of size ", weight.dim(0));
-  }
+  check_tokens(tokens, weight.dim(0));
   for_rows(tokens.rows(), n, [&](std::int64_t row) { std::copy_n(table + ids[row] * n, n, ys + row * n); });
   zero_tail(call.out(0));
 }
@@ -45,12 +50,13 @@ void part_forward(const KernelCall& call) {
   const TensorView& tokens = call.in(EmbeddingIn::tokens);
   const TensorView& weight = call.in(EmbeddingIn::weight);
   const std::int64_t n = weight.row_size();
-  const std::int64_t first = call.attributes_as<EmbeddingPartAttributes>().first;
+  const auto& part = call.attributes_as<EmbeddingPartAttributes>();
+  check_tokens(tokens, part.vocab);
   const auto* ids = tokens.as<std::int32_t>();
   const T* table = weight.as<T>();
   T* ys = call.out(0).as<T>();
   for_rows(tokens.rows(), n, [&](std::int64_t row) {
-    const std::int64_t own = ids[row] - first;
+    const std::int64_t own = ids[row] - part.first;
     if (own >= 0 && own < weight.dim(0)) {
       std::copy_n(table + own * n, n, ys + row * n);
     } else {

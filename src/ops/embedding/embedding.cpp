@@ -65,7 +65,8 @@ class Embedding : public Op {
   void shard(ShardBuilder& builder, const Node& node) const override {
     if (builder.division(EmbeddingIn::weight) != kDividedRows) return Op::shard(builder, node);
     const Tensor weight = builder.input(EmbeddingIn::weight);
-    const EmbeddingPartAttributes own{.first = builder.rank() * weight.dim(0)};
+    const EmbeddingPartAttributes own{.first = builder.rank() * weight.dim(0),
+                                      .vocab = builder.ranks() * weight.dim(0)};
     builder.set_output(0, sum_ranks(embedding_part(builder.input(EmbeddingIn::tokens), weight, own)), kWhole);
   }
 

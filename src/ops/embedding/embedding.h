@@ -19,10 +19,12 @@ struct EmbeddingGradientIn {
 // Attributes of the lookup in a part of the vocabulary.
 struct EmbeddingPartAttributes {
   std::int64_t first = 0;  // token of the first row of the table
+  std::int64_t vocab = 0;  // rows of all parts together
 
   template <class Visitor>
   void fields(Visitor& v) {
     v("first", first);
+    v("vocab", vocab);
   }
 };
 
@@ -32,7 +34,7 @@ struct EmbeddingPartAttributes {
 [[nodiscard]] Tensor embedding(Tensor tokens, Tensor weight);
 
 // Returns the same for a table that has some rows of the vocabulary, as one rank of a tensor group has them: the row of
-// a token that is in none of them is zero, and gives no gradient.
+// a token that is in none of them is zero, and gives no gradient. A CPU asserts that tokens are in [0, vocab).
 [[nodiscard]] Tensor embedding_part(Tensor tokens, Tensor weight, const EmbeddingPartAttributes& attributes);
 
 }  // namespace hone

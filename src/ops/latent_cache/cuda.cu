@@ -9,18 +9,6 @@ namespace {
 
 constexpr int kThreads = 128;
 
-// Calls body.operator()<kPack>() with the elements of 16 bytes if they divide all sizes, otherwise with 1.
-template <class T, class Body>
-void with_common_pack(std::initializer_list<std::int64_t> sizes, const Body& body) {
-  bool divides = true;
-  for (const std::int64_t size : sizes) divides = divides && size % kPackSize<T> == 0;
-  if (divides) {
-    body.template operator()<kPackSize<T>>();
-  } else {
-    body.template operator()<1>();
-  }
-}
-
 // Sizes in units of packs.
 struct RowSizes {
   std::int64_t rank, rope;
@@ -98,7 +86,7 @@ void append_latent(const KernelCall& call) {
   const TensorView& rope_key = call.in(LatentAppendIn::rope_key);
   const TensorView& cache = call.out(0);
   if (latent.capacity() == 0) return;
-  with_common_pack<T>({latent.row_size(), rope_key.row_size()}, [&]<int kPack>() {
+  with_pack<T>(latent.row_size() | rope_key.row_size(), [&]<int kPack>() {
     using Unit = Pack<T, kPack>;
     launch_dependent({static_cast<unsigned>(latent.capacity()), kThreads}, stream_of(call), latent_append_kernel<Unit>,
                      reinterpret_cast<const Unit*>(latent.data), reinterpret_cast<const Unit*>(rope_key.data),
@@ -115,7 +103,7 @@ void gather_latent(const KernelCall& call) {
   const TensorView& latent = call.out(LatentRowsOut::latent);
   const TensorView& rope_key = call.out(LatentRowsOut::rope_key);
   if (latent.capacity() == 0) return;
-  with_common_pack<T>({latent.row_size(), rope_key.row_size()}, [&]<int kPack>() {
+  with_pack<T>(latent.row_size() | rope_key.row_size(), [&]<int kPack>() {
     using Unit = Pack<T, kPack>;
     launch_dependent({static_cast<unsigned>(latent.capacity()), kThreads}, stream_of(call), latent_rows_kernel<Unit>,
                      reinterpret_cast<const Unit*>(cache.data), call.in(LatentRowsIn::pages).as<std::int32_t>(),
@@ -130,7 +118,7 @@ void expand_pages(const KernelCall& call) {
   const LatentHeadsAttributes& a = call.attributes_as<LatentPagesAttributes>().heads;
   const TensorView& kv = call.in(LatentPagesIn::kv);
   if (kv.capacity() == 0) return;
-  with_common_pack<T>({a.nope_dim, a.rope_dim, a.value_dim}, [&]<int kPack>() {
+  with_pack<T>(a.nope_dim | a.rope_dim | a.value_dim, [&]<int kPack>() {
     using Unit = Pack<T, kPack>;
     launch_dependent({static_cast<unsigned>(kv.capacity()), kThreads}, stream_of(call), latent_pages_kernel<Unit>,
                      reinterpret_cast<const Unit*>(kv.data),

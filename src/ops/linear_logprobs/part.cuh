@@ -44,7 +44,8 @@ __global__ void __launch_bounds__(kPartThreads)
   if (row >= rows.capacity) return;
   const std::int32_t target = row < rows.get() ? targets[row] : -1;
   MergedRow<A> merged{};
-  if (target >= 0) merged = merge_parts(all, ranks, rows.capacity, row, target / count);
+  // A target outside the vocabulary is none of the last rank's either, whose log-probability of it is NaN.
+  if (target >= 0) merged = merge_parts(all, ranks, rows.capacity, row, min(target / count, ranks - 1));
   outputs.logp[row] = merged.logp;
   outputs.entropy[row] = merged.entropy;
   outputs.hit[row] = merged.hit;

@@ -111,11 +111,16 @@ std::string list_of_runs(const fs::path& root) {
   return json_text({{"root", name.filename().string()}, {"cut", found.is_cut}, {"runs", std::move(runs)}});
 }
 
-std::string results_of(const fs::path& path) {
+Json read_answer(const fs::path& path) {
+  const std::string name = path.filename().string();
   std::error_code error;
-  if (!fs::is_regular_file(path, error)) throw RequestError("run", "has no results.json", {}, 404);
-  if (fs::file_size(path, error) > kMaxResultsBytes) throw RequestError("run", "has a results.json that is too large");
-  const Json results = read_json(path);
+  if (!fs::is_regular_file(path, error)) throw RequestError("run", "has no " + name, {}, 404);
+  if (fs::file_size(path, error) > kMaxResultsBytes) throw RequestError("run", "has a " + name + " that is too large");
+  return read_json(path);
+}
+
+std::string results_of(const fs::path& path) {
+  const Json results = read_answer(path);
   if (!results.is_object() || !results.contains("tasks") || !results["tasks"].is_object())
     throw RequestError("run", "has a results.json that hone eval has not written");
   Json model;
@@ -125,11 +130,7 @@ std::string results_of(const fs::path& path) {
 }
 
 std::string profile_of(const fs::path& path) {
-  std::error_code error;
-  if (!fs::is_regular_file(path, error)) throw RequestError("run", "has no kernel_summary.json", {}, 404);
-  if (fs::file_size(path, error) > kMaxResultsBytes)
-    throw RequestError("run", "has a kernel_summary.json that is too large");
-  const Json summary = read_json(path);
+  const Json summary = read_answer(path);
   if (!summary.is_object() || (!summary.contains("kernels") && !summary.contains("phases")))
     throw RequestError("run", "has a kernel_summary.json that hone profile has not written");
   Json shown = Json::object();
