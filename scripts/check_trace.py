@@ -61,11 +61,11 @@ def check_file():
 
 def processor():
     """Perfetto's trace processor with the trace, or None with the reason."""
-    from perfetto.trace_processor import TraceProcessor, TraceProcessorConfig
     binary = os.environ.get("TRACE_PROCESSOR")
     try:
+        from perfetto.trace_processor import TraceProcessor, TraceProcessorConfig
         return TraceProcessor(trace=str(TRACE), config=TraceProcessorConfig(bin_path=binary)), ""
-    except Exception as error:  # of the download: of many kinds
+    except Exception as error:  # of the import or the download: of many kinds
         return None, str(error).split("\n")[0]
 
 

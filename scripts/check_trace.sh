@@ -17,8 +17,9 @@ if [[ -z $folder ]]; then
   "$build/hone" profile --model quickstart --layers 2 --seq_len 64 --device cpu --num_steps 3 --trial_steps 0 \
     --output_dir "$folder" >/dev/null
 fi
-if [[ ! -x $check/venv/bin/python ]]; then
-  python3 -m venv "$check/venv"
-  "$check/venv/bin/pip" install -q perfetto protobuf
+python=$check/venv/bin/python
+if [[ ! -x $python ]] && ! { python3 -m venv "$check/venv" && "$check/venv/bin/pip" install -q perfetto protobuf; }; then
+  rm -rf "$check/venv"  # the next run tries again
+  python=python3
 fi
-"$check/venv/bin/python" scripts/check_trace.py "$folder"
+"$python" scripts/check_trace.py "$folder"

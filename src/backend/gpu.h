@@ -1,5 +1,5 @@
 // Interface to the GPU for code that does not depend on CUDA. The folder cuda/ implements it; a build without CUDA uses
-// no_cuda.cpp, in which gpu_obstacle() returns an error and all other functions throw Defect.
+// no_cuda.cpp, in which gpu_obstacle() returns an error, gpu_count() is 0, and all other functions throw Defect.
 #pragma once
 
 #include <memory>
@@ -16,6 +16,8 @@ namespace hone {
 
 // Returns the reason why `device: cuda` cannot be used; nullopt if it can.
 [[nodiscard]] std::optional<Error> gpu_obstacle();
+// Number of GPUs that this process sees; 0 if there is an obstacle.
+[[nodiscard]] int gpu_count();
 // Returns the first GPU. gpu_obstacle() must be nullopt, here and below.
 [[nodiscard]] Device& gpu_device();
 // Total and free memory as the driver reports them, in bytes.

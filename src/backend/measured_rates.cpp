@@ -92,16 +92,19 @@ Json read_entries_or_empty(const fs::path& path) {
   }
 }
 
+}  // namespace
+
 std::string processor_name() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {
     const std::size_t colon = line.find(':');
-    if (line.starts_with("model name") && colon != std::string::npos) return std::string(trim(line.substr(colon + 1)));
+    if (!line.starts_with("model name") || colon == std::string::npos) continue;
+    if (const std::string_view name = trim(std::string_view(line).substr(colon + 1)); !name.empty()) {
+      return std::string(name);
+    }
   }
   return "a processor";
 }
-
-}  // namespace
 
 std::string device_key(const Device& device) {
   if (device.kind() != DeviceKind::kCpu) return printable_line(device.name());

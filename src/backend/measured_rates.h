@@ -9,6 +9,9 @@
 
 namespace hone {
 
+// Name of the processor as Linux reports it, "AMD EPYC 7B13"; "a processor" if it reports none.
+[[nodiscard]] std::string processor_name();
+
 // Key of a device in the file: the name of a GPU, or a CPU's model and the number of threads that hone uses,
 // "AMD EPYC 7B13, 8 threads".
 [[nodiscard]] std::string device_key(const Device& device);

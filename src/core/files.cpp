@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -161,6 +162,17 @@ void FileWriter::commit() {
   if (::rename(partial_.c_str(), path_.c_str()) != 0) fail(path_, "cannot replace");
   ::close(std::exchange(descriptor_, -1));
   sync_path(parent_of(path_));
+}
+
+TemporaryFolder::TemporaryFolder(const fs::path& parent, std::string_view prefix) {
+  std::string name = (parent / text_of(prefix, "-XXXXXX")).string();
+  if (::mkdtemp(name.data()) == nullptr) fail(parent, "cannot create a folder in it");
+  path_ = name;
+}
+
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
 }
 
 MappedFile::MappedFile(const fs::path& path) {

@@ -58,6 +58,19 @@ class FileWriter {
   int descriptor_ = -1;
 };
 
+// A new empty folder PARENT/PREFIX-XXXXXX with a unique name; the destructor removes it with its contents.
+class TemporaryFolder {
+ public:
+  explicit TemporaryFolder(const std::filesystem::path& parent, std::string_view prefix);
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  ~TemporaryFolder();
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
 // Read-only memory map of a whole file, unmapped by the destructor.
 class MappedFile {
  public:

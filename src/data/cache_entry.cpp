@@ -5,10 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cerrno>
 #include <chrono>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 
 #include "core/error.h"
@@ -78,27 +76,6 @@ CacheEntry parse_entry(const std::shared_ptr<const MappedFile>& file, std::strin
   return entry;
 }
 
-// A new temporary folder, used by this process only; the destructor removes it with its contents.
-class TemporaryFolder {
- public:
-  explicit TemporaryFolder(const fs::path& parent) {
-    std::string name = (parent / "new-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr)
-      throw Error(parent.string(), text_of("cannot write: ", std::strerror(errno)));
-    path_ = name;
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  [[nodiscard]] const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
-
 }  // namespace
 
 std::optional<CacheEntry> read_cache_entry(const fs::path& path, std::string_view key) {
@@ -124,7 +101,7 @@ void write_cache_entry(const fs::path& path, std::string_view key, std::string_v
   const Preamble preamble{.magic = kMagic, .head_bytes = text.size(), .head_checksum = checksum_of(bytes_of(text))};
 
   hone::create_directories(path.parent_path());
-  const TemporaryFolder folder(path.parent_path());
+  const TemporaryFolder folder(path.parent_path(), "new");
   FileWriter file(folder.path() / "entry");
   const std::string padding(kAlignment, '\0');
   const auto pad_from = [&](std::size_t size) {

@@ -9,6 +9,7 @@
 #include <charconv>
 #include <cstdint>
 #include <cstring>
+#include <map>
 
 #include "core/error.h"
 #include "core/files.h"
@@ -45,6 +46,21 @@ int open_event(const Event& event, pid_t thread) {
   return static_cast<int>(syscall(SYS_perf_event_open, &attributes, thread, -1, -1, PERF_FLAG_FD_CLOEXEC));
 }
 
+const char* hint_of(int reason) {
+  switch (reason) {
+    case EACCES:
+    case EPERM:
+      return "; set /proc/sys/kernel/perf_event_paranoid to 1 or lower";
+    case ENOENT:
+    case EOPNOTSUPP:
+      return "; this machine, perhaps a virtual one, has none";
+    case EMFILE:
+      return "; each event of a thread is an open file, raise ulimit -n";
+    default:
+      return "";
+  }
+}
+
 std::vector<pid_t> thread_ids() {
   std::vector<pid_t> ids;
   for (const std::string& name : list_folder("/proc/self/task")) {
@@ -59,10 +75,10 @@ std::vector<pid_t> thread_ids() {
 
 EventCounters::EventCounters() {
   const std::vector<pid_t> ids = thread_ids();
-  std::vector<std::string> refused;
-  int reason = 0;
+  std::map<int, std::vector<std::string>> refused;  // by errno
   for (const Event& event : kEvents) {
     std::vector<int> opened;
+    int reason = ESRCH;
     for (const pid_t id : ids) {
       const int descriptor = open_event(event, id);
       if (descriptor < 0 && errno == ESRCH) continue;  // the thread has ended
@@ -75,17 +91,16 @@ EventCounters::EventCounters() {
       opened.push_back(descriptor);
     }
     if (opened.empty()) {
-      refused.emplace_back(event.name);
+      refused[reason].emplace_back(event.name);
       continue;
     }
     names_.push_back(event.name);
     descriptors_.push_back(std::move(opened));
   }
-  if (refused.empty()) return;
-  const char* hint = reason == EACCES || reason == EPERM ? "; set /proc/sys/kernel/perf_event_paranoid to 1 or lower"
-                     : reason == ENOENT || reason == EOPNOTSUPP ? "; this machine, perhaps a virtual one, has none"
-                                                                : "";
-  refusal_ = text_of("not counted: ", join(refused, ", "), " (perf_event_open: ", std::strerror(reason), hint, ")");
+  for (const auto& [reason, events] : refused) {
+    refusal_ += text_of(refusal_.empty() ? "not counted: " : "; ", join(events, ", "),
+                        " (perf_event_open: ", std::strerror(reason), hint_of(reason), ")");
+  }
 }
 
 EventCounters::~EventCounters() {
@@ -94,14 +109,27 @@ EventCounters::~EventCounters() {
   }
 }
 
-std::vector<double> EventCounters::read() const {
-  std::vector<double> sums(names_.size(), 0);
+EventReading EventCounters::read() const {
+  EventReading reading(descriptors_.size());
   for (std::size_t i = 0; i < descriptors_.size(); ++i) {
     for (const int descriptor : descriptors_[i]) {
-      std::array<std::uint64_t, 3> value{};  // count, nanoseconds enabled, nanoseconds counted
-      if (::read(descriptor, value.data(), sizeof(value)) != static_cast<ssize_t>(sizeof(value)) || value[2] == 0)
-        continue;
-      sums[i] += static_cast<double>(value[0]) * static_cast<double>(value[1]) / static_cast<double>(value[2]);
+      std::array<std::uint64_t, 3>& value = reading[i].emplace_back();
+      if (::read(descriptor, value.data(), sizeof(value)) != static_cast<ssize_t>(sizeof(value))) value = {};
+    }
+  }
+  return reading;
+}
+
+std::vector<double> events_between(const EventReading& before, const EventReading& after) {
+  std::vector<double> sums(after.size(), 0);
+  for (std::size_t i = 0; i < after.size(); ++i) {
+    for (std::size_t thread = 0; thread < after[i].size(); ++thread) {
+      const auto& from = before[i][thread];
+      const auto& to = after[i][thread];
+      if (to[2] <= from[2]) continue;
+      // Scaling the difference, and not both ends by their different shares, keeps it from becoming negative.
+      sums[i] += static_cast<double>(to[0] - from[0]) * static_cast<double>(to[1] - from[1]) /
+                 static_cast<double>(to[2] - from[2]);
     }
   }
   return sums;

@@ -4,12 +4,14 @@
 
 #include <set>
 
+#include "cli/bench/child_bench.h"
 #include "cli/bench/documents.h"
 #include "cli/bench/page.h"
 #include "cli/program.h"
 #include "core/files.h"
 #include "core/json.h"
 #include "core/json_value.h"
+#include "core/strings.h"
 #include "support/miniature.h"
 #include "support/paths.h"
 
@@ -87,8 +89,42 @@ TEST(BenchScaling, TrainsInOneAndInTwoProcesses) {
   EXPECT_EQ(rows[0]["shape"], "quickstart batch 1 x 16, 1 process");
   EXPECT_EQ(rows[3]["shape"], "quickstart batch 1 x 16, 2 processes");
   EXPECT_EQ(rows[2]["figure"], 100.0);
-  EXPECT_THAT(ended.output, HasSubstr("processes"));
+  const std::size_t second = ended.output.find(", a process of 2: ");
+  EXPECT_LT(ended.output.find("1 process: "), second) << "each line as soon as it is measured";
+  EXPECT_NE(ended.output.find("2 processes: ", second), std::string::npos) << ended.output;
   EXPECT_EQ(run_program({"bench", "scaling", "--processes", "1", "--model", "no-such-model"}).code, 1);
+}
+
+TEST(BenchScaling, MeasuresUpToAllGpus) {
+  using Counts = std::vector<std::int64_t>;
+  EXPECT_EQ(process_counts(0), (Counts{1, 2})) << "on the CPU";
+  EXPECT_EQ(process_counts(1), (Counts{1}));
+  EXPECT_EQ(process_counts(6), (Counts{1, 2, 4, 6}));
+  EXPECT_EQ(process_counts(8), (Counts{1, 2, 4, 8}));
+}
+
+TEST(BenchAll, RunsAllKindsButServe) {
+  const TemporaryDirectory directory;
+  std::set<std::string> kinds;
+  const std::string help = run_program({"bench", "--help"}).output;
+  for (const std::string& line : split(help, '\n')) {
+    if (line.starts_with("hone bench ")) kinds.insert(line.substr(11, line.find(':') - 11));
+  }
+  EXPECT_EQ(kinds.erase("serve"), 1u);
+  EXPECT_EQ(kinds.erase("all"), 1u);
+  const auto with = [&](const std::string& only) {
+    return run_program(
+        {"bench", "all", "--only", only, "--device", "cpu", "--output_dir", (directory.path() / "out").string()});
+  };
+  const std::string refused = with("nothing").output;
+  const std::size_t list = refused.find("expected ") + 9;
+  std::set<std::string> run;
+  for (const std::string& name : split(refused.substr(list, refused.find(')', list) - list), ','))
+    run.insert(std::string(trim(name)));
+  EXPECT_EQ(run, kinds) << refused;
+  const Ended ended = with("grpo");
+  ASSERT_EQ(ended.code, 0) << ended.output;
+  EXPECT_EQ(read_json(directory.path() / "out/bench.json")["rows"][0]["what"], "grpo");
 }
 
 TEST(BenchAll, WritesOnePage) {

@@ -145,15 +145,14 @@ TEST(BenchCommand, GrpoWritesItsFiguresByPhase) {
     }
     for (const char* phase : {"generation", "loss and backward", "update", "log-probabilities of the reference"})
       EXPECT_GT(figures.at(text_of("grpo, ", phase, " ms")), 0.0) << phase;
-    EXPECT_GE(figures.at("grpo, log-probabilities of the trainer ms"), 0.0);
     EXPECT_NEAR(phases, figures.at("grpo ms"), 1e-6 * phases);
     EXPECT_GT(figures.at("grpo tokens/s"), 0.0);
-    EXPECT_GE(figures.at("grpo, padding rows %"), 0.0);
     EXPECT_LT(figures.at("grpo, padding rows %"), 100.0);
-    EXPECT_LE(figures.at("grpo, device idle %"), 100.0);
+    EXPECT_LT(figures.at("grpo, device idle %"), 100.0);
     EXPECT_EQ(figures.contains("grpo, stale tokens %"), staleness == "1");
     if (staleness == "1") {
       EXPECT_GT(figures.at("grpo, stale tokens %"), 0.0);
+      EXPECT_GT(figures.at("grpo, log-probabilities of the trainer ms"), 0.01) << "a forward pass";
     }
   }
   const Ended refused = with({"--num_generations", "3"});

@@ -131,6 +131,11 @@ const Json* trial_of(const Json& summary, const std::string& key) {
   return nullptr;
 }
 
+// Returns the tokens of a step of a trial.
+double tokens_of(const Json& trial) {
+  return trial["tokens_per_second"].get<double>() * trial["step_ms"].get<double>() * 1e-3;
+}
+
 TEST_F(ProfileRecipes, TriesWhatARecipeSetsBadly) {
   const Json bad = profiled("sft", "dataset_name: " + path("data/sft.jsonl") +
                                        "\npacking: false\nmax_length: 256\ntorch_dtype: float32\n"
@@ -143,10 +148,13 @@ TEST_F(ProfileRecipes, TriesWhatARecipeSetsBadly) {
     ASSERT_NE(trial, nullptr) << key;
     ASSERT_TRUE(trial->contains("gain")) << trial->dump();
     const double rate = (*trial)["tokens_per_second"];
-    EXPECT_NEAR((*trial)["gain"].get<double>(), rate / (tokens / bad["unprofiled_step_ms"].get<double>() * 1e3), 1e-6);
-    const double tried = rate * (*trial)["step_ms"].get<double>() * 1e-3;
+    const Json& baseline = bad["trial_baseline"];
+    EXPECT_NEAR((*trial)["gain"].get<double>(), rate / baseline["tokens_per_second"].get<double>(), 1e-6);
+    const double tried = tokens_of(*trial);
     if (std::string(key) == "packing") {
       EXPECT_GT(tried, 1.5 * tokens) << "packed rows hold more tokens";
+    } else {
+      EXPECT_NEAR(tried, tokens_of(baseline), 1e-6 * tried) << "the same steps are compared";
     }
   }
   const Json good = profiled("sft", "dataset_name: " + path("data/sft.jsonl") +
@@ -168,10 +176,11 @@ TEST_F(ProfileRecipes, FindsTheSlowReward) {
   write_file(
       path("slow.py"),
       "import time\ndef slow(completions, **kwargs):\n    time.sleep(0.3)\n    return [1.0] * len(completions)\n");
-  const Json summary = profiled("grpo", "dataset_name: " + path("data/prompts.jsonl") +
-                                            "\nnum_generations: 4\nper_device_train_batch_size: 4\nbeta: 0\n"
-                                            "max_completion_length: 4\nreward_funcs: [tag_count, '" +
-                                            path("slow.py") + ":slow']\ntorch_dtype: float32\n");
+  const std::string lines = "dataset_name: " + path("data/prompts.jsonl") +
+                            "\nnum_generations: 4\nper_device_train_batch_size: 4\nbeta: 0\n"
+                            "max_completion_length: 4\nreward_funcs: [tag_count, '" +
+                            path("slow.py") + ":slow']\ntorch_dtype: float32\n";
+  const Json summary = profiled("grpo", lines);
   EXPECT_EQ(summary["what"], "grpo");
   EXPECT_EQ(summary["rewards"].size(), 2u);
   EXPECT_THAT(summary["rewards"][0]["name"].get<std::string>(), HasSubstr("slow"));
@@ -181,7 +190,29 @@ TEST_F(ProfileRecipes, FindsTheSlowReward) {
   for (const Json& phase : summary["phases"]) sum += phase["ms"].get<double>();
   EXPECT_NEAR(sum, summary["step_ms"].get<double>(), 1e-6);
   EXPECT_NE(trial_of(summary, "torch_dtype"), nullptr);
-  EXPECT_FALSE(fs::exists(path("out/grpo")));
+  EXPECT_THAT(summary["advice"].dump(), HasSubstr("slow takes"));
+  const Ended lost = run_program({"profile", path("grpo-recipe.yaml"), "--optim", "sgd", "--output_dir", path("out")});
+  EXPECT_EQ(lost.code, 1);
+  EXPECT_THAT(lost.output, HasSubstr("--optim: has no effect with a recipe"));
+}
+
+// Steps of grpo write into a temporary folder, which is removed after a failure, too.
+TEST_F(ProfileRecipes, LeavesOtherFoldersAlone) {
+  hone::create_directories(path("runs/grpo"));
+  write_file(path("runs/grpo/model"), "x");
+  write_file(path("fails.py"), "def fails(completions, **kwargs):\n    raise ValueError('never')\n");
+  for (const std::string& reward : {std::string("tag_count"), "'" + path("fails.py") + ":fails'"}) {
+    const std::string recipe = path("grpo-folders.yaml");
+    write_file(recipe, "model_name_or_path: " + path("model") + "\ndataset_name: " + path("data/prompts.jsonl") +
+                           "\ndevice: cpu\nnum_generations: 4\nper_device_train_batch_size: 4\nbeta: 0\n"
+                           "max_completion_length: 4\nreward_funcs: [" +
+                           reward + "]\n");
+    const Ended ended = run_program(
+        {"profile", "grpo", recipe, "--num_steps", "1", "--trial_steps", "0", "--output_dir", path("runs")});
+    EXPECT_EQ(ended.code, reward == "tag_count" ? 0 : 1) << ended.output;
+    EXPECT_EQ(list_folder(path("runs")), (std::vector<std::string>{"grpo", "kernel_summary.json"})) << ended.output;
+    EXPECT_EQ(list_folder(path("runs/grpo")), (std::vector<std::string>{"model"}));
+  }
 }
 
 }  // namespace

@@ -76,6 +76,42 @@ TEST(ProfileCompare, AddsTheShapesOfAnOperation) {
   EXPECT_THAT(changes[0].reason, HasSubstr("higher rate: 400 GFLOP/s, up from 200 GFLOP/s"));
 }
 
+TEST(ProfileCompare, ShowsTimeBetweenOperationsThatBegins) {
+  const Json a = summary(10, {kernel("linear", "f32[8]", 1, 4, 1e9, 1)});
+  Json b = a;
+  b["between_ms"] = 2.0;
+  const std::vector<KernelChange> changes = profile_changes(a, b);
+  ASSERT_EQ(changes.size(), 2u);
+  EXPECT_EQ(changes[0].name, "time between operations");
+  EXPECT_EQ(changes[0].reason, "") << "no call is new";
+  const std::string text = comparison_text(a, b);
+  EXPECT_THAT(text, testing::Not(HasSubstr("linear"))) << "it did not change";
+  EXPECT_THAT(text, HasSubstr("1 smaller changes are not shown"));
+}
+
+TEST(ProfileCompare, StaysFiniteWithoutRuns) {
+  const Json a = summary(10, {kernel("linear", "f32[8]", 0, 4, 1e9, 1)});
+  const Json b = summary(10, {kernel("linear", "f32[8]", 2, 5, 2e9, 1)});
+  const KernelChange change = profile_changes(a, b).at(0);
+  EXPECT_EQ(change.calls, 0);
+  EXPECT_EQ(change.work, 0);
+  EXPECT_DOUBLE_EQ(change.rate, 1);
+  EXPECT_EQ(change.reason, "slower");
+}
+
+TEST(ProfileCompare, ShowsRewardsApart) {
+  const auto grpo = [](double ms, double completions) {
+    return Json{{"what", "grpo"},
+                {"machine", "m"},
+                {"step_ms", 100.0},
+                {"phases", {{{"name", "generation"}, {"ms", 100.0}}}},
+                {"rewards", {{{"name", "slow"}, {"ms", ms}, {"completions", completions}}}}};
+  };
+  const std::string text = comparison_text(grpo(10, 4), grpo(40, 16));
+  EXPECT_THAT(text, testing::ContainsRegex("\nslow +10.000 +40.000 +\\+30.000  more calls: 16, up from 4\n"));
+  EXPECT_THAT(text, testing::ContainsRegex("\nall +100.000 +100.000 +\\+0.000\n")) << "no part of the step";
+}
+
 TEST(ProfileCompare, ReadsFoldersAndFiles) {
   const TemporaryDirectory directory;
   const std::string a = directory.path() / "a";
@@ -87,6 +123,7 @@ TEST(ProfileCompare, ReadsFoldersAndFiles) {
   ASSERT_EQ(ended.code, 0) << ended.output;
   EXPECT_THAT(ended.output, HasSubstr("lower rate"));
   EXPECT_THAT(run_program({"profile", "--compare", a}).output, HasSubstr("--compare: expected two profiles, saw 1"));
+  EXPECT_THAT(run_program({"profile", "--compare", a + "1", b + "2"}).output, HasSubstr(a + "1")) << "A comes first";
   write_file(b, "{}");
   EXPECT_THAT(run_program({"profile", "--compare", a, b}).output, HasSubstr("is no summary of a profile"));
 }

@@ -322,6 +322,20 @@ TEST(Profile, ProposesWhatTheProfileShows) {
   EXPECT_EQ(proposal_texts(proposals(report, good, whole)), "");
 }
 
+// The trial of tune_gemm leaves a table that later trials would use.
+TEST(Profile, TriesTheTuningOfGemmsLast) {
+  const ProfileReport report =
+      make_report(made_up(0.5, 0.1, 0.2, 1.0), {.copy_bytes_per_second = 1e9, .flops_per_second = 1e12});
+  const StepSettings bad{.of_recipe = true, .packs = false, .recomputes = true, .offloads = true, .gpu = true};
+  for (const std::vector<Proposal>& list :
+       {proposals(report, bad, {.micro_batch = 100, .step = 350}), program_proposals(bad)}) {
+    ASSERT_GE(list.size(), 4u);
+    for (const Proposal& each : list) {
+      EXPECT_EQ(settings_text(each.attempts[0]) == "tune_gemm: true", &each == &list.back()) << each.reason;
+    }
+  }
+}
+
 TEST(Profile, AdviceComesFromTrials) {
   const DeviceLimits limits{.copy_bytes_per_second = 1e9, .flops_per_second = 1e12};
   const ProfileReport report = make_report(made_up(0.98, 0.01, 0.01, 1.0), limits);
@@ -378,6 +392,9 @@ TEST(Profile, AdviceNamesTheRewardThatIsWaitedFor) {
   EXPECT_DOUBLE_EQ(list[0].gain, 2 / 1.1);
   EXPECT_THAT(to_text(times), HasSubstr("waiting for rewards"));
   EXPECT_NEAR(times.other(), 0.1, 1e-12);
+  times.logprobs = 0.06;
+  EXPECT_NEAR(times.other(), 0.04, 1e-12);
+  EXPECT_EQ(to_json(times)["phases"][2]["name"], "log-probabilities of the trainer");
   times.rewards = 0.05;
   EXPECT_TRUE(reward_advice(times).empty());
 }

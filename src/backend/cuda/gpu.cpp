@@ -14,6 +14,11 @@ std::optional<Error> gpu_obstacle() {
   return Error("device", "cuda cannot be used: " + obstacle, "use device: cpu");
 }
 
+int gpu_count() {
+  int devices = 0;
+  return !gpu_obstacle() && cudaGetDeviceCount(&devices) == cudaSuccess ? devices : 0;
+}
+
 Device& gpu_device() { return cuda_device(); }
 
 void choose_gpu(int ordinal) { choose_cuda_device(ordinal); }

@@ -1,10 +1,9 @@
-#include "cli/bench/all.h"
-
 #include <algorithm>
 #include <cstdio>
 
 #include "backend/device_option.h"
 #include "cli/bench/child_bench.h"
+#include "cli/bench/kind.h"
 #include "cli/bench/machine.h"
 #include "cli/bench/page.h"
 #include "core/error.h"
@@ -28,8 +27,11 @@ struct AllOptions {
   void fields(Visitor& v) {
     v.group("All benchmarks");
     v("model", model, "Known shape for training, decoding and kernels; unset: qwen2.5-0.5b, on a CPU quickstart");
-    v("only", only, "Benchmarks to run, by name; empty: all but serve, which needs a server");
-    v("processes", processes, "Numbers of processes for scaling and collectives; empty: 1 and 2, on GPUs all there are",
+    v("only", only,
+      "Benchmarks to run, by name; empty: all but serve, which needs a server; on a single GPU no collectives");
+    v("processes", processes,
+      "Numbers of processes for scaling, the largest of them for collectives; those above the number of GPUs are left "
+      "out; empty: 1, 2, 4 and so on up to the GPUs there are, on a CPU 1 and 2",
       within(1, 1024));
     v("seconds", seconds, "Seconds of each measurement", above(0));
     v("device", device, kDeviceHelp);
@@ -39,14 +41,23 @@ struct AllOptions {
 
 using Arguments = std::vector<std::string>;
 
-// Returns the benchmarks with their arguments. On a CPU the shapes are small.
-std::vector<Arguments> benchmarks(const AllOptions& options, bool cpu) {
+// Numbers of processes that this machine has devices for. Throws Error if it has them for none that the options name.
+std::vector<std::int64_t> possible_processes(const AllOptions& options, std::int64_t gpus) {
+  if (options.processes.empty()) return process_counts(gpus);
+  std::vector<std::int64_t> counts = options.processes;
+  if (gpus > 0) std::erase_if(counts, [&](std::int64_t count) { return count > gpus; });
+  if (counts.empty()) throw Error("processes", text_of("this machine has ", gpus, " GPUs, fewer than each number"));
+  return counts;
+}
+
+// Returns the benchmarks with their arguments. gpus: 0 for the CPU, on which the shapes are small.
+std::vector<Arguments> benchmarks(const AllOptions& options, std::int64_t gpus) {
+  const bool cpu = gpus == 0;
   const std::string model = !options.model.empty() ? options.model : cpu ? "quickstart" : "qwen2.5-0.5b";
   const std::string length = cpu ? "128" : "1024";
   const std::string seconds = text_of(options.seconds);
   const std::string device = cpu ? "cpu" : "cuda";
-  std::vector<std::int64_t> processes = options.processes;
-  if (processes.empty()) processes = {1, 2};
+  const std::vector<std::int64_t> processes = possible_processes(options, gpus);
   std::string list;
   for (const std::int64_t count : processes) list += text_of(list.empty() ? "" : ",", count);
   const std::string most = text_of(std::max<std::int64_t>(*std::ranges::max_element(processes), 2));
@@ -55,10 +66,15 @@ std::vector<Arguments> benchmarks(const AllOptions& options, bool cpu) {
     first.insert(first.end(), more.begin(), more.end());
     return first;
   };
-  return {
+  std::vector<Arguments> all{
       {"matmul", "--seconds", seconds, "--device", device},
       with({"kernels", "--seconds", text_of(options.seconds / 10)}, step),
       with({"train", "--seconds", seconds, "--warmup_seconds", seconds}, step),
+      with({"grpo", "--model", model, "--steps", "3", "--warmup_steps", "1", "--device", device},
+           cpu ? Arguments{"--per_device_train_batch_size", "4", "--num_generations", "4", "--prompt_len", "16",
+                           "--gradient_accumulation_steps", "2", "--mean_completion_len", "16",
+                           "--max_completion_length", "32"}
+               : Arguments{}),
       {"decode", "--model", model, "--contexts", cpu ? "128" : "1024", "--streams", cpu ? "1,8" : "1,8,64", "--steps",
        "64", "--device", device},
       with({"grouped_gemm", "--seconds", seconds, "--device", device},
@@ -66,12 +82,14 @@ std::vector<Arguments> benchmarks(const AllOptions& options, bool cpu) {
       {"tokenizer", "--seconds", seconds},
       {"data", "--seconds", seconds},
       with({"scaling", "--processes", list, "--seconds", seconds, "--warmup_seconds", seconds}, step),
-      {"collectives", "--num_processes", most, "--mebibytes", cpu ? "1,16" : "16,256", "--device", device},
   };
+  if (gpus != 1)
+    all.push_back({"collectives", "--num_processes", most, "--mebibytes", cpu ? "1,16" : "16,256", "--device", device});
+  return all;
 }
 
-std::vector<Arguments> chosen(const AllOptions& options, bool cpu) {
-  std::vector<Arguments> all = benchmarks(options, cpu);
+std::vector<Arguments> chosen(const AllOptions& options, std::int64_t gpus) {
+  std::vector<Arguments> all = benchmarks(options, gpus);
   if (options.only.empty()) return all;
   std::vector<Arguments> some;
   for (const std::string& name : options.only) {
@@ -86,29 +104,14 @@ std::vector<Arguments> chosen(const AllOptions& options, bool cpu) {
   return some;
 }
 
-}  // namespace
-
-std::string bench_all_help() {
-  AllOptions defaults;
-  return option_help(OptionTable(defaults));
-}
-
-std::vector<CommandKey> bench_all_keys() {
-  AllOptions defaults;
-  return keys_of(OptionTable(defaults));
-}
-
-int bench_all(std::span<const std::string> arguments) {
-  AllOptions options;
-  apply_input({.name = "bench all", .summary = {}},
-              read_options(OptionTable(options), arguments, {}, RecipeArgument::kTaken));
+int all_bench(AllOptions& options, const OptionInput&, const std::string&) {
   ensure_writable_folder(options.output_dir, "output_dir");
   const Device& device = open_device(options.device);
   BenchPage page{.machine = describe_machine(device), .parts = {}};
   Json everything = Json::array();
-  const ScratchFolder scratch;
+  const TemporaryFolder scratch(std::filesystem::temp_directory_path(), "hone-bench");
   int failed = 0;
-  for (const Arguments& each : chosen(options, device.kind() == DeviceKind::kCpu)) {
+  for (const Arguments& each : chosen(options, gpus_for(options.device))) {
     const std::string command = "hone bench " + join(each, " ");
     std::printf("\n%s\n", command.c_str());
     BenchPart part{.name = each[0], .command = command, .rows = Json::array(), .failure = {}};
@@ -129,6 +132,14 @@ int bench_all(std::span<const std::string> arguments) {
   std::printf("\nbench.html and bench.json are in %s\n", options.output_dir.c_str());
   if (failed > 0) throw Error("hone bench all", text_of(failed, " benchmarks failed"), "their messages are above");
   return 0;
+}
+
+}  // namespace
+
+BenchKind bench_all() {
+  return bench_kind(
+      "all", "all but serve, on one GPU no collectives, on shapes that suit the device, into a page about the machine",
+      all_bench);
 }
 
 }  // namespace hone

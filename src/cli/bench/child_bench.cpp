@@ -3,8 +3,8 @@
 #include <sys/wait.h>
 
 #include <cstdio>
-#include <cstdlib>
 
+#include "backend/gpu.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/interrupt.h"
@@ -15,17 +15,6 @@
 namespace hone {
 
 namespace fs = std::filesystem;
-
-ScratchFolder::ScratchFolder() {
-  std::string name = (fs::temp_directory_path() / "hone-bench-XXXXXX").string();
-  if (::mkdtemp(name.data()) == nullptr) throw Error(name, "cannot be created");
-  path_ = name;
-}
-
-ScratchFolder::~ScratchFolder() {
-  std::error_code ignored;
-  fs::remove_all(path_, ignored);
-}
 
 Json run_child_bench(std::vector<std::string> arguments, const fs::path& scratch) {
   const fs::path file = scratch / "rows.json";
@@ -43,5 +32,15 @@ Json run_child_bench(std::vector<std::string> arguments, const fs::path& scratch
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) throw Error(name, "has failed");
   return read_json(file);
 }
+
+std::vector<std::int64_t> process_counts(std::int64_t gpus) {
+  if (gpus == 0) return {1, 2};
+  std::vector<std::int64_t> counts;
+  for (std::int64_t count = 1; count < gpus; count *= 2) counts.push_back(count);
+  counts.push_back(gpus);
+  return counts;
+}
+
+std::int64_t gpus_for(DeviceChoice device) { return device == DeviceChoice::kCpu ? 0 : gpu_count(); }
 
 }  // namespace hone

@@ -1,5 +1,3 @@
-#include "cli/bench/collectives.h"
-
 #include <array>
 #include <chrono>
 #include <cstdio>
@@ -8,6 +6,7 @@
 
 #include "backend/collective.h"
 #include "backend/device_option.h"
+#include "cli/bench/kind.h"
 #include "cli/bench/results.h"
 #include "cli/training_job.h"
 #include "core/error.h"
@@ -86,12 +85,7 @@ void measure(std::int64_t mebibytes, const CollectiveOptions& options, Device& d
   rows.push_back({"all_gather", shape, share / seconds[2], "GB/s"});
 }
 
-}  // namespace
-
-int bench_collectives(std::span<const std::string> arguments) {
-  CollectiveOptions options;
-  const OptionInput input = read_options(OptionTable(options), arguments, {}, RecipeArgument::kTaken);
-  apply_input({.name = "bench collectives", .summary = {}}, input);
+int collectives_bench(CollectiveOptions& options, const OptionInput&, const std::string& command) {
   const JobPlace place = job_place();
   LocalRanks ranks;
   if (!place.is_job()) {
@@ -108,21 +102,17 @@ int bench_collectives(std::span<const std::string> arguments) {
     std::vector<ResultRow> rows;
     for (const std::int64_t mebibytes : options.mebibytes) measure(mebibytes, options, device, *collective, rows);
     if (!options.json.empty() && job.is_first()) {
-      write_results(options.json, rows, device.name(), command_line("collectives", arguments));
+      write_results(options.json, rows, device.name(), command);
     }
     job.barrier();
     return 0;
   });
 }
 
-std::string bench_collectives_help() {
-  CollectiveOptions defaults;
-  return option_help(OptionTable(defaults));
-}
+}  // namespace
 
-std::vector<CommandKey> bench_collectives_keys() {
-  CollectiveOptions defaults;
-  return keys_of(OptionTable(defaults));
+BenchKind bench_collectives() {
+  return bench_kind("collectives", "sums and copies between the devices of several processes", collectives_bench);
 }
 
 }  // namespace hone

@@ -1,11 +1,10 @@
-#include "cli/bench/data.h"
-
 #include <cstdio>
 #include <numeric>
 #include <optional>
 
-#include "cli/bench/child_bench.h"
+#include "checkpoint/model_directory.h"
 #include "cli/bench/documents.h"
+#include "cli/bench/kind.h"
 #include "cli/bench/results.h"
 #include "cli/profile/timing.h"
 #include "core/error.h"
@@ -57,7 +56,7 @@ DataInput data_input(const DataBenchOptions& options, const fs::path& scratch) {
   if (!options.dataset_name.empty()) {
     if (options.tokenizer_name_or_path.empty())
       throw Error("tokenizer_name_or_path", "is not set", "name the folder of a tokenizer for dataset_name");
-    return {options.dataset_name, named_tokenizer(options.tokenizer_name_or_path)};
+    return {options.dataset_name, load_tokenizer(resolve_model(options.tokenizer_name_or_path))};
   }
   const std::vector<std::string> documents = generated_documents(options.mebibytes << 20);
   std::string lines;
@@ -66,7 +65,7 @@ DataInput data_input(const DataBenchOptions& options, const fs::path& scratch) {
   constexpr std::int64_t kVocabulary = 8192;
   return {scratch / "data.jsonl", options.tokenizer_name_or_path.empty()
                                       ? trained_tokenizer(documents, kVocabulary)
-                                      : named_tokenizer(options.tokenizer_name_or_path)};
+                                      : load_tokenizer(resolve_model(options.tokenizer_name_or_path))};
 }
 
 double file_bytes(const Source& source) {
@@ -85,23 +84,8 @@ void add_stage(std::vector<ResultRow>& rows, const char* stage, const std::strin
   rows.push_back({text_of("data ", stage), shape, amount / seconds, unit});
 }
 
-}  // namespace
-
-std::string bench_data_help() {
-  DataBenchOptions defaults;
-  return option_help(OptionTable(defaults));
-}
-
-std::vector<CommandKey> bench_data_keys() {
-  DataBenchOptions defaults;
-  return keys_of(OptionTable(defaults));
-}
-
-int bench_data(std::span<const std::string> arguments) {
-  DataBenchOptions options;
-  apply_input({.name = "bench data", .summary = {}},
-              read_options(OptionTable(options), arguments, {}, RecipeArgument::kTaken));
-  const ScratchFolder scratch;
+int data_bench(DataBenchOptions& options, const OptionInput&, const std::string& command) {
+  const TemporaryFolder scratch(fs::temp_directory_path(), "hone-bench");
   const DataInput input = data_input(options, scratch.path());
   const Source source(input.data, {});
   const double megabytes = file_bytes(source) * 1e-6;
@@ -147,9 +131,15 @@ int bench_data(std::span<const std::string> arguments) {
               format_count(set.token_count()).c_str(), format_count(packed.size()).c_str(), 100 * full);
   rows.push_back({"data packing", shape, 100 * full, "% full"});
   if (!options.json.empty()) {
-    write_results(options.json, rows, cpu_device().name(), command_line("data", arguments));
+    write_results(options.json, rows, cpu_device().name(), command);
   }
   return 0;
+}
+
+}  // namespace
+
+BenchKind bench_data() {
+  return bench_kind("data", "reading, encoding, packing and batches, from files to a training step", data_bench);
 }
 
 }  // namespace hone

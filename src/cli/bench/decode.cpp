@@ -1,5 +1,3 @@
-#include "cli/bench/decode.h"
-
 #include <algorithm>
 #include <cstdio>
 #include <map>
@@ -7,6 +5,7 @@
 #include <set>
 
 #include "backend/device_model.h"
+#include "cli/bench/kind.h"
 #include "cli/bench/results.h"
 #include "cli/bench/training_step.h"
 #include "cli/command.h"
@@ -74,8 +73,6 @@ struct BenchDecodeOptions {
     return options;
   }
 };
-
-const CommandText kDecodeText{.name = "bench decode", .summary = {}};
 
 constexpr std::int64_t kWarmSteps = 6;  // the second run of a program records it
 constexpr std::int64_t kProfiledDecodes = 3;
@@ -221,21 +218,7 @@ double weight_bytes(const Model& model, const TensorStore& weights) {
   return bytes;
 }
 
-}  // namespace
-
-std::string bench_decode_help() {
-  BenchDecodeOptions defaults;
-  return option_help(OptionTable(defaults));
-}
-
-std::vector<CommandKey> bench_decode_keys() {
-  BenchDecodeOptions defaults;
-  return keys_of(OptionTable(defaults));
-}
-
-int bench_decode(std::span<const std::string> arguments) {
-  BenchDecodeOptions options;
-  apply_input(kDecodeText, read_options(OptionTable(options), arguments, {}, RecipeArgument::kTaken));
+int decode_bench(BenchDecodeOptions& options, const OptionInput&, const std::string& command) {
   for (const std::int64_t context : options.contexts) {
     if (context > options.steps / 2) continue;
     throw Error("--contexts", text_of(context, " is no longer than half of the ", options.steps, " measured steps"),
@@ -278,8 +261,14 @@ int bench_decode(std::span<const std::string> arguments) {
       rows.push_back({"decode, first token", shape, decoded.first_token_seconds * 1e3, "ms"});
     }
   }
-  if (!options.json.empty()) write_results(options.json, rows, device.name(), command_line("decode", arguments));
+  if (!options.json.empty()) write_results(options.json, rows, device.name(), command);
   return 0;
+}
+
+}  // namespace
+
+BenchKind bench_decode() {
+  return bench_kind("decode", "tokens per second of the generation engine, over streams and contexts", decode_bench);
 }
 
 }  // namespace hone

@@ -1,6 +1,5 @@
 #include "cli/bench/documents.h"
 
-#include "checkpoint/model_directory.h"
 #include "data/arithmetic.h"
 #include "text/bpe_trainer.h"
 
@@ -24,7 +23,5 @@ Tokenizer trained_tokenizer(const std::vector<std::string>& documents, std::int6
   for (const std::string& document : documents) trainer.add(document);
   return trainer.train();
 }
-
-Tokenizer named_tokenizer(const std::string& name) { return Tokenizer::load(resolve_model(name)); }
 
 }  // namespace hone

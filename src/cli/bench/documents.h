@@ -13,7 +13,5 @@ namespace hone {
 [[nodiscard]] std::vector<std::string> generated_documents(std::int64_t bytes);
 // Trains byte-level BPE on these documents.
 [[nodiscard]] Tokenizer trained_tokenizer(const std::vector<std::string>& documents, std::int64_t vocab_size);
-// Loads a tokenizer from a folder or by its name on the hub.
-[[nodiscard]] Tokenizer named_tokenizer(const std::string& name);
 
 }  // namespace hone

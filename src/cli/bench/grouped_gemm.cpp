@@ -1,5 +1,3 @@
-#include "cli/bench/grouped_gemm.h"
-
 #include <charconv>
 #include <cstdio>
 #include <functional>
@@ -10,6 +8,7 @@
 
 #include "backend/device_model.h"
 #include "backend/device_option.h"
+#include "cli/bench/kind.h"
 #include "cli/bench/results.h"
 #include "cli/profile/timing.h"
 #include "core/error.h"
@@ -60,8 +59,6 @@ struct GroupedGemmOptions {
     v("json", json, "JSON file to write the results to");
   }
 };
-
-const CommandText kGroupedGemmText{.name = "bench grouped_gemm", .summary = {}};
 
 struct MixtureShape {
   std::int64_t tokens, experts;
@@ -233,21 +230,7 @@ class MixtureTable {
   std::vector<ResultRow> rows_;
 };
 
-}  // namespace
-
-std::string bench_grouped_gemm_help() {
-  GroupedGemmOptions defaults;
-  return option_help(OptionTable(defaults));
-}
-
-std::vector<CommandKey> bench_grouped_gemm_keys() {
-  GroupedGemmOptions defaults;
-  return keys_of(OptionTable(defaults));
-}
-
-int bench_grouped_gemm(std::span<const std::string> arguments) {
-  GroupedGemmOptions options;
-  apply_input(kGroupedGemmText, read_options(OptionTable(options), arguments, {}, RecipeArgument::kTaken));
+int grouped_gemm_bench(GroupedGemmOptions& options, const OptionInput&, const std::string& command) {
   if (options.shapes.empty()) throw Error("shapes", "is empty");
   std::vector<MixtureShape> shapes;
   for (const std::string& text : options.shapes) shapes.push_back(parse_shape(text));
@@ -256,9 +239,15 @@ int bench_grouped_gemm(std::span<const std::string> arguments) {
   MixtureTable table(options, device);
   for (const MixtureShape& shape : shapes) table.add(shape);
   if (!options.json.empty()) {
-    write_results(options.json, table.rows(), device.name(), command_line("grouped_gemm", arguments));
+    write_results(options.json, table.rows(), device.name(), command);
   }
   return 0;
+}
+
+}  // namespace
+
+BenchKind bench_grouped_gemm() {
+  return bench_kind("grouped_gemm", "GEMMs of the experts of a mixture, forward and backward", grouped_gemm_bench);
 }
 
 }  // namespace hone

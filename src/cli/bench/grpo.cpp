@@ -1,5 +1,3 @@
-#include "cli/bench/grpo.h"
-
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -9,9 +7,11 @@
 #include <thread>
 
 #include "backend/device_usage.h"
+#include "cli/bench/kind.h"
 #include "cli/bench/results.h"
 #include "cli/bench/training_step.h"
 #include "cli/command.h"
+#include "cli/profile/grpo.h"
 #include "cli/profile/timing.h"
 #include "core/error.h"
 #include "core/json_value.h"
@@ -106,8 +106,6 @@ struct BenchGrpoOptions {
     return options;
   }
 };
-
-const CommandText kGrpoText{.name = "bench grpo", .summary = {}};
 
 // A tokenizer in which every id of a vocabulary is the text of its number and a space.
 Tokenizer numbered_tokenizer(std::int64_t vocabulary) {
@@ -223,25 +221,14 @@ class IdleMeter {
   std::thread thread_;
 };
 
-// Seconds of the phases of some steps, and what these steps did.
+// Seconds of the phases of some steps, and what these steps did. All are sums over the steps.
 struct GrpoFigures {
-  struct Phase {
-    const char* name;
-    const char* metric;  // of GrpoTask; null: measured here
-    double seconds = 0;
-  };
-  std::vector<Phase> phases{{"generation", "step_time/generation"},
-                            {"rewards", "step_time/rewards"},
-                            {"log-probabilities of the trainer", "step_time/logprobs"},
-                            {"log-probabilities of the reference", "step_time/reference"},
-                            {"loss and backward", "step_time/loss"},
-                            {"update", nullptr},
-                            {"weights", nullptr}};
-  double seconds = 0;
-  double tokens = 0;     // of prompts and completions
+  GrpoTimes times;
+  double update = 0;     // seconds
+  double weights = 0;    // likewise, until the engine has the new weights
   double generated = 0;  // of completions
-  double padding = 0;    // sum over steps
-  double stale = 0;      // likewise, of the share of stale tokens
+  double padding = 0;    // share of padding rows
+  double stale = 0;      // share of stale tokens
   double steps = 0;
 };
 
@@ -272,15 +259,14 @@ class GrpoSteps {
       const auto found = std::ranges::find(values, name, &std::pair<std::string, double>::first);
       return found == values.end() ? 0.0 : found->second;
     };
-    for (GrpoFigures::Phase& phase : figures.phases)
-      if (phase.metric != nullptr) phase.seconds += value_of(phase.metric);
+    for (const GrpoPhase& phase : kGrpoPhases) figures.times.*phase.seconds += value_of(phase.metric);
     const auto seconds = [](Clock::time_point from, Clock::time_point to) {
       return std::chrono::duration<double>(to - from).count();
     };
-    figures.phases[figures.phases.size() - 2].seconds += seconds(update, weights);
-    figures.phases.back().seconds += seconds(weights, end);
-    figures.seconds += seconds(begin, end);
-    figures.tokens += static_cast<double>(task_.tokens_seen() - tokens_before);
+    figures.update += seconds(update, weights);
+    figures.weights += seconds(weights, end);
+    figures.times.rate.seconds += seconds(begin, end);
+    figures.times.rate.tokens += static_cast<double>(task_.tokens_seen() - tokens_before);
     figures.generated += value_of("completions/mean_length") * static_cast<double>(run_.batch.completions);
     figures.padding += value_of("padding");
     figures.stale += value_of("sampling/stale_tokens");
@@ -300,26 +286,27 @@ class GrpoSteps {
 std::vector<ResultRow> print_figures(const BenchGrpoOptions& options, const GrpoRun& run, const GrpoFigures& figures,
                                      std::optional<double> idle) {
   const double steps = figures.steps;
+  const double all = figures.times.rate.seconds;
   const std::string shape =
       text_of(options.model, ", ", run.batch.prompts, run.batch.prompts == 1 ? " prompt x " : " prompts x ",
               options.num_generations, " completions of up to ", options.max_completion_length, " tokens",
               options.max_staleness > 0 ? ", max_staleness 1" : "");
   std::vector<ResultRow> rows;
-  rows.push_back({"grpo", shape, figures.tokens / figures.seconds, "tokens/s"});
-  rows.push_back({"grpo", shape, 1e3 * figures.seconds / steps, "ms"});
+  rows.push_back({"grpo", shape, figures.times.rate.tokens_per_second(), "tokens/s"});
+  rows.push_back({"grpo", shape, 1e3 * all / steps, "ms"});
   std::printf("%s: %.0f tokens/s, step %.1f ms, %.0f tokens a completion\n", shape.c_str(), rows[0].figure,
               rows[1].figure, figures.generated / (steps * static_cast<double>(run.batch.completions)));
-  double rest = figures.seconds;
+  double rest = all;
   const auto print = [&](const std::string& name, double seconds) {
-    std::printf("  %-36s %10.1f ms %6.1f%%\n", name.c_str(), 1e3 * seconds / steps, 100 * seconds / figures.seconds);
+    std::printf("  %-36s %10.1f ms %6.1f%%\n", name.c_str(), 1e3 * seconds / steps, 100 * seconds / all);
     rows.push_back({"grpo, " + name, shape, 1e3 * seconds / steps, "ms"});
+    rest -= seconds;
   };
-  for (const GrpoFigures::Phase& phase : figures.phases) {
-    print(phase.name, phase.seconds);
-    rest -= phase.seconds;
-  }
+  for (const GrpoPhase& phase : kGrpoPhases) print(phase.name, figures.times.*phase.seconds);
+  print("update", figures.update);
+  print("weights", figures.weights);
   print("rest", rest);
-  rows.push_back({"grpo, generation", shape, figures.generated / figures.phases[0].seconds, "tokens/s"});
+  rows.push_back({"grpo, generation", shape, figures.generated / figures.times.generation, "tokens/s"});
   rows.push_back({"grpo, padding rows", shape, 100 * figures.padding / steps, "%"});
   std::printf("  generation %.0f tokens/s; padding %.1f%% of the rows of training", rows[rows.size() - 2].figure,
               rows.back().figure);
@@ -335,22 +322,7 @@ std::vector<ResultRow> print_figures(const BenchGrpoOptions& options, const Grpo
   return rows;
 }
 
-}  // namespace
-
-std::string bench_grpo_help() {
-  BenchGrpoOptions defaults;
-  return option_help(OptionTable(defaults));
-}
-
-std::vector<CommandKey> bench_grpo_keys() {
-  BenchGrpoOptions defaults;
-  return keys_of(OptionTable(defaults));
-}
-
-int bench_grpo(std::span<const std::string> arguments) {
-  BenchGrpoOptions options;
-  const OptionInput input = read_options(OptionTable(options), arguments, {}, RecipeArgument::kTaken);
-  apply_input(kGrpoText, input);
+int grpo_bench(BenchGrpoOptions& options, const OptionInput& input, const std::string& command) {
   if (options.weight_dtype() == DType::kF32) {
     if (!input.was_set("optim")) options.optim = OptimizerType::kAdamw;
     if (!input.was_set("gradient_dtype")) options.gradient_dtype = GradientType::kFloat32;
@@ -375,8 +347,14 @@ int bench_grpo(std::span<const std::string> arguments) {
   for (std::int64_t step = 0; step < options.steps; ++step) steps.run(figures);
   const std::optional<double> idle = meter.share();
   const std::vector<ResultRow> rows = print_figures(options, run, figures, idle);
-  if (!options.json.empty()) write_results(options.json, rows, device.name(), command_line("grpo", arguments));
+  if (!options.json.empty()) write_results(options.json, rows, device.name(), command);
   return 0;
+}
+
+}  // namespace
+
+BenchKind bench_grpo() {
+  return bench_kind("grpo", "complete GRPO steps on random weights, phase by phase", grpo_bench);
 }
 
 }  // namespace hone

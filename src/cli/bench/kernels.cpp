@@ -1,9 +1,8 @@
-#include "cli/bench/kernels.h"
-
 #include <algorithm>
 #include <cstdio>
 #include <set>
 
+#include "cli/bench/kind.h"
 #include "cli/bench/results.h"
 #include "cli/bench/training_step.h"
 #include "cli/command.h"
@@ -37,8 +36,6 @@ struct KernelsOptions : StepOptions {
     v("json", json, "JSON file to write the results to");
   }
 };
-
-const CommandText kKernelsText{.name = "bench kernels", .summary = {}};
 
 struct Measured {
   std::string op;
@@ -95,22 +92,7 @@ void measure(const Program& program, const KernelsOptions& options, Device& devi
   }
 }
 
-}  // namespace
-
-std::string bench_kernels_help() {
-  KernelsOptions defaults;
-  return option_help(OptionTable(defaults));
-}
-
-std::vector<CommandKey> bench_kernels_keys() {
-  KernelsOptions defaults;
-  return keys_of(OptionTable(defaults));
-}
-
-int bench_kernels(std::span<const std::string> arguments) {
-  KernelsOptions options;
-  const OptionInput input = read_options(OptionTable(options), arguments, {}, RecipeArgument::kTaken);
-  apply_input(kKernelsText, input);
+int kernels_bench(KernelsOptions& options, const OptionInput& input, const std::string& command) {
   options.complete(input);
   const std::unique_ptr<Model> model = open_shape(options);
   Device& device = open_device(options.device);
@@ -138,8 +120,15 @@ int bench_kernels(std::span<const std::string> arguments) {
     rows.push_back({"kernel " + each.op, each.shapes, each.milliseconds * 1e3, "us"});
     rows.push_back({"kernel " + each.op, each.shapes, 100 * each.of_possible, "% of possible"});
   }
-  write_results(options.json, rows, device.name(), command_line("kernels", arguments));
+  write_results(options.json, rows, device.name(), command);
   return 0;
+}
+
+}  // namespace
+
+BenchKind bench_kernels() {
+  return bench_kind("kernels", "each operation of a training step in isolation, compared with the device's roofline",
+                    kernels_bench);
 }
 
 }  // namespace hone

@@ -2,10 +2,10 @@
 
 #include <sys/utsname.h>
 
-#include <ctime>
 #include <thread>
 
 #include "backend/device_memory.h"
+#include "backend/measured_rates.h"
 #include "cli/bench/results.h"
 #include "core/error.h"
 #include "core/files.h"
@@ -16,18 +16,18 @@
 namespace hone {
 namespace {
 
-// Returns the value of the first line of a file that begins with `key`, without quotes; empty if there is none.
-std::string value_in(const char* path, std::string_view key, char separator) {
-  if (!is_file(path)) return {};
-  for (const std::string& line : split(read_file(path), '\n')) {
-    if (!line.starts_with(key)) continue;
-    const std::size_t at = line.find(separator);
-    if (at == std::string::npos) continue;
-    std::string value(trim(std::string_view(line).substr(at + 1)));
+// Returns the name of the distribution.
+std::string system_name() {
+  constexpr const char* kFile = "/etc/os-release";
+  constexpr std::string_view kKey = "PRETTY_NAME=";
+  if (!is_file(kFile)) return "Linux";
+  for (const std::string& line : split(read_file(kFile), '\n')) {
+    if (!line.starts_with(kKey)) continue;
+    std::string value = line.substr(kKey.size());
     std::erase(value, '"');
     return value;
   }
-  return {};
+  return "Linux";
 }
 
 std::string kernel_version() {
@@ -36,25 +36,16 @@ std::string kernel_version() {
   return text_of(names.sysname, " ", names.release, " ", names.machine);
 }
 
-std::string utc_now() {
-  const std::time_t seconds = std::time(nullptr);
-  std::tm parts{};
-  ::gmtime_r(&seconds, &parts);
-  char text[32];
-  std::strftime(text, sizeof(text), "%Y-%m-%d %H:%M UTC", &parts);
-  return text;
-}
-
 }  // namespace
 
 std::vector<std::pair<std::string, std::string>> describe_machine(const Device& device) {
   std::vector<std::pair<std::string, std::string>> lines{{"device", device.name()}};
   if (device.kind() != DeviceKind::kCpu) lines.emplace_back("device memory", format_bytes(memory_of(device).total));
-  lines.emplace_back("processor", value_in("/proc/cpuinfo", "model name", ':'));
+  lines.emplace_back("processor", processor_name());
   lines.emplace_back("logical cores", text_of(std::thread::hardware_concurrency()));
   lines.emplace_back("threads", text_of(thread_count()));
   lines.emplace_back("memory", format_bytes(system_memory().total));
-  lines.emplace_back("system", text_of(value_in("/etc/os-release", "PRETTY_NAME=", '='), ", ", kernel_version()));
+  lines.emplace_back("system", text_of(system_name(), ", ", kernel_version()));
   lines.emplace_back("hone", HONE_VERSION);
   if (const std::string commit = commit_of("."); !commit.empty()) lines.emplace_back("commit of this folder", commit);
   lines.emplace_back("date", utc_now());

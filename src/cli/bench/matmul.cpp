@@ -1,11 +1,10 @@
-#include "cli/bench/matmul.h"
-
 #include <cstdio>
 #include <functional>
 #include <optional>
 #include <set>
 
 #include "backend/device_model.h"
+#include "cli/bench/kind.h"
 #include "cli/bench/results.h"
 #include "cli/bench/training_step.h"
 #include "cli/command.h"
@@ -47,8 +46,6 @@ struct MatmulOptions {
     v("json", json, "JSON file to write the results to");
   }
 };
-
-const CommandText kMatmulText{.name = "bench matmul", .summary = {}};
 
 DType dtype_of(const std::string& name) {
   if (name == "bfloat16" || name == "bf16") return DType::kBf16;
@@ -170,21 +167,7 @@ void add_model(Table& table, const MatmulOptions& options) {
   }
 }
 
-}  // namespace
-
-std::string bench_matmul_help() {
-  MatmulOptions defaults;
-  return option_help(OptionTable(defaults));
-}
-
-std::vector<CommandKey> bench_matmul_keys() {
-  MatmulOptions defaults;
-  return keys_of(OptionTable(defaults));
-}
-
-int bench_matmul(std::span<const std::string> arguments) {
-  MatmulOptions options;
-  apply_input(kMatmulText, read_options(OptionTable(options), arguments, {}, RecipeArgument::kTaken));
+int matmul_bench(MatmulOptions& options, const OptionInput&, const std::string& command) {
   if (options.dtypes.empty()) throw Error("dtypes", "is empty");
   register_operations();
   Device& device = open_device(options.device);
@@ -195,9 +178,15 @@ int bench_matmul(std::span<const std::string> arguments) {
     add_model(table, options);
   }
   if (!options.json.empty()) {
-    write_results(options.json, table.rows(), device.name(), command_line("matmul", arguments));
+    write_results(options.json, table.rows(), device.name(), command);
   }
   return 0;
+}
+
+}  // namespace
+
+BenchKind bench_matmul() {
+  return bench_kind("matmul", "GEMMs over sizes and dtypes, with and without tuning", matmul_bench);
 }
 
 }  // namespace hone

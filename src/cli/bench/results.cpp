@@ -50,16 +50,16 @@ std::string commit_in(const fs::path& folder) {
   return {};
 }
 
-std::string today() {
+}  // namespace
+
+std::string utc_now() {
   const std::time_t now = std::time(nullptr);
   std::tm parts{};
   ::gmtime_r(&now, &parts);
-  char text[16];
-  std::strftime(text, sizeof(text), "%Y-%m-%d", &parts);
+  char text[32];
+  std::strftime(text, sizeof(text), "%Y-%m-%d %H:%M UTC", &parts);
   return text;
 }
-
-}  // namespace
 
 std::string commit_of(fs::path folder) {
   std::error_code error;
@@ -79,7 +79,7 @@ std::string command_line(std::string_view name, std::span<const std::string> arg
 void write_results(const fs::path& path, std::span<const ResultRow> rows, const std::string& machine,
                    const std::string& command) {
   const std::string commit = commit_of(".");
-  const std::string date = today();
+  const std::string date = utc_now().substr(0, 10);
   std::string text = "[\n";
   for (const ResultRow& row : rows) {
     const Json line = {{"what", row.what},   {"shape", row.shape}, {"figure", row.figure}, {"unit", row.unit},

@@ -28,4 +28,7 @@ void write_results(const std::filesystem::path& path, std::span<const ResultRow>
 // files of .git, so that git need not be installed.
 [[nodiscard]] std::string commit_of(std::filesystem::path folder);
 
+// Returns the date and minute, "2026-01-02 03:04 UTC".
+[[nodiscard]] std::string utc_now();
+
 }  // namespace hone

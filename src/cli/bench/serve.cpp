@@ -1,5 +1,3 @@
-#include "cli/bench/serve.h"
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -9,6 +7,7 @@
 #include <mutex>
 #include <thread>
 
+#include "cli/bench/kind.h"
 #include "cli/bench/results.h"
 #include "cli/profile/timing.h"
 #include "core/error.h"
@@ -54,8 +53,6 @@ struct BenchServeOptions {
     v("json", json, "JSON file to write the results to");
   }
 };
-const CommandText kServeText{.name = "bench serve"};
-
 // One request, in seconds.
 struct Answered {
   double first = 0;                // from its arrival to the first event with text
@@ -248,21 +245,7 @@ class ServeReport {
   std::vector<ResultRow> rows_;
 };
 
-}  // namespace
-
-std::string bench_serve_help() {
-  BenchServeOptions defaults;
-  return option_help(OptionTable(defaults));
-}
-
-std::vector<CommandKey> bench_serve_keys() {
-  BenchServeOptions defaults;
-  return keys_of(OptionTable(defaults));
-}
-
-int bench_serve(std::span<const std::string> arguments) {
-  BenchServeOptions options;
-  apply_input(kServeText, read_options(OptionTable(options), arguments, {}, RecipeArgument::kTaken));
+int serve_bench(BenchServeOptions& options, const OptionInput&, const std::string& command) {
   catch_interrupts();
   const std::string url = api_url(options.endpoint, "endpoint");
   const std::string model = options.model.empty() ? first_model(url, options.endpoint_key_variable) : options.model;
@@ -300,8 +283,16 @@ int bench_serve(std::span<const std::string> arguments) {
   report.times("time to first token", std::move(first));
   report.times("between events", std::move(between));
   report.times("whole request", std::move(whole));
-  if (!options.json.empty()) write_results(options.json, report.rows(), url, command_line("serve", arguments));
+  if (!options.json.empty()) write_results(options.json, report.rows(), url, command);
   return failure.empty() ? 0 : 1;
+}
+
+}  // namespace
+
+BenchKind bench_serve() {
+  return bench_kind("serve",
+                    "requests to an OpenAI-compatible server: rates, times to the first token and between tokens",
+                    serve_bench);
 }
 
 }  // namespace hone

@@ -1,17 +1,18 @@
-#include "cli/bench/tokenizer.h"
-
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <functional>
 
+#include "checkpoint/model_directory.h"
 #include "cli/bench/documents.h"
+#include "cli/bench/kind.h"
 #include "cli/bench/results.h"
 #include "cli/profile/timing.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/parallel.h"
 #include "core/strings.h"
+#include "model/loaded_model.h"
 
 namespace hone {
 namespace {
@@ -31,7 +32,7 @@ struct TokenizerBenchOptions {
       "Folder of a tokenizer, or its name on the hub; unset: one is trained on the text, which is timed too");
     v("files", files, "Text files to encode; unset: generated problems with solutions");
     v("vocab_size", vocab_size, "Tokens of the tokenizer that is trained", within(300, 1'000'000));
-    v("mebibytes", mebibytes, "Most text that is encoded_in_parallel, in MiB", within(1, 4096));
+    v("mebibytes", mebibytes, "Most text that is encoded, in MiB", within(1, 4096));
     v.group("Measurement");
     v("seconds", seconds, "Seconds of measurement for each figure", above(0));
     v("json", json, "JSON file to write the results to");
@@ -86,27 +87,12 @@ std::vector<std::vector<TokenId>> encoded_in_parallel(const Tokenizer& tokenizer
   return ids;
 }
 
-}  // namespace
-
-std::string bench_tokenizer_help() {
-  TokenizerBenchOptions defaults;
-  return option_help(OptionTable(defaults));
-}
-
-std::vector<CommandKey> bench_tokenizer_keys() {
-  TokenizerBenchOptions defaults;
-  return keys_of(OptionTable(defaults));
-}
-
-int bench_tokenizer(std::span<const std::string> arguments) {
-  TokenizerBenchOptions options;
-  apply_input({.name = "bench tokenizer", .summary = {}},
-              read_options(OptionTable(options), arguments, {}, RecipeArgument::kTaken));
+int tokenizer_bench(TokenizerBenchOptions& options, const OptionInput&, const std::string& command) {
   const std::vector<std::string> documents = documents_to_encode(options);
   const bool trains = options.tokenizer_name_or_path.empty();
   const auto start = Clock::now();
-  const Tokenizer tokenizer =
-      trains ? trained_tokenizer(documents, options.vocab_size) : named_tokenizer(options.tokenizer_name_or_path);
+  const Tokenizer tokenizer = trains ? trained_tokenizer(documents, options.vocab_size)
+                                     : load_tokenizer(resolve_model(options.tokenizer_name_or_path));
   const double training = seconds_since(start);
 
   const std::vector<std::vector<TokenId>> ids = encoded_in_parallel(tokenizer, documents);
@@ -133,11 +119,17 @@ int bench_tokenizer(std::span<const std::string> arguments) {
   table.add("decoding, one thread", measure([&] {
               for (const std::vector<TokenId>& each : ids) sum += tokenizer.decode(each).size();
             }));
-  HONE_ASSERT(sum > 0, "nothing was encoded_in_parallel");
+  HONE_ASSERT(sum > 0, "nothing was encoded");
   if (!options.json.empty()) {
-    write_results(options.json, table.rows(), cpu_device().name(), command_line("tokenizer", arguments));
+    write_results(options.json, table.rows(), cpu_device().name(), command);
   }
   return 0;
+}
+
+}  // namespace
+
+BenchKind bench_tokenizer() {
+  return bench_kind("tokenizer", "text to tokens and back, in one thread and in all", tokenizer_bench);
 }
 
 }  // namespace hone

@@ -1,5 +1,3 @@
-#include "cli/bench/train.h"
-
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -9,6 +7,7 @@
 
 #include "backend/device_memory.h"
 #include "backend/device_model.h"
+#include "cli/bench/kind.h"
 #include "cli/bench/models.h"
 #include "cli/bench/results.h"
 #include "cli/bench/training_step.h"
@@ -62,8 +61,6 @@ struct BenchTrainOptions : StepOptions {
       within(0, 3));
   }
 };
-
-const CommandText kTrainText{.name = "bench train", .summary = {}};
 
 constexpr double kLimitSeconds = 0.5;  // duration of the measurement of a limit that is not stored yet
 
@@ -214,22 +211,7 @@ void measure_table(BenchTrainOptions options, std::vector<ResultRow>& rows) {
   }
 }
 
-}  // namespace
-
-std::string bench_train_help() {
-  BenchTrainOptions defaults;
-  return option_help(OptionTable(defaults));
-}
-
-std::vector<CommandKey> bench_train_keys() {
-  BenchTrainOptions defaults;
-  return keys_of(OptionTable(defaults));
-}
-
-int bench_train(std::span<const std::string> arguments) {
-  BenchTrainOptions options;
-  const OptionInput input = read_options(OptionTable(options), arguments, {}, RecipeArgument::kTaken);
-  apply_input(kTrainText, input);
+int train_bench(BenchTrainOptions& options, const OptionInput& input, const std::string& command) {
   options.complete(input);
   const JobPlace place = job_place();
   LocalRanks ranks;
@@ -252,11 +234,17 @@ int bench_train(std::span<const std::string> arguments) {
       measure(options, job, rows);
     }
     if (!options.json.empty() && job.is_first()) {
-      write_results(options.json, rows, open_device(options.device).name(), command_line("train", arguments));
+      write_results(options.json, rows, open_device(options.device).name(), command);
     }
     job.barrier();
     return 0;
   });
+}
+
+}  // namespace
+
+BenchKind bench_train() {
+  return bench_kind("train", "complete training steps on random tokens, including the optimizer", train_bench);
 }
 
 }  // namespace hone

@@ -70,7 +70,6 @@ ExpertConversion::ExpertConversion(const Model& model, const WeightFiles& files,
     }
     taken_.insert(tensor.name);
     if (found.scales != nullptr) taken_.insert(found.scales->name);
-    any_fp8_ = any_fp8_ || found.scales != nullptr;
     for (const PartSlice& slice : tensor.slices) stored_.emplace(slice.part->name, std::pair(&tensor, &slice));
   }
 }

@@ -31,8 +31,6 @@ class ExpertConversion {
 
   // Returns true if sources() replace the tensor, or if it holds the scales of one that they replace.
   [[nodiscard]] bool takes(std::string_view name) const { return taken_.contains(name); }
-  // Returns true if some of the experts are in FP8.
-  [[nodiscard]] bool any_fp8() const { return any_fp8_; }
 
   struct Types {
     std::optional<DType> wanted;  // unset: as stored, F16 and FP8 as bf16
@@ -62,7 +60,6 @@ class ExpertConversion {
   std::vector<CheckpointTensor> from_, to_;                                                  // point into the specs
   std::map<std::string_view, std::pair<const CheckpointTensor*, const PartSlice*>> stored_;  // by names of parts
   std::set<std::string, std::less<>> taken_;
-  bool any_fp8_ = false;
 };
 
 }  // namespace hone

@@ -33,10 +33,7 @@ void propose_data(const StepSettings& settings, const StepTokens& tokens, std::v
                   .changes_batch = true});
 }
 
-}  // namespace
-
-std::vector<Proposal> program_proposals(const StepSettings& settings) {
-  std::vector<Proposal> list;
+void propose_programs(const StepSettings& settings, std::vector<Proposal>& list) {
   if (settings.recomputes) {
     list.push_back({.reason = "the backward pass computes activations again that fit the memory",
                     .attempts = {{"--gradient_checkpointing", "false"}}});
@@ -49,14 +46,13 @@ std::vector<Proposal> program_proposals(const StepSettings& settings) {
     list.push_back({.reason = "weights and GEMMs are in float32",
                     .attempts = {{settings.of_recipe ? "--torch_dtype" : "--dtype", "bfloat16"}}});
   }
-  if (settings.gpu && !settings.tuned) {
-    list.push_back(
-        {.reason = "GEMMs use the algorithm that the library chooses", .attempts = {{"--tune_gemm", "true"}}});
-  }
-  return list;
 }
 
-namespace {
+// Comes last: its trial fills the table of tuned GEMMs, from which a later trial would gain, too.
+void propose_tuning(const StepSettings& settings, std::vector<Proposal>& list) {
+  if (!settings.gpu || settings.tuned) return;
+  list.push_back({.reason = "GEMMs use the algorithm that the library chooses", .attempts = {{"--tune_gemm", "true"}}});
+}
 
 // Proposes fewer and larger micro-batches of the same step.
 void propose_micro_batches(const StepSettings& settings, const StepTokens& tokens, std::vector<Proposal>& list) {
@@ -148,10 +144,19 @@ StepTokens largest_tokens(const Subject& subject) {
 }
 
 std::vector<Proposal> proposals(const ProfileReport& report, const StepSettings& settings, const StepTokens& tokens) {
-  std::vector<Proposal> list = program_proposals(settings);
+  std::vector<Proposal> list;
+  propose_programs(settings, list);
   propose_data(settings, tokens, list);
   propose_micro_batches(settings, tokens, list);
   propose_update(report, settings, list);
+  propose_tuning(settings, list);
+  return list;
+}
+
+std::vector<Proposal> program_proposals(const StepSettings& settings) {
+  std::vector<Proposal> list;
+  propose_programs(settings, list);
+  propose_tuning(settings, list);
   return list;
 }
 

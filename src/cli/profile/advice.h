@@ -22,7 +22,7 @@ struct StepTokens {
   std::int64_t step = 0;
 };
 [[nodiscard]] StepTokens largest_tokens(const Subject& subject);
-// Returns the proposals for steps with these settings.
+// Returns the proposals for steps with these settings, in the order of their trials: tune_gemm last.
 [[nodiscard]] std::vector<Proposal> proposals(const ProfileReport& report, const StepSettings& settings,
                                               const StepTokens& tokens);
 // Returns those that concern the programs of steps only: dtype, recomputation, offload, GEMMs.
@@ -34,6 +34,8 @@ struct StepRate {
   double tokens = 0;   // of a step
   [[nodiscard]] double tokens_per_second() const { return seconds > 0 ? tokens / seconds : 0; }
 };
+// Returns {"step_ms", "tokens_per_second"}.
+[[nodiscard]] Json to_json(const StepRate& rate);
 // Runs steps of a subject and returns their mean speed. Warm-up steps come first.
 [[nodiscard]] StepRate rate_of(const Subject& subject, TrainingStep& step, std::int64_t warmup, std::int64_t steps);
 
@@ -44,7 +46,8 @@ struct TriedProposal {
   StepRate rate;        // with it; of 0 seconds if it was not measured
   std::string refusal;  // of the last attempt if none ran: why
 };
-// Measures the speed with changed settings. Throws Error if they do not fit the others or the memory.
+// Measures the speed with changed settings; with none, what trials are compared with: the same first steps after the
+// same warm-up. Throws Error if the settings do not fit the others or the memory.
 using MeasureRate = std::function<StepRate(const Settings& changes)>;
 // Returns how to measure training steps, over so many of them.
 [[nodiscard]] MeasureRate rate_measure(const OpenSubject& open, std::int64_t steps);
@@ -58,8 +61,8 @@ struct Advice {
   double gain = 0;     // tokens/s with the settings / tokens/s without them, as tried; 0: not tried
   StepRate rate = {};  // with the settings
 };
-// Advice from a profile and the trials, largest gain first, then what cannot be tried. before: the speed of the steps
-// as they are. Trials that gained less than kLeastGain are left out.
+// Advice from a profile and the trials, largest gain first, then what cannot be tried. before: the speed without
+// changes, by the measure of the trials. Trials that gained less than kLeastGain are left out.
 [[nodiscard]] std::vector<Advice> advice(const ProfileReport& report, const StepSettings& settings,
                                          const StepRate& before, const std::vector<TriedProposal>& tried);
 // Returns the part that comes from trials.

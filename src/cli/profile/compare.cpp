@@ -35,8 +35,10 @@ std::string summary_word(const Json& row, const char* key) {
   return found != row.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
-std::map<KernelKey, KernelTotal> kernel_totals(const Json& summary) {
-  std::map<KernelKey, KernelTotal> all;
+using KernelTotals = std::map<KernelKey, KernelTotal>;
+
+KernelTotals kernel_totals(const Json& summary) {
+  KernelTotals all;
   const auto add = [&](const char* list, const char* name, const std::string& module) {
     if (!summary.contains(list)) return;
     for (const Json& row : summary[list]) {
@@ -52,8 +54,15 @@ std::map<KernelKey, KernelTotal> kernel_totals(const Json& summary) {
   add("kernels", "op", {});
   add("phases", "name", "step");
   for (auto& [key, total] : all) std::ranges::sort(total.shapes);
-  if (summary_number(summary, "between_ms") > 0) {
-    all[{"time between operations", "", ""}] = {.ms = summary_number(summary, "between_ms"), .runs = 1};
+  return all;
+}
+
+KernelTotals reward_totals(const Json& summary) {
+  KernelTotals all;
+  if (!summary.contains("rewards")) return all;
+  for (const Json& row : summary["rewards"]) {
+    all[{summary_word(row, "name"), "", ""}] = {.ms = summary_number(row, "ms"),
+                                                .runs = summary_number(row, "completions")};
   }
   return all;
 }
@@ -99,8 +108,9 @@ void explain(const KernelTotal& before, const KernelTotal& after, bool flops, Ke
   const double mean = std::abs(ratio) < 1e-12 ? before.ms : change_ms / ratio;
   const double all_before = flops ? before.flops : before.bytes;
   const double all_after = flops ? after.flops : after.bytes;
-  change.calls = mean * std::log(after.runs / before.runs);
-  const bool has_work = all_before > 0 && all_after > 0;
+  const bool has_calls = before.runs > 0 && after.runs > 0;
+  if (has_calls) change.calls = mean * std::log(after.runs / before.runs);
+  const bool has_work = has_calls && all_before > 0 && all_after > 0;
   if (has_work) change.work = mean * std::log(all_after / after.runs / (all_before / before.runs));
   change.rate = change_ms - change.calls - change.work;
   const double largest = std::max({std::abs(change.calls), std::abs(change.work), std::abs(change.rate)});
@@ -127,12 +137,9 @@ std::string step_line(const char* name, const Json& summary) {
                  " tokens/s\n");
 }
 
-}  // namespace
-
-std::vector<KernelChange> profile_changes(const Json& a, const Json& b) {
-  const std::map<KernelKey, KernelTotal> before = kernel_totals(a);
-  const std::map<KernelKey, KernelTotal> after = kernel_totals(b);
-  const SummaryLimits limits = summary_limits(a);
+// Returns the changes from one profile to another, largest first.
+std::vector<KernelChange> changes_between(const KernelTotals& before, const KernelTotals& after,
+                                          const SummaryLimits& limits) {
   std::vector<KernelChange> changes;
   const auto add = [&](const KernelKey& key, const KernelTotal* was, const KernelTotal* is) {
     KernelChange change{.name = std::get<0>(key), .module = std::get<1>(key), .phase = std::get<2>(key)};
@@ -160,6 +167,25 @@ std::vector<KernelChange> profile_changes(const Json& a, const Json& b) {
   return changes;
 }
 
+}  // namespace
+
+std::vector<KernelChange> profile_changes(const Json& a, const Json& b) {
+  KernelTotals before = kernel_totals(a);
+  KernelTotals after = kernel_totals(b);
+  const double between_a = summary_number(a, "between_ms");
+  const double between_b = summary_number(b, "between_ms");
+  if (between_a > 0 || between_b > 0) {
+    const KernelKey key{"time between operations", "", ""};
+    if (a.contains("between_ms")) before[key] = {.ms = between_a, .runs = 1};
+    if (b.contains("between_ms")) after[key] = {.ms = between_b, .runs = 1};
+  }
+  return changes_between(before, after, summary_limits(a));
+}
+
+std::vector<KernelChange> reward_changes(const Json& a, const Json& b) {
+  return changes_between(reward_totals(a), reward_totals(b), {});
+}
+
 std::string comparison_text(const Json& a, const Json& b, std::size_t most) {
   std::string text = step_line("A", a) + step_line("B", b);
   if (summary_word(a, "machine") != summary_word(b, "machine")) text += "The machines differ, so rates do.\n";
@@ -174,14 +200,24 @@ std::string comparison_text(const Json& a, const Json& b, std::size_t most) {
   append("\nms of a profiled step; a change is the sum of its parts: calls, work of a call, rate\n");
   append("%-26s %-22s %-8s %9s %9s %9s %8s %8s %8s  %s\n", "operation", "module", "phase", "A", "B", "change", "calls",
          "work", "rate", "why");
-  for (std::size_t i = 0; i < std::min(most, changes.size()); ++i) {
-    const KernelChange& each = changes[i];
+  constexpr double kLeastShown = 0.0005;  // ms
+  std::size_t shown = 0;
+  for (const KernelChange& each : changes) {
+    if (shown == most || std::abs(each.change()) < kLeastShown) break;
+    ++shown;
     append("%-26s %-22s %-8s %9.3f %9.3f %+9.3f %+8.3f %+8.3f %+8.3f  ", each.name.c_str(), each.module.c_str(),
            each.phase.c_str(), each.before, each.after, each.change(), each.calls, each.work, each.rate);
     text += each.reason + "\n";
   }
-  if (changes.size() > most) append("%zu smaller changes are not shown\n", changes.size() - most);
+  if (changes.size() > shown) append("%zu smaller changes are not shown\n", changes.size() - shown);
   append("%-58s %9.3f %9.3f %+9.3f\n", "all", summary_number(a, "step_ms"), summary_number(b, "step_ms"), all);
+  const std::vector<KernelChange> rewards = reward_changes(a, b);
+  if (rewards.empty()) return text;
+  append("\n%-58s %9s %9s %9s  %s\n", "ms of rewards, partly during other work", "A", "B", "change", "why");
+  for (const KernelChange& each : rewards) {
+    append("%-58s %9.3f %9.3f %+9.3f  ", each.name.c_str(), each.before, each.after, each.change());
+    text += each.reason + "\n";
+  }
   return text;
 }
 

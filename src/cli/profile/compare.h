@@ -11,7 +11,7 @@ namespace hone {
 
 // An operation of a module and phase in two profiles, A and B. Times are milliseconds per step.
 struct KernelChange {
-  std::string name;    // "linear"; of grpo the phase or the reward
+  std::string name;    // "linear"; of grpo the phase, or in reward_changes() the reward
   std::string module;  // "layers.*.mlp"
   std::string phase;
   double before = 0;  // in A; 0 if it is not in A
@@ -34,7 +34,11 @@ struct KernelChange {
 // 32 (2004), 1131-1139).
 [[nodiscard]] std::vector<KernelChange> profile_changes(const Json& a, const Json& b);
 
-// Returns the comparison as text: the steps, then one table. most: rows of it.
+// Returns those of the rewards of grpo, whose calls are completions. Rewards may run while completions are generated,
+// so their times are no part of the step.
+[[nodiscard]] std::vector<KernelChange> reward_changes(const Json& a, const Json& b);
+
+// Returns the comparison as text: the steps, then a table of what changed and one of rewards. most: rows of the first.
 [[nodiscard]] std::string comparison_text(const Json& a, const Json& b, std::size_t most = 30);
 
 // Reads the summary of a profile from its folder or its kernel_summary.json. Throws Error if there is none.

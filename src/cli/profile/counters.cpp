@@ -65,8 +65,7 @@ void NodeCounters::before_node(std::size_t, Stopwatch&) {
 
 void NodeCounters::after_node(std::size_t, Stopwatch&) {
   const double seconds = host_seconds() - begin_;
-  std::vector<double> counts = events_.read();
-  for (std::size_t i = 0; i < counts.size(); ++i) counts[i] -= before_[i];
+  std::vector<double> counts = events_between(before_, events_.read());
   counts.push_back(seconds);
   counts_.push_back(std::move(counts));
 }

@@ -27,7 +27,7 @@ class NodeCounters final : public NodeObserver {
  private:
   EventCounters events_;
   std::vector<std::vector<double>> counts_;
-  std::vector<double> before_;  // [events]
+  EventReading before_;
   double begin_ = 0;
 };
 

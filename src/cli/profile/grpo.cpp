@@ -13,7 +13,6 @@
 #include "core/json_value.h"
 #include "core/strings.h"
 #include "rl/grpo_run.h"
-#include "train/foreign_keys.h"
 #include "train/setup.h"
 
 namespace hone {
@@ -90,59 +89,43 @@ GrpoTimes mean_times(const std::string& metrics, std::int64_t warmup, std::int64
       continue;
     }
     times.rate.seconds += row["step_time"].get<double>();
-    times.generation += row["step_time/generation"].get<double>();
-    times.rewards += row["step_time/rewards"].get<double>();
-    times.reference += row["step_time/reference"].get<double>();
-    times.loss += row["step_time/loss"].get<double>();
+    for (const GrpoPhase& phase : kGrpoPhases) times.*phase.seconds += row[phase.metric].get<double>();
   }
-  times.rate.tokens = tokens - before;
-  for (double* each :
-       {&times.rate.seconds, &times.rate.tokens, &times.generation, &times.rewards, &times.reference, &times.loss}) {
-    *each /= static_cast<double>(steps);
-  }
+  times.rate.tokens = (tokens - before) / static_cast<double>(steps);
+  times.rate.seconds /= static_cast<double>(steps);
+  for (const GrpoPhase& phase : kGrpoPhases) times.*phase.seconds /= static_cast<double>(steps);
   return times;
 }
 
 // Phases of a step in seconds, in the order in which they run.
-std::array<std::pair<const char*, double>, 5> phases_of(const GrpoTimes& times) {
-  return {{{"generation", times.generation},
-           {"waiting for rewards", times.rewards},
-           {"reference", times.reference},
-           {"loss and gradient", times.loss},
-           {"update and other", times.other()}}};
+std::vector<std::pair<const char*, double>> phases_of(const GrpoTimes& times) {
+  std::vector<std::pair<const char*, double>> phases;
+  for (const GrpoPhase& phase : kGrpoPhases) phases.emplace_back(phase.name, times.*phase.seconds);
+  phases.emplace_back("update and other", times.other());
+  return phases;
 }
 
-GrpoOptions grpo_options(const std::string& recipe, const ProfileOptions& profile, const OptionInput& flags,
-                         const Settings& changes, OptionInput& input) {
+// Runs the steps of a recipe with changed settings, in a temporary folder.
+GrpoTimes grpo_times(const RecipeSource& source, const Settings& changes, std::int64_t warmup, std::int64_t steps) {
   GrpoOptions options;
-  std::vector<std::string> arguments{"--config", recipe};
-  arguments.insert(arguments.end(), changes.begin(), changes.end());
-  input = read_options(OptionTable(options), arguments, training_foreign_keys());
-  apply_input(kProfileText, input);
-  if (flags.was_set("device")) options.device = profile.device;
-  if (flags.was_set("tune_gemm")) options.gemm.tune_gemm = profile.gemm.tune_gemm;
-  if (flags.was_set("gemm_table")) options.gemm.gemm_table = profile.gemm.gemm_table;
-  return options;
-}
-
-}  // namespace
-
-double GrpoTimes::other() const { return std::max(rate.seconds - generation - rewards - reference - loss, 0.0); }
-
-GrpoTimes grpo_times(const std::string& recipe, const ProfileOptions& profile, const OptionInput& flags,
-                     const Settings& changes, std::int64_t warmup, std::int64_t steps) {
-  OptionInput input;
-  GrpoOptions options = grpo_options(recipe, profile, flags, changes, input);
-  const std::filesystem::path folder = std::filesystem::path(profile.output_dir) / "grpo";
-  limit_run(options, folder.string(), warmup + steps);
+  const OptionInput input = read_recipe(source, changes, OptionTable(options), options);
+  const TemporaryFolder folder(source.profile.output_dir, "grpo");
+  limit_run(options, folder.path().string(), warmup + steps);
   check_options(options, input);
   GrpoRun run = prepare_grpo(options, input);
   RewardClock clock(run.rewards, warmup);
   (void)train(run);
-  GrpoTimes times = mean_times(read_file(folder / "metrics.jsonl"), warmup, steps);
+  GrpoTimes times = mean_times(read_file(folder.path() / "metrics.jsonl"), warmup, steps);
   times.each = clock.per_step(steps);
-  remove_path(folder);
   return times;
+}
+
+}  // namespace
+
+double GrpoTimes::other() const {
+  double rest = rate.seconds;
+  for (const GrpoPhase& phase : kGrpoPhases) rest -= this->*phase.seconds;
+  return std::max(rest, 0.0);
 }
 
 std::vector<Advice> reward_advice(const GrpoTimes& times) {
@@ -210,16 +193,15 @@ Json to_json(const GrpoTimes& times) {
           {"rewards", std::move(rewards)}};
 }
 
-int profile_grpo(const std::string& recipe, const ProfileOptions& profile, const OptionInput& flags) {
-  OptionInput input;
-  const GrpoOptions options = grpo_options(recipe, profile, flags, {}, input);
+int profile_grpo(const RecipeSource& source) {
+  const ProfileOptions& profile = source.profile;
+  GrpoOptions options;
+  (void)read_recipe(source, {}, OptionTable(options), options);
   const Device& device = open_device(options.device);
-  const GrpoTimes times = grpo_times(recipe, profile, flags, {}, profile.warmup_steps, profile.num_steps);
+  const GrpoTimes times = grpo_times(source, {}, profile.warmup_steps, profile.num_steps);
   MeasureRate measure;
   if (profile.trial_steps > 0) {
-    measure = [&](const Settings& changes) {
-      return grpo_times(recipe, profile, flags, changes, 1, profile.trial_steps).rate;
-    };
+    measure = [&](const Settings& changes) { return grpo_times(source, changes, 1, profile.trial_steps).rate; };
   }
   const StepSettings settings{.of_recipe = true,
                               .recomputes = options.gradient_checkpointing == Recomputation::kOn,
@@ -227,21 +209,24 @@ int profile_grpo(const std::string& recipe, const ProfileOptions& profile, const
                               .tuned = options.gemm.tune_gemm,
                               .gpu = device.kind() != DeviceKind::kCpu,
                               .dtype = weight_dtype(options).value_or(DType::kBf16)};
-  const std::vector<TriedProposal> tried = try_all(program_proposals(settings), measure);
+  const std::vector<Proposal> proposed = program_proposals(settings);
+  const StepRate before = measure && !proposed.empty() ? measure({}) : times.rate;
+  const std::vector<TriedProposal> tried = try_all(proposed, measure);
   std::vector<Advice> list = reward_advice(times);
-  for (Advice& each : tried_advice(times.rate, tried)) list.push_back(std::move(each));
+  for (Advice& each : tried_advice(before, tried)) list.push_back(std::move(each));
   std::ranges::stable_sort(list, [](const Advice& a, const Advice& b) { return a.gain > b.gain; });
   if (list.empty()) list.push_back({.text = "Nothing stands out.", .settings = {}});
 
   Json summary = {{"what", "grpo"}, {"machine", device.name()}, {"num_steps", profile.num_steps}};
   summary.update(to_json(times));
   summary["advice"] = to_json(list);
-  summary["trials"] = to_json(times.rate, tried);
+  summary["trial_baseline"] = to_json(before);
+  summary["trials"] = to_json(before, tried);
   write_json(std::filesystem::path(profile.output_dir) / "kernel_summary.json", summary);
   std::printf("grpo on %s, %lld steps\n%s\n", device.name().c_str(), static_cast<long long>(profile.num_steps),
               to_text(times).c_str());
   for (const Advice& each : list) std::printf("- %s\n", each.text.c_str());
-  std::fputs(other_trials_text(times.rate, tried).c_str(), stdout);
+  std::fputs(other_trials_text(before, tried).c_str(), stdout);
   std::printf("\nkernel_summary.json is in %s\n", profile.output_dir.c_str());
   return 0;
 }

@@ -81,14 +81,18 @@ int compare_profiles(const std::vector<std::string>& profiles) {
     throw Error("--compare", text_of("expected two profiles, saw ", profiles.size()),
                 "for example hone profile --compare runs/before runs/after");
   }
-  std::fputs(comparison_text(read_summary(profiles[0]), read_summary(profiles[1])).c_str(), stdout);
+  const Json a = read_summary(profiles[0]);
+  const Json b = read_summary(profiles[1]);
+  std::fputs(comparison_text(a, b).c_str(), stdout);
   return 0;
 }
 
 int profile(const ProfileOptions& options, const OptionInput& input) {
   if (!options.compare.empty()) return compare_profiles(options.compare);
   ensure_writable_folder(options.output_dir, "output_dir");
-  if (is_grpo(input.positionals)) return profile_grpo(input.positionals.back(), options, input);
+  if (is_grpo(input.positionals)) {
+    return profile_grpo({.file = input.positionals.back(), .profile = options, .flags = input});
+  }
   const OpenSubject open = subject_source(options, input);
   Subject subject = open({});
   const DeviceLimits limits =
@@ -101,8 +105,10 @@ int profile(const ProfileOptions& options, const OptionInput& input) {
   report.start_seconds = subject.start_seconds;
   report.tokens_per_step = measured.rate.tokens;
   const MeasureRate trial = options.trial_steps > 0 ? rate_measure(open, options.trial_steps) : MeasureRate();
-  const std::vector<TriedProposal> tried = try_all(proposals(report, subject.settings, largest_tokens(subject)), trial);
-  const std::vector<Advice> list = advice(report, subject.settings, measured.rate, tried);
+  const std::vector<Proposal> proposed = proposals(report, subject.settings, largest_tokens(subject));
+  const StepRate before = trial && !proposed.empty() ? trial({}) : measured.rate;
+  const std::vector<TriedProposal> tried = try_all(proposed, trial);
+  const std::vector<Advice> list = advice(report, subject.settings, before, tried);
 
   const std::filesystem::path folder = options.output_dir;
   const std::string title = text_of(subject.title, " on ", subject.device->name());
@@ -111,13 +117,14 @@ int profile(const ProfileOptions& options, const OptionInput& input) {
   summary.update(to_json(report));
   summary["counters"] = to_json(measured.counters);
   summary["advice"] = to_json(list);
-  summary["trials"] = to_json(measured.rate, tried);
+  summary["trial_baseline"] = to_json(before);
+  summary["trials"] = to_json(before, tried);
   write_json(folder / "kernel_summary.json", summary);
 
   std::printf("%s, %lld steps\n%s\n%s\n", title.c_str(), static_cast<long long>(options.num_steps),
               to_text(report).c_str(), to_text(measured.counters).c_str());
   for (const Advice& each : list) std::printf("- %s\n", each.text.c_str());
-  std::fputs(other_trials_text(measured.rate, tried).c_str(), stdout);
+  std::fputs(other_trials_text(before, tried).c_str(), stdout);
   std::printf("\nchrome_trace.json (open it in ui.perfetto.dev) and kernel_summary.json are in %s\n",
               options.output_dir.c_str());
   return 0;

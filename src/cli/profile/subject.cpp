@@ -90,26 +90,11 @@ void check_step_flags(const OptionInput& input) {
   }
 }
 
-// A recipe of pretrain or sft and the flags of hone profile that change it.
-struct RecipeSource {
-  std::string file;
-  ProfileOptions profile;
-  OptionInput flags;
-};
-
 template <class Options>
 Subject of_recipe(const RecipeSource& source, const Settings& changes, LanguageRun (*prepare)(const Options&)) {
   Options options;
-  std::vector<std::string> arguments{"--config", source.file};
-  arguments.insert(arguments.end(), changes.begin(), changes.end());
-  const OptionInput input = read_options(OptionTable(options), arguments, training_foreign_keys());
-  apply_input(kProfileText, input);
-  const auto is_changed = [&](std::string_view flag) { return std::ranges::count(changes, flag) > 0; };
+  const OptionInput input = read_recipe(source, changes, OptionTable(options), options);
   if (options.output_dir.empty()) options.output_dir = source.profile.output_dir;
-  if (source.flags.was_set("device")) options.device = source.profile.device;
-  if (source.flags.was_set("tune_gemm") && !is_changed("--tune_gemm"))
-    options.gemm.tune_gemm = source.profile.gemm.tune_gemm;
-  if (source.flags.was_set("gemm_table")) options.gemm.gemm_table = source.profile.gemm.gemm_table;
   check_options(options, input);
   const double start = host_seconds();
   Subject subject = of_run(prepare(options), source.profile.num_steps, start);
@@ -135,6 +120,22 @@ std::string settings_text(const Settings& settings) {
   return text;
 }
 
+OptionInput read_recipe(const RecipeSource& source, const Settings& changes, const OptionTable& table,
+                        TrainingOptions& options) {
+  check_step_flags(source.flags);
+  std::vector<std::string> arguments{"--config", source.file};
+  arguments.insert(arguments.end(), changes.begin(), changes.end());
+  OptionInput input = read_options(table, arguments, training_foreign_keys());
+  apply_input(kProfileText, input);
+  const auto is_given = [&](std::string_view key) {
+    return source.flags.was_set(key) && std::ranges::count(changes, text_of("--", key)) == 0;
+  };
+  if (is_given("device")) options.device = source.profile.device;
+  if (is_given("tune_gemm")) options.gemm.tune_gemm = source.profile.gemm.tune_gemm;
+  if (is_given("gemm_table")) options.gemm.gemm_table = source.profile.gemm.gemm_table;
+  return input;
+}
+
 OpenSubject subject_source(const ProfileOptions& options, const OptionInput& input) {
   constexpr std::string_view kKinds[] = {"pretrain", "sft"};
   const std::vector<std::string>& words = input.positionals;
@@ -154,7 +155,6 @@ OpenSubject subject_source(const ProfileOptions& options, const OptionInput& inp
                 "for example hone profile sft recipe.yaml");
   }
   const std::string_view kind = is_named ? std::string_view(words[0]) : training_kind_of(words[0], kKinds);
-  check_step_flags(input);
   const RecipeSource source{.file = words.back(), .profile = options, .flags = input};
   if (kind == "sft") {
     return [source](const Settings& changes) { return of_recipe<SftOptions>(source, changes, prepare_sft); };

@@ -83,6 +83,17 @@ using Settings = std::vector<std::string>;
 // Returns them as a recipe writes them: "packing: true, torch_dtype: bfloat16".
 [[nodiscard]] std::string settings_text(const Settings& settings);
 
+// A recipe and the flags of hone profile that change it.
+struct RecipeSource {
+  std::string file;
+  ProfileOptions profile;
+  OptionInput flags;
+};
+// Reads a recipe with these changes into `options`, of which `table` is the table; device, tune_gemm and gemm_table are
+// those of the flags if they are set there. Throws Error for a flag that describes the step of a known shape.
+[[nodiscard]] OptionInput read_recipe(const RecipeSource& source, const Settings& changes, const OptionTable& table,
+                                      TrainingOptions& options);
+
 // Opens the steps with these changes; none: as the command line describes them. Throws Error if a setting does not fit
 // the others or the memory of the device.
 using OpenSubject = std::function<Subject(const Settings& changes)>;

@@ -102,6 +102,10 @@ Json to_json(const std::vector<Advice>& advice) {
   return list;
 }
 
+Json to_json(const StepRate& rate) {
+  return {{"step_ms", rate.seconds * 1e3}, {"tokens_per_second", rate.tokens_per_second()}};
+}
+
 Json to_json(const StepRate& before, const std::vector<TriedProposal>& tried) {
   Json list = Json::array();
   for (const TriedProposal& each : tried) {
@@ -110,10 +114,10 @@ Json to_json(const StepRate& before, const std::vector<TriedProposal>& tried) {
       continue;
     }
     if (!was_measured(each)) continue;
-    list.push_back({{"settings", settings_json(each.settings)},
-                    {"gain", each.rate.tokens_per_second() / before.tokens_per_second()},
-                    {"step_ms", each.rate.seconds * 1e3},
-                    {"tokens_per_second", each.rate.tokens_per_second()}});
+    Json row = {{"settings", settings_json(each.settings)},
+                {"gain", each.rate.tokens_per_second() / before.tokens_per_second()}};
+    row.update(to_json(each.rate));
+    list.push_back(std::move(row));
   }
   return list;
 }

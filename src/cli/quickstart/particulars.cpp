@@ -1,10 +1,10 @@
 #include "cli/quickstart/particulars.h"
 
 #include <algorithm>
-#include <array>
-#include <ctime>
 #include <vector>
 
+#include "backend/measured_rates.h"
+#include "cli/bench/results.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json_value.h"
@@ -18,26 +18,9 @@ namespace hone {
 namespace {
 namespace fs = std::filesystem;
 
-std::string date_now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm time{};
-  ::gmtime_r(&now, &time);
-  std::array<char, 40> text{};
-  (void)std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M UTC", &time);
-  return text.data();
-}
-
-// Describes the device: a GPU by its name, the CPU by the number of threads and the model name that Linux reports.
+// Describes the device: a GPU by its name, the CPU by its number of threads and its name.
 std::string machine_text(const std::string& device) {
-  if (device != "cpu") return device;
-  std::string processor = "a processor";
-  constexpr std::string_view kField = "model name";
-  for (const std::string& line : split(read_file("/proc/cpuinfo"), '\n')) {
-    if (!line.starts_with(kField)) continue;
-    processor = trim(std::string_view(line).substr(std::min(line.find(':') + 1, line.size())));
-    break;
-  }
-  return text_of(thread_count(), " threads of ", processor);
+  return device == "cpu" ? text_of(thread_count(), " threads of ", processor_name()) : device;
 }
 
 // Number of lines of a file as text, or "no" if it does not exist.
@@ -68,7 +51,7 @@ std::vector<const ComparedSample*> answers_to(const ComparedProblem& question, s
 std::string run_details_html(const fs::path& root, std::span<const QuickstartStage> stages,
                              const QuickstartSetting& setting) {
   const fs::path data = root / "data";
-  return text_of("<ul><li>", date_now(), ", on ", html_text(machine_text(setting.machine)), "</li>\n<li>seed ",
+  return text_of("<ul><li>", utc_now(), ", on ", html_text(machine_text(setting.machine)), "</li>\n<li>seed ",
                  setting.seed, "</li>\n<li>a model of ", parameters_of(stages.back().folder), " parameters</li>\n<li>",
                  rows_of(data / "corpus.jsonl"), " documents to pre-train on, ", rows_of(data / "sft.jsonl"),
                  " traces for supervised fine-tuning, ", rows_of(data / "prompts.jsonl"), " prompts for GRPO, ",
