@@ -10,7 +10,7 @@ inline constexpr int kFewRowsGroup = 8;               // most rows of a that a k
 inline constexpr std::int64_t kFewRowsBlock = 64;     // bytes of a row of b that are transposed together
 inline constexpr std::int64_t kFewRowsMostLines = 32;  // most rows of b in a panel
 
-// How a word, 32 bits of a row of b, is multiplied. The factors are the elements of a, one or two for each word.
+// The multiplication of a word, 32 bits of a row of b. The factors are the elements of a, one or two for each word.
 enum class FewRowsProducts : std::uint8_t {
   kF32,        // an element of f32; a factor in f32
   kBf16Fma,    // two elements of bf16, one fma after the other; two factors in f32
