@@ -27,18 +27,23 @@ Program with_gradients(const Program& program, std::string_view loss, GradientAc
 
 }  // namespace
 
+Program Compiler::typed(Program traced, ProgramKind kind) const {
+  Program program = with_precision(with(std::move(traced), PassStage::kTraced, kind), options_.dtype);
+  program = with(std::move(program), PassStage::kTyped, kind);
+  if (options_.fp8_weights == nullptr) return program;
+  return with_fp8(program, *options_.fp8_weights, kind == ProgramKind::kTraining);
+}
+
 Program Compiler::inference(Program traced) const {
   constexpr ProgramKind kKind = ProgramKind::kInference;
-  Program program = with_precision(with(std::move(traced), PassStage::kTraced, kKind), options_.dtype);
-  program = fuse(with(std::move(program), PassStage::kTyped, kKind), options_.inference_reach);
+  Program program = fuse(typed(std::move(traced), kKind), options_.inference_reach);
   if (options_.shares != nullptr && options_.shares->weights) program = shard_weights(program, *options_.shares);
   return with(std::move(program), PassStage::kFinished, kKind);
 }
 
 Program Compiler::training(Program traced, std::string_view loss) const {
   constexpr ProgramKind kKind = ProgramKind::kTraining;
-  Program program = with_precision(with(std::move(traced), PassStage::kTraced, kKind), options_.dtype);
-  program = divided(with(std::move(program), PassStage::kTyped, kKind), loss);
+  Program program = divided(typed(std::move(traced), kKind), loss);
   return with(std::move(program), PassStage::kFinished, kKind);
 }
 
