@@ -11,8 +11,8 @@ namespace {
 
 class Fp8Rewriter {
  public:
-  Fp8Rewriter(const Program& program, const Fp8Weights& weights, bool training)
-      : program_(program), weights_(weights), training_(training), rewriter_(program) {
+  Fp8Rewriter(const Program& program, const Fp8Weights& weights, bool training, bool keeps)
+      : program_(program), weights_(weights), training_(training), keeps_(keeps), rewriter_(program) {
     for (const Node& node : program.nodes()) {
       if (quantizes(node) && trains(node)) with_columns_.insert(node.inputs[LinearIn::x]);
     }
@@ -52,12 +52,15 @@ class Fp8Rewriter {
     if (!trains(node)) x.columns = x.column_scale = Tensor();
     const Tensor weight = rewriter_.mapped(node.inputs[LinearIn::weight]);
     const Tensor bias = node.inputs.size() > LinearIn::bias ? rewriter_.mapped(node.inputs[LinearIn::bias]) : Tensor();
-    rewriter_.map(node.outputs[0], scaled_linear(x, quantize_weight(weight), bias, training_ ? weight : Tensor()));
+    const QuantizedWeights quantized = quantize_weight(weight, {.transposed = training_ && keeps_});
+    rewriter_.map(node.outputs[0],
+                  scaled_linear(x, quantized.plain, bias, training_ ? weight : Tensor(), quantized.transposed));
   }
 
   const Program& program_;
   const Fp8Weights& weights_;
   bool training_;
+  bool keeps_;
   ProgramRewriter rewriter_;
   std::set<ValueId> with_columns_;              // operands of a trainable weight
   std::map<ValueId, QuantizedRows> quantized_;  // of values of the old program
@@ -65,8 +68,8 @@ class Fp8Rewriter {
 
 }  // namespace
 
-Program with_fp8(const Program& program, const Fp8Weights& weights, bool training) {
-  return Fp8Rewriter(program, weights, training).run();
+Program with_fp8(const Program& program, const Fp8Weights& weights, bool training, bool keeps) {
+  return Fp8Rewriter(program, weights, training, keeps).run();
 }
 
 }  // namespace hone

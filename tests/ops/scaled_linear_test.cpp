@@ -178,7 +178,7 @@ TEST(Quantize, KeepsWhatIsNotFinite) {
   Program program;
   const Tensor x = program.input("x", {DType::kBf16, {16, 256}});
   const Tensor weight = program.weight("weight", {DType::kBf16, {128, 256}});
-  program.output("y", scaled_linear(quantize(x, {}), quantize_weight(weight), {}, {}));
+  program.output("y", scaled_linear(quantize(x, {}), quantize_weight(weight).plain, {}, {}));
   TestRun run(std::move(program));
   std::vector<BFloat16> values = values_of(16, 256, 1);
   values[3 * 256 + 7] = BFloat16(std::numeric_limits<float>::quiet_NaN());
@@ -198,12 +198,17 @@ void expect_weight(std::int64_t n, std::int64_t k) {
   SCOPED_TRACE(text_of(n, " x ", k));
   Program program;
   const Tensor weight = program.weight("weight", {DType::kBf16, {n, k}});
-  const QuantizedWeight plain = quantize_weight(weight);
-  const QuantizedWeight turned = quantize_weight(weight, {.transposed = true});
-  program.output("plain", plain.weight);
-  program.output("plain_scale", plain.scale);
-  program.output("turned", turned.weight);
-  program.output("turned_scale", turned.scale);
+  const QuantizedWeight plain = quantize_weight(weight).plain;
+  const QuantizedWeight turned = quantize_weight(weight, {.plain = false, .transposed = true}).transposed;
+  const QuantizedWeights both = quantize_weight(weight, {.transposed = true});
+  const auto output = [&](const std::string& name, const QuantizedWeight& quantized) {
+    program.output(name, quantized.weight);
+    program.output(name + "_scale", quantized.scale);
+  };
+  output("plain", plain);
+  output("turned", turned);
+  output("plain of both", both.plain);
+  output("turned of both", both.transposed);
   TestRun run(std::move(program));
   const std::vector<BFloat16> values = values_of(n, k, 5);
   run.set_weight("weight", values);
@@ -223,12 +228,13 @@ void expect_weight(std::int64_t n, std::int64_t k) {
   const Matrix wide = widened(values, n, n, k);
   expect("plain", wide, n, k);
   expect("turned", transposed(wide, n, k), k, n);
+  expect("plain of both", wide, n, k);
+  expect("turned of both", transposed(wide, n, k), k, n);
 }
 
 TEST(Quantize, Weights) {
   expect_weight(128, 128);
   expect_weight(256, 640);
-  expect_weight(896, 384);
 }
 
 // Rows of a b^T, each element with the sum of the magnitudes of its terms, to which errors are relative.
@@ -268,13 +274,13 @@ struct LayerShape {
   GradientAccumulation sums = GradientAccumulation::kWide;
 };
 
-Program layer_program(const LayerShape& shape) {
+Program layer_program(const LayerShape& shape, bool keeps = false) {
   Program program;
   const Tensor x = program.input("x", {DType::kBf16, {{shape.rows, Count::tokens}, shape.k}});
   const Tensor weight = program.weight("weight", {DType::kBf16, {shape.n, shape.k}});
   const Tensor bias = shape.bias ? program.weight("bias", {DType::kBf16, {shape.n}}) : Tensor();
   program.output("y", linear(x, weight, bias));
-  program = with_fp8(program, {"weight"}, true);
+  program = with_fp8(program, {"weight"}, true, keeps);
   const Tensor y = program.tensor(program.outputs()[0].value);
   const Tensor dy = program.input("dy", y.type());
   const GradientSeed seed{y, dy};
@@ -339,6 +345,23 @@ TEST(ScaledLinear, HasTheProductsOfTheQuantizedOperands) {
   expect_layer({272, 272, 384, 128, false, GradientAccumulation::kAsWeights});
 }
 
+TEST(ScaledLinear, KeptCopiesOfWeightsChangeNoBit) {
+  const auto results = [](bool keeps) {
+    Program program = layer_program({64, 50, 128, 256, false}, keeps);
+    const auto quantized =
+        std::ranges::count_if(program.nodes(), [](const Node& node) { return node.op->name() == "quantize_weight"; });
+    EXPECT_EQ(quantized, keeps ? 1 : 2);
+    TestRun run(std::move(program));
+    run.set("x", values_of(64, 256, 1));
+    run.set("dy", values_of(64, 128, 6));
+    run.set_weight("weight", values_of(128, 256, 2));
+    run.executable().set_count(Count::tokens, 50);
+    run.executable().run();
+    return run.output<BFloat16>("dx", 50 * 256);
+  };
+  EXPECT_TRUE(same_bits(results(true), results(false)));
+}
+
 // The weight gradient accumulates, and a run gives the same bits as the one before.
 TEST(ScaledLinear, AccumulatesAndRepeats) {
   TestRun once(layer_program({64, 50, 128, 256, false}));
@@ -389,12 +412,13 @@ TEST(ScaledLinear, ChecksTypes) {
   EXPECT_THROW((void)quantize(program.input("f32", {DType::kF32, {16, 128}}), {}), Error);
   EXPECT_THROW((void)quantize(program.input("k", {DType::kBf16, {16, 130}}), {}), Error);
   EXPECT_THROW((void)quantize(program.input("rows", {DType::kBf16, {17, 128}}), {}), Error);
+  EXPECT_THROW((void)quantize_weight(program.weight("none", {DType::kBf16, {128, 128}}), {.plain = false}), Error);
   EXPECT_THROW((void)quantize_weight(program.weight("odd", {DType::kBf16, {130, 128}})), Error);
   const QuantizedRows x = quantize(program.input("x", {DType::kBf16, {16, 128}}), {});
   const Tensor weight = program.weight("weight", {DType::kBf16, {256, 128}});
-  EXPECT_EQ(scaled_linear(x, quantize_weight(weight), {}, weight).type(), (Type{DType::kBf16, {16, 256}}));
-  EXPECT_THROW((void)scaled_linear(x, quantize_weight(weight, {.transposed = true}), {}, {}), Error);
-  EXPECT_THROW((void)scaled_linear(x, quantize_weight(weight), program.weight("bias", {DType::kF32, {256}}), {}),
+  EXPECT_EQ(scaled_linear(x, quantize_weight(weight).plain, {}, weight).type(), (Type{DType::kBf16, {16, 256}}));
+  EXPECT_THROW((void)scaled_linear(x, quantize_weight(weight, {.transposed = true}).transposed, {}, {}), Error);
+  EXPECT_THROW((void)scaled_linear(x, quantize_weight(weight).plain, program.weight("bias", {DType::kF32, {256}}), {}),
                Error);
 }
 

@@ -60,17 +60,16 @@ void forward(const KernelCall& call) {
 }
 
 // Quantizes one block of 128 x 128 of a weight [n, k].
-void quantize_block(const KernelCall& call, std::int64_t row, std::int64_t column, bool transposed) {
-  const std::int64_t k = call.in(0).row_size();
-  const BFloat16* from = call.in(0).as<BFloat16>() + row * k + column;
-  const TensorView& to = call.out(QuantizeWeightOut::weight);
+void quantize_block(const TensorView& weight, std::int64_t row, std::int64_t column, bool transposed,
+                    const TensorView& to, const TensorView& scales) {
+  const std::int64_t k = weight.row_size();
+  const BFloat16* from = weight.as<BFloat16>() + row * k + column;
   std::uint32_t magnitude = 0;
   for (std::int64_t i = 0; i < kScaleBlock; ++i)
     magnitude = std::max(magnitude, magnitude_of(from + i * k, kScaleBlock));
   const float scale = scale_of(magnitude);
   const std::int64_t out_row = transposed ? column : row;
   const std::int64_t out_column = transposed ? row : column;
-  const TensorView& scales = call.out(QuantizeWeightOut::scale);
   scales.as<float>()[out_row / kScaleBlock * scales.row_size() + out_column / kScaleBlock] = scale;
   std::uint8_t* bytes = to.as<std::uint8_t>() + out_row * to.row_size() + out_column;
   std::array<std::uint8_t, kScaleBlock> line;
@@ -84,17 +83,24 @@ void quantize_block(const KernelCall& call, std::int64_t row, std::int64_t colum
   }
 }
 
-void quantize_weight_forward(const KernelCall& call) {
+// Writes one form of a weight, whose first output is `out`.
+void write_weight(const KernelCall& call, std::size_t out, bool transposed) {
   const TensorView& weight = call.in(0);
-  const TensorView& scales = call.out(QuantizeWeightOut::scale);
-  const bool transposed = call.attributes_as<QuantizeWeightAttributes>().transposed;
+  const TensorView& scales = call.out(out + QuantizeWeightOut::scale);
   std::fill_n(scales.as<float>(), scales.elements(), 1.0F);
   const std::int64_t across = weight.row_size() / kScaleBlock;
   parallel_for(weight.rows() / kScaleBlock * across, 4, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t block = begin; block < end; ++block) {
-      quantize_block(call, block / across * kScaleBlock, block % across * kScaleBlock, transposed);
+      quantize_block(weight, block / across * kScaleBlock, block % across * kScaleBlock, transposed,
+                     call.out(out + QuantizeWeightOut::weight), scales);
     }
   });
+}
+
+void quantize_weight_forward(const KernelCall& call) {
+  const auto& forms = call.attributes_as<QuantizeWeightAttributes>();
+  if (forms.plain) write_weight(call, 0, false);
+  if (forms.transposed) write_weight(call, forms.plain ? QuantizeWeightOut::other : 0, true);
 }
 
 }  // namespace

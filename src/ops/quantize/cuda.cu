@@ -32,14 +32,27 @@ void forward(const KernelCall& call) {
   check_launch("quantize");
 }
 
-// Where a weight [n, k], or its transposed copy, is written.
+// Where one form of a weight is written; null: not wanted.
+struct WeightForm {
+  std::uint8_t* weight = nullptr;
+  float* scale = nullptr;
+  std::int64_t stride = 0;  // scales in a row
+};
+
+// Where a weight [n, k] and its transposed copy are written.
 struct QuantizedWeightPointers {
-  std::uint8_t* weight;
-  float* scale;
-  std::int64_t stride;  // scales in a row
+  WeightForm plain;
+  WeightForm transposed;
   std::int64_t n;
   std::int64_t k;
 };
+
+// Writes the scale of a block, of `across` in a row of blocks, and after it those that only fill up the row.
+__device__ void store_scale(const WeightForm& to, std::int64_t row, std::int64_t column, std::int64_t across,
+                            std::uint32_t scale) {
+  if (threadIdx.x == 0) to.scale[row * to.stride + column] = __uint_as_float(scale);
+  if (column == 0 && across + threadIdx.x < to.stride) to.scale[row * to.stride + across + threadIdx.x] = 1.0f;
+}
 
 // Largest magnitude of a block of 128 x 128; every thread gets it.
 __device__ std::uint32_t block_magnitude(const std::uint32_t (&words)[8][4], std::uint32_t* shared) {
@@ -57,7 +70,7 @@ __device__ std::uint32_t block_magnitude(const std::uint32_t (&words)[8][4], std
   return most;
 }
 
-template <bool kTransposed>
+template <bool kPlain, bool kTransposed>
 __global__ void __launch_bounds__(kTileThreads)
     quantize_weight_kernel(const __nv_bfloat16* weight, QuantizedWeightPointers to) {
   __shared__ TileMemory memory;
@@ -77,40 +90,46 @@ __global__ void __launch_bounds__(kTileThreads)
   const float factor = inverse_of_scale(scale);
   const std::int64_t row = part.row / kTileSide;
   const std::int64_t column = part.column / kTileSide;
+  if constexpr (kPlain) {
+    store_scale(to.plain, row, column, to.k / kTileSide, scale);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      *reinterpret_cast<uint2*>(to.plain.weight + (part.row + i) * to.k + part.column) = e4m3_eight(words[i], factor);
+    }
+  }
   if constexpr (kTransposed) {
-    if (threadIdx.x == 0) to.scale[column * to.stride + row] = __uint_as_float(scale);
+    store_scale(to.transposed, column, row, to.n / kTileSide, scale);
     float factors[8];
 #pragma unroll
     for (int j = 0; j < 8; ++j) factors[j] = factor;
     place_columns(words, factors, memory);
-    copy_columns(memory, row * kTileSide, column * kTileSide, to.weight, to.n, to.n);
-  } else {
-    if (threadIdx.x == 0) to.scale[row * to.stride + column] = __uint_as_float(scale);
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      *reinterpret_cast<uint2*>(to.weight + (part.row + i) * to.k + part.column) = e4m3_eight(words[i], factor);
-    }
+    copy_columns(memory, row * kTileSide, column * kTileSide, to.transposed.weight, to.n, to.n);
   }
-  // The scales that only fill up a row.
-  const std::int64_t across = kTransposed ? to.n / kTileSide : to.k / kTileSide;
-  const std::int64_t along = kTransposed ? column : row;
-  if ((kTransposed ? row : column) == 0 && across + threadIdx.x < to.stride) {
-    to.scale[along * to.stride + across + threadIdx.x] = 1.0f;
-  }
+}
+
+WeightForm form_of(const KernelCall& call, std::size_t out) {
+  const TensorView& scale = call.out(out + QuantizeWeightOut::scale);
+  return {call.out(out + QuantizeWeightOut::weight).as<std::uint8_t>(), scale.as<float>(), scale.row_size()};
 }
 
 void quantize_weight_forward(const KernelCall& call) {
   const TensorView& weight = call.in(0);
-  const TensorView& scale = call.out(QuantizeWeightOut::scale);
-  const QuantizedWeightPointers to{call.out(QuantizeWeightOut::weight).as<std::uint8_t>(), scale.as<float>(),
-                                   scale.row_size(), weight.capacity(), weight.row_size()};
+  const auto& forms = call.attributes_as<QuantizeWeightAttributes>();
+  QuantizedWeightPointers to{.plain = {}, .transposed = {}, .n = weight.capacity(), .k = weight.row_size()};
+  if (forms.plain) to.plain = form_of(call, 0);
+  if (forms.transposed) to.transposed = form_of(call, forms.plain ? QuantizeWeightOut::other : 0);
   const auto tiles = static_cast<unsigned>(to.n / kTileSide * (to.k / kTileSide));
   if (tiles == 0) return;
-  const auto* from = static_cast<const __nv_bfloat16*>(cuda_data<__nv_bfloat16>(weight));
-  if (call.attributes_as<QuantizeWeightAttributes>().transposed) {
-    launch_dependent({tiles, kTileThreads}, stream_of(call), quantize_weight_kernel<true>, from, to);
+  const auto launch = [&](auto kernel) {
+    launch_dependent({tiles, kTileThreads}, stream_of(call), kernel,
+                     static_cast<const __nv_bfloat16*>(cuda_data<__nv_bfloat16>(weight)), to);
+  };
+  if (forms.plain && forms.transposed) {
+    launch(quantize_weight_kernel<true, true>);
+  } else if (forms.plain) {
+    launch(quantize_weight_kernel<true, false>);
   } else {
-    launch_dependent({tiles, kTileThreads}, stream_of(call), quantize_weight_kernel<false>, from, to);
+    launch(quantize_weight_kernel<false, true>);
   }
   check_launch("quantize_weight");
 }

@@ -35,7 +35,7 @@ class Quantize final : public Op {
   }
 };
 
-// (weight) -> (weight, scale)
+// (weight) -> (weight, scale) of W or of W^T, or of both
 class QuantizeWeight final : public Op {
  public:
   std::string_view name() const override { return "quantize_weight"; }
@@ -46,10 +46,16 @@ class QuantizeWeight final : public Op {
     expect(weight.dtype == DType::kBf16 && weight.shape.size() == 2 && weight.shape[0].size % kScaleBlock == 0 &&
                weight.shape[1].size % kScaleBlock == 0,
            name(), text_of("the weight is ", to_text(weight), "; expected bf16 [n, k], multiples of ", kScaleBlock));
-    std::int64_t rows = weight.shape[0].size;
-    std::int64_t columns = weight.shape[1].size;
-    if (attributes.as<QuantizeWeightAttributes>().transposed) std::swap(rows, columns);
-    return {Type{DType::kU8, {rows, columns}}, Type{DType::kF32, {rows / kScaleBlock, weight_scale_stride(columns)}}};
+    const auto& forms = attributes.as<QuantizeWeightAttributes>();
+    expect(forms.plain || forms.transposed, name(), "neither the weight nor its transposed copy is asked for");
+    std::vector<Type> types;
+    const auto add = [&](std::int64_t rows, std::int64_t columns) {
+      types.push_back({DType::kU8, {rows, columns}});
+      types.push_back({DType::kF32, {rows / kScaleBlock, weight_scale_stride(columns)}});
+    };
+    if (forms.plain) add(weight.shape[0].size, weight.shape[1].size);
+    if (forms.transposed) add(weight.shape[1].size, weight.shape[0].size);
+    return types;
   }
 };
 
@@ -68,9 +74,12 @@ QuantizedRows quantize(Tensor x, const QuantizeAttributes& attributes) {
   return result;
 }
 
-QuantizedWeight quantize_weight(Tensor weight, const QuantizeWeightAttributes& attributes) {
+QuantizedWeights quantize_weight(Tensor weight, const QuantizeWeightAttributes& attributes) {
   const std::vector<Tensor> outputs = weight.program().append(kQuantizeWeight, attributes, {&weight, 1});
-  return {outputs[QuantizeWeightOut::weight], outputs[QuantizeWeightOut::scale]};
+  const QuantizedWeight first{outputs[QuantizeWeightOut::weight], outputs[QuantizeWeightOut::scale]};
+  if (!attributes.transposed) return {.plain = first, .transposed = {}};
+  if (!attributes.plain) return {.plain = {}, .transposed = first};
+  return {.plain = first, .transposed = {outputs[QuantizeWeightOut::other], outputs[QuantizeWeightOut::other_scale]}};
 }
 
 void register_quantize(OpRegistry& registry) {

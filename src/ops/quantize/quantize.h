@@ -25,7 +25,7 @@ struct QuantizeOut {
   enum : std::size_t { rows, row_scale, columns, column_scale };
 };
 struct QuantizeWeightOut {
-  enum : std::size_t { weight, scale };
+  enum : std::size_t { weight, scale, other, other_scale };
 };
 
 struct QuantizeAttributes {
@@ -38,10 +38,12 @@ struct QuantizeAttributes {
 };
 
 struct QuantizeWeightAttributes {
-  bool transposed = false;  // returns W^T
+  bool plain = true;        // returns W
+  bool transposed = false;  // returns W^T, after W
 
   template <class Visitor>
   void fields(Visitor& v) {
+    v("plain", plain);
     v("transposed", transposed);
   }
 };
@@ -63,13 +65,17 @@ struct QuantizedRows {
 
 // A weight in e4m3.
 struct QuantizedWeight {
-  Tensor weight;  // u8 [n, k], or [k, n] if transposed
+  Tensor weight;  // u8 [n, k]
   Tensor scale;   // f32 [n / 128, k / 128], the second dimension rounded up to a multiple of 4; what is added is 1
+};
+struct QuantizedWeights {
+  QuantizedWeight plain;       // W; none unless asked for
+  QuantizedWeight transposed;  // W^T, the same numbers; none unless asked for
 };
 
 // Quantizes a weight bf16 [n, k], n and k multiples of 128, in blocks of 128 x 128. It has no gradient: scaled_linear()
-// gives the gradient to the weight itself. Throws Error if the type does not fit.
-[[nodiscard]] QuantizedWeight quantize_weight(Tensor weight, const QuantizeWeightAttributes& attributes = {});
+// gives the gradient to the weight itself. Throws Error if the type does not fit or nothing is asked for.
+[[nodiscard]] QuantizedWeights quantize_weight(Tensor weight, const QuantizeWeightAttributes& attributes = {});
 
 // Number of scales in a row of a weight's scales, for a row of `columns` numbers.
 [[nodiscard]] constexpr std::int64_t weight_scale_stride(std::int64_t columns) {

@@ -56,7 +56,8 @@ class ScaledLinearWeightGradient final : public Op {
 
 const ScaledLinearWeightGradient kWeightGradient;
 
-// (x, x_scale, weight, weight_scale, bias or none, x_columns, x_column_scale, source or none) -> y
+// (x, x_scale, weight, weight_scale, bias, x_columns, x_column_scale, source, turned, turned_scale), those after
+// the fourth may be none -> y
 class ScaledLinear final : public Op {
  public:
   std::string_view name() const override { return "scaled_linear"; }
@@ -108,7 +109,10 @@ class ScaledLinear final : public Op {
                                                builder.input(In::x_column_scale), sum}));
     }
     if (builder.needs(In::x)) {
-      const QuantizedWeight transposed = quantize_weight(builder.input(In::source), {.transposed = true});
+      QuantizedWeight transposed{builder.input(In::turned), builder.input(In::turned_scale)};
+      if (!transposed.weight) {
+        transposed = quantize_weight(builder.input(In::source), {.plain = false, .transposed = true}).transposed;
+      }
       builder.add(In::x, scaled_linear({.rows = quantized.rows, .row_scale = quantized.row_scale}, transposed, {}, {}));
     }
   }
@@ -118,9 +122,11 @@ const ScaledLinear kScaledLinear;
 
 }  // namespace
 
-Tensor scaled_linear(const QuantizedRows& x, const QuantizedWeight& weight, Tensor bias, Tensor source) {
-  return x.rows.program().append1(
-      kScaledLinear, {}, {x.rows, x.row_scale, weight.weight, weight.scale, bias, x.columns, x.column_scale, source});
+Tensor scaled_linear(const QuantizedRows& x, const QuantizedWeight& weight, Tensor bias, Tensor source,
+                     const QuantizedWeight& transposed) {
+  return x.rows.program().append1(kScaledLinear, {},
+                                  {x.rows, x.row_scale, weight.weight, weight.scale, bias, x.columns, x.column_scale,
+                                   source, transposed.weight, transposed.scale});
 }
 
 void register_scaled_linear(OpRegistry& registry) {

@@ -10,7 +10,18 @@ namespace hone {
 
 // Indices of the inputs. What only the gradient reads may be missing if there is none.
 struct ScaledLinearIn {
-  enum : std::size_t { x, x_scale, weight, weight_scale, bias, x_columns, x_column_scale, source };
+  enum : std::size_t {
+    x,
+    x_scale,
+    weight,
+    weight_scale,
+    bias,
+    x_columns,
+    x_column_scale,
+    source,
+    turned,
+    turned_scale
+  };
 };
 struct ScaledLinearWeightGradientIn {
   enum : std::size_t { dy, dy_scale, x, x_scale, dweight };
@@ -22,8 +33,9 @@ struct ScaledLinearWeightGradientIn {
 //   dx = dy W        by the rows of dy and W^T in e4m3
 //   dW += dy^T x     by the columns of dy and x.columns
 //
-// as gradients of x and of `source`, the weight in bf16 that `weight` was quantized from, and dbias += dy. Rows past
-// the count are bias, or 0 on a CPU. Throws Error if the types do not fit.
-[[nodiscard]] Tensor scaled_linear(const QuantizedRows& x, const QuantizedWeight& weight, Tensor bias, Tensor source);
+// as gradients of x and of `source`, the weight in bf16 that `weight` was quantized from, and dbias += dy. It quantizes
+// W^T, unless `transposed` is that. Rows past the count are bias, or 0 on a CPU. Throws Error if the types do not fit.
+[[nodiscard]] Tensor scaled_linear(const QuantizedRows& x, const QuantizedWeight& weight, Tensor bias, Tensor source,
+                                   const QuantizedWeight& transposed = {});
 
 }  // namespace hone
