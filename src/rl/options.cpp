@@ -114,6 +114,9 @@ GrpoBatch grpo_batch(const GrpoOptions& options, std::int64_t devices, const Opt
 
 void check_options(const GrpoOptions& options, const OptionInput& input) {
   check_training(options, options, options, true, input);
+  if (options.fp8.fp8) {
+    throw Error(input.place_of("fp8"), "is for pretrain and sft: the policy that samples is not in FP8", "remove fp8");
+  }
   check_lora(options, input);
   if (options.use_peft && options.lora_dropout > 0 && input.was_set("lora_dropout")) {
     log_once(text_of(input.place_of("lora_dropout"), " has no effect: grpo trains the policy as it samples"));

@@ -1,22 +1,34 @@
 #include "train/language_programs.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/error.h"
 #include "train/setup.h"
 
 namespace hone {
+namespace {
+
+// Rounds the capacities up to what products in FP8 need; micro-batches stay as they are.
+MicroBatchShape with_fp8_capacities(MicroBatchShape shape, const TrainingOptions& options) {
+  for (std::int64_t& tokens : shape.capacities) tokens = fp8_capacity(options.fp8, tokens);
+  shape.capacities.erase(std::unique(shape.capacities.begin(), shape.capacities.end()), shape.capacities.end());
+  return shape;
+}
+
+}  // namespace
 
 MicroBatchShape training_shape(const LanguageSizes& sizes, const TrainingOptions& options) {
   MicroBatchShape shape = micro_batch_shape(sizes.steps, options.max_tokens_per_micro_batch, "training");
   // Offloaded activations are states, whose types are those of one capacity.
   if (options.activation_offloading) shape.capacities = {shape.limits.tokens};
-  return shape;
+  return with_fp8_capacities(std::move(shape), options);
 }
 
 MicroBatchShape evaluation_shape(const LanguageSizes& sizes, const TrainingOptions& options) {
   HONE_ASSERT(sizes.eval_steps.has_value(), "the run has no evaluation");
-  return micro_batch_shape(*sizes.eval_steps, options.max_tokens_per_micro_batch, "evaluation");
+  return with_fp8_capacities(micro_batch_shape(*sizes.eval_steps, options.max_tokens_per_micro_batch, "evaluation"),
+                             options);
 }
 
 Workspace trace_run(const LanguageSizes& sizes, const TrainingOptions& training) {

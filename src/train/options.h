@@ -16,6 +16,7 @@
 #include "data/source.h"
 #include "tracker/tracker.h"
 #include "train/expert_options.h"
+#include "train/fp8_options.h"
 #include "train/hub_options.h"
 #include "train/lora_options.h"
 #include "train/option_values.h"
@@ -103,6 +104,7 @@ struct TrainingOptions {
   bool dataloader_drop_last = false;
   DeviceChoice device = DeviceChoice::kAutomatic;
   GemmOptions gemm;
+  Fp8Options fp8;
 
   OptimizerType optim = OptimizerType::kAdamw;
   std::string optim_args;
@@ -225,6 +227,7 @@ struct TrainingOptions {
       v("ddp_timeout", ddp_timeout, "Seconds after which a process that does not answer ends the run", at_least(1));
     });
     gemm.fields(v);
+    fp8.fields(v);
   }
 
   template <class Visitor>

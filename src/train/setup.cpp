@@ -156,6 +156,8 @@ CompileOptions compile_options(const TrainingOptions& options, const Model& mode
     }
   }
   CompileOptions compile = compile_options(options, dtype, stores + held);
+  compile.fp8_weights =
+      fp8_weights_of(options.fp8, model, dtype, !options.plan.device && compile.device == DeviceKind::kCuda);
   compile.shares = shares_of_programs(model, optimizer_options(options));
   return compile;
 }
