@@ -158,6 +158,11 @@ void check_processes(const GrpoOptions& options) {
                 text_of("is ", options.tensor_parallel_size, "; hone grpo generates with whole weights"),
                 "--tensor_parallel_size 1");
   }
+  if (options.expert_parallel_size > 1) {
+    throw Error("expert_parallel_size",
+                text_of("is ", options.expert_parallel_size, "; hone grpo generates with whole weights"),
+                "--expert_parallel_size 1");
+  }
   if (options.processes() == 1) return;
   if (options.rollout != RolloutKind::kOwn) {
     throw Error("rollout", "is server, which receives the weights of one process", "--num_processes 1");

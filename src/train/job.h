@@ -5,6 +5,9 @@
 //
 // Tensor parallel: successive ranks form a tensor group, which computes as one rank would: they have parts of the
 // weights and the same batches. Rank = data_rank x tensor_size + tensor_rank.
+//
+// Expert parallel: successive ranks form an expert group, each with some of the experts of mixtures. They are data
+// parallel otherwise. Ranks with the same experts are those with the same rank modulo the size of a group.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +24,8 @@ namespace hone {
 class Job {
  public:
   Job() = default;  // one process
-  explicit Job(Peers* peers, int tensor_size = 1) : peers_(peers), tensor_size_(tensor_size) {}
+  explicit Job(Peers* peers, int tensor_size = 1, int expert_size = 1)
+      : peers_(peers), tensor_size_(tensor_size), expert_size_(expert_size) {}
 
   [[nodiscard]] Peers* peers() const { return peers_; }  // null: one process
   [[nodiscard]] int rank() const { return peers_ != nullptr ? peers_->rank() : 0; }
@@ -40,6 +44,19 @@ class Job {
   [[nodiscard]] std::vector<int> data_group() const {
     std::vector<int> group;
     for (int d = 0; d < data_size(); ++d) group.push_back(d * tensor_size_ + tensor_rank());
+    return group;
+  }
+  [[nodiscard]] int expert_size() const { return expert_size_; }
+  [[nodiscard]] int expert_rank() const { return rank() % expert_size_; }
+  // Ranks of the expert group of this rank, and those of all groups that have its experts.
+  [[nodiscard]] std::vector<int> expert_group() const {
+    std::vector<int> group;
+    for (int e = 0; e < expert_size_; ++e) group.push_back(rank() - expert_rank() + e);
+    return group;
+  }
+  [[nodiscard]] std::vector<int> same_experts_group() const {
+    std::vector<int> group;
+    for (int r = expert_rank(); r < size(); r += expert_size_) group.push_back(r);
     return group;
   }
   // Returns true for the rank that logs, saves and reports.
@@ -70,6 +87,7 @@ class Job {
  private:
   Peers* peers_ = nullptr;
   int tensor_size_ = 1;
+  int expert_size_ = 1;
 };
 
 // Calls prepare() on the first rank of each machine and then on the others, which find its files in the caches.

@@ -44,7 +44,8 @@ Workspace trace_run(const LanguageSizes& sizes, const TrainingOptions& training)
     add_sized(workspace, name, shape.capacities, of, use);
   };
   add(kTrainingProgram, training_shape(sizes, training), trace_training, training_use());
-  if (training.sums_in_programs()) add_summing_programs(workspace, training_use());
+  if (training.sums_in_programs())
+    add_summing_programs(workspace, training_use(), expert_gradients(training, *sizes.model));
   if (sizes.eval_steps) add(kEvaluationProgram, evaluation_shape(sizes, training), trace_evaluation, {});
   return workspace;
 }

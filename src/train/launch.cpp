@@ -8,7 +8,10 @@
 
 #include "core/error.h"
 #include "core/json_value.h"
+#include "model/expert_parallel_model.h"
 #include "model/tensor_parallel_model.h"
+#include "model/weight_layout.h"
+#include "ops/adamw_8bit/adamw_8bit.h"
 #include "system/process.h"
 #include "train/accelerate.h"
 #include "train/memory_fit.h"
@@ -40,7 +43,28 @@ std::int64_t zero_stage_of(const TrainingOptions& options) {
   return options.zero_stage.value_or(text == "1" ? 1 : text == "2" ? 2 : text == "3" ? 3 : 0);
 }
 
+namespace {
+
+void check_expert_groups(const TrainingOptions& options) {
+  const std::int64_t size = options.expert_parallel_size;
+  if (size == 1) return;
+  constexpr const char* kKey = "expert_parallel_size";
+  if (options.processes() % size != 0) {
+    throw Error(kKey, text_of("is ", size, ", which does not divide num_processes ", options.processes()),
+                text_of("--num_processes ", (options.processes() + size - 1) / size * size));
+  }
+  if (options.tensor_parallel_size > 1) {
+    throw Error(kKey,
+                text_of("is ", size, ", but tensor_parallel_size ", options.tensor_parallel_size,
+                        " cannot divide mixtures of experts"),
+                "--tensor_parallel_size 1");
+  }
+}
+
+}  // namespace
+
 void check_mesh(const TrainingOptions& options) {
+  check_expert_groups(options);
   const std::int64_t size = options.tensor_parallel_size;
   if (size == 1) return;
   constexpr const char* kKey = "tensor_parallel_size";
@@ -72,6 +96,10 @@ void check_division(const TrainingOptions& options, const Model& model) {
     throw Error("benchmarks", "need whole weights on the device, which tensor_parallel_size divides",
                 "--tensor_parallel_size 1");
   }
+  if (options.expert_parallel_size > 1 && needs_whole) {
+    throw Error("benchmarks", "need whole weights on the device, which expert_parallel_size divides",
+                "--expert_parallel_size 1");
+  }
   if (!options.divides_weights()) return;
   if (model.adapter() != nullptr) {
     throw Error("zero_stage", "3 divides trained weights, of which an adapter has few: the base would stay whole",
@@ -82,10 +110,36 @@ void check_division(const TrainingOptions& options, const Model& model) {
   }
 }
 
+// Throws Error if 8-bit states of a rank's experts would not be those of the whole weight: their blocks must end where
+// experts end, and both must be large enough.
+void check_state_blocks(const TrainingOptions& options, const Model& model) {
+  if (optimizer_options(options).moments != MomentFormat::kInt8) return;
+  for (std::size_t i = 0; i < model.weights().size(); ++i) {
+    const WeightSpec& spec = model.weights()[i];
+    if (spec.kind != WeightKind::expert) continue;
+    const std::int64_t row = row_elements(spec);
+    const bool is_small =
+        spec.shape[0] * row < kMin8BitElements && model.whole().weights()[i].shape[0] * row >= kMin8BitElements;
+    const bool are_aligned =
+        std::ranges::all_of(spec.parts, [&](const WeightPart& part) { return part.rows * row % kStateBlock == 0; });
+    if (are_aligned && !is_small) continue;
+    throw Error("expert_parallel_size",
+                text_of("is ", options.expert_parallel_size, ", but the blocks of optim ", name_of(options.optim),
+                        " are of whole weights: ", spec.name, " has matrices of ", spec.parts[0].rows, " x ", row),
+                "--optim adamw_bf16");
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<Model> divided_model(const TrainingOptions& options, std::unique_ptr<Model> model) {
   check_division(options, *model);
+  if (const auto size = static_cast<int>(options.expert_parallel_size); size > 1) {
+    auto part =
+        std::make_unique<ExpertParallelModel>(std::move(model), static_cast<int>(options.job_rank) % size, size);
+    check_state_blocks(options, *part);
+    return part;
+  }
   if (options.tensor_parallel_size == 1) return model;
   const auto size = static_cast<int>(options.tensor_parallel_size);
   return std::make_unique<TensorParallelModel>(std::move(model), static_cast<int>(options.job_rank) % size, size);

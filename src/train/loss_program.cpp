@@ -80,11 +80,11 @@ double BatchWork::flops(const HostBatch& batch) const {
   return per_token * static_cast<double>(batch.token_count()) + per_pair * pairs;
 }
 
-void add_summing_programs(Workspace& workspace, const ProgramUse& use) {
+void add_summing_programs(Workspace& workspace, const ProgramUse& use, const ExpertGradients& experts) {
   for (const std::string& name : workspace.program_names()) {
     if (!name.starts_with(kTrainingProgram)) continue;
     const std::string_view capacity = std::string_view(name).substr(std::string_view(kTrainingProgram).size());
-    workspace.add(text_of(kSummingProgram, capacity), sum_gradients(workspace.program(name)), use);
+    workspace.add(text_of(kSummingProgram, capacity), sum_gradients(workspace.program(name), experts), use);
   }
 }
 

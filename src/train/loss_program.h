@@ -9,6 +9,7 @@
 #include "compile/compiler.h"
 #include "data/host_batch.h"
 #include "model/model.h"
+#include "passes/sum_gradients.h"
 #include "train/model_figures.h"
 #include "workspace/sized_programs.h"
 
@@ -42,7 +43,7 @@ struct LogProbabilityOptions {
 void trace_log_probabilities(LossTrace& trace, const Model& model, const Capacity& capacity,
                              const LogProbabilityOptions& options);
 // Adds kSummingProgram in all capacities of kTrainingProgram, which must be in the workspace.
-void add_summing_programs(Workspace& workspace, const ProgramUse& use);
+void add_summing_programs(Workspace& workspace, const ProgramUse& use, const ExpertGradients& experts);
 // Traces loss = sum over tokens of loss_weights[t] x -log p(target[t]), and the accumulation of the gradients of all
 // weights. With `dynamic` each term is multiplied by p(target[t]), which gets no gradient (Wu et al., "On the
 // generalization of SFT", 2025). Dropouts of the model are applied.

@@ -87,6 +87,7 @@ struct TrainingOptions {
   std::int64_t ddp_timeout = 1800;
   std::optional<std::int64_t> zero_stage;
   std::int64_t tensor_parallel_size = 1;
+  std::int64_t expert_parallel_size = 1;
   std::int64_t job_rank = 0;  // rank of this process, or of that which is planned; not an option
   std::int64_t per_device_train_batch_size = 8;
   std::int64_t per_device_eval_batch_size = 8;
@@ -180,6 +181,7 @@ struct TrainingOptions {
   [[nodiscard]] std::uint64_t order_seed() const { return static_cast<std::uint64_t>(data_seed.value_or(seed)); }
 
  private:
+  static constexpr Range kRanks{.least = 1, .most = 1024};
   static constexpr Range kBelowOne{.least = 0, .most = 1, .most_excluded = true};
 
   template <class Visitor>
@@ -212,7 +214,7 @@ struct TrainingOptions {
       "Processes that train together, each on its own GPU or on the CPU; started on this machine unless torchrun, "
       "mpirun "
       "or srun started them; unset: config_file's, otherwise 1",
-      within(1, 1024));
+      kRanks);
     v.run_only([&] {
       v("zero_stage", zero_stage,
         "1: each process has the optimizer states of its share of the weights, with the same results; 2: and their "
@@ -223,7 +225,10 @@ struct TrainingOptions {
       v("tensor_parallel_size", tensor_parallel_size,
         "Processes that divide each layer (its heads, the channels of its MLP, the vocabulary) and compute the same "
         "batches; it divides num_processes, and zero_stage divides over the rest",
-        within(1, 1024));
+        kRanks);
+      v("expert_parallel_size", expert_parallel_size,
+        "Processes that divide the experts of mixtures and compute different batches; it divides num_processes",
+        kRanks);
       v("ddp_timeout", ddp_timeout, "Seconds after which a process that does not answer ends the run", at_least(1));
     });
     gemm.fields(v);

@@ -168,6 +168,14 @@ std::size_t benchmark_bytes_held(const TrainingOptions& options, const Model& mo
   return none ? 0 : benchmark_bytes(model, dtype, open_device(options.device).kind());
 }
 
+ExpertGradients expert_gradients(const TrainingOptions& options, const Model& model) {
+  ExpertGradients experts{.names = {}, .are_summed = options.processes() > options.expert_parallel_size};
+  for (const WeightSpec& spec : model.weights()) {
+    if (options.expert_parallel_size > 1 && spec.kind == WeightKind::expert) experts.names.insert(spec.name);
+  }
+  return experts;
+}
+
 OptimizerOptions optimizer_options(const TrainingOptions& options) {
   const bool paged = options.optim == OptimizerType::kPagedAdamw8bit || options.optim == OptimizerType::kPagedAdamw;
   OptimizerOptions optimizer{.rule = rule_of(options.optim),
@@ -183,7 +191,8 @@ OptimizerOptions optimizer_options(const TrainingOptions& options) {
                              .rank = static_cast<int>(options.shards() > 1 ? options.data_rank() : 0),
                              .divided_gradients = options.divides_gradients(),
                              .divided_weights = options.divides_weights(),
-                             .in_tensor_group = options.tensor_parallel_size > 1};
+                             .in_tensor_group = options.tensor_parallel_size > 1,
+                             .expert_ranks = static_cast<int>(options.expert_parallel_size)};
   apply_optim_args(options.optim_args, name_of(options.optim), optimizer);
   return optimizer;
 }

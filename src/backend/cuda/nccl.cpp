@@ -44,6 +44,8 @@ class NcclLibrary {
     bind(all_reduce, "ncclAllReduce");
     bind(reduce, "ncclReduce");
     bind(broadcast, "ncclBroadcast");
+    bind(send, "ncclSend");
+    bind(receive, "ncclRecv");
     bind(group_start, "ncclGroupStart");
     bind(group_end, "ncclGroupEnd");
   }
@@ -61,6 +63,8 @@ class NcclLibrary {
   int (*all_reduce)(const void*, void*, std::size_t, int type, int sum, NcclComm, cudaStream_t) = nullptr;
   int (*reduce)(const void*, void*, std::size_t, int type, int sum, int root, NcclComm, cudaStream_t) = nullptr;
   int (*broadcast)(const void*, void*, std::size_t, int type, int root, NcclComm, cudaStream_t) = nullptr;
+  int (*send)(const void*, std::size_t, int type, int peer, NcclComm, cudaStream_t) = nullptr;
+  int (*receive)(void*, std::size_t, int type, int peer, NcclComm, cudaStream_t) = nullptr;
   int (*group_start)() = nullptr;
   int (*group_end)() = nullptr;
 
@@ -185,6 +189,23 @@ class GpuCollective final : public Collective {
           return nccl_.broadcast(part, part, bytes, kNcclUint8, root, comm_, stream_);
         },
         data);
+  }
+
+  void all_to_all(const std::byte* from, std::span<const ByteRange> sent, std::byte* to,
+                  std::span<const ByteRange> received) override {
+    const auto own = static_cast<std::size_t>(rank());
+    copy(to + received[own].begin, from + sent[own].begin, sent[own].end - sent[own].begin);
+    together([&] {
+      for (std::size_t r = 0; r < sent.size(); ++r) {
+        if (r == own) continue;
+        const std::size_t out = sent[r].end - sent[r].begin;
+        const std::size_t in = received[r].end - received[r].begin;
+        const auto peer = static_cast<int>(r);
+        if (out > 0) nccl_.check(nccl_.send(from + sent[r].begin, out, kNcclUint8, peer, comm_, stream_), "ncclSend");
+        if (in > 0)
+          nccl_.check(nccl_.receive(to + received[r].begin, in, kNcclUint8, peer, comm_, stream_), "ncclRecv");
+      }
+    });
   }
 
   void broadcast(std::byte* data, std::size_t bytes, int root) override {

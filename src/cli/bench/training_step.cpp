@@ -98,7 +98,7 @@ Workspace trace_with(const StepOptions& options, const Model& model, const Train
                 trace_training(model, {.capacity = {fp8_capacity(training.fp8, rows * options.seq_len), sequences},
                                        .compile = compile_options(training, model, dtype, workspace)}),
                 training_use());
-  if (training.sums_in_programs()) add_summing_programs(workspace, training_use());
+  if (training.sums_in_programs()) add_summing_programs(workspace, training_use(), {});
   return workspace;
 }
 
