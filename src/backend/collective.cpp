@@ -128,21 +128,22 @@ Collective::Collective(Peers& peers, std::vector<int> group) : peers_(peers), gr
   rank_ = static_cast<int>(own - group_.begin());
 }
 
-CollectiveScope::CollectiveScope(Collective* data, Collective* tensor)
-    : before_(std::exchange(innermost, {data, tensor})) {}
+CollectiveScope::CollectiveScope(Collective* data, Collective* tensor, Collective* context)
+    : before_(std::exchange(innermost, {data, tensor, context})) {}
 CollectiveScope::~CollectiveScope() { innermost = before_; }
 
 Collective* current_collective() { return innermost.data; }
 Collective* current_tensor_collective() { return innermost.tensor; }
+Collective* current_context_collective() { return innermost.context; }
 
 void expect_operations() {
-  for (Collective* each : {innermost.data, innermost.tensor}) {
+  for (Collective* each : {innermost.data, innermost.tensor, innermost.context}) {
     if (each != nullptr) each->expect();
   }
 }
 
 void check_operations() {
-  for (Collective* each : {innermost.data, innermost.tensor}) {
+  for (Collective* each : {innermost.data, innermost.tensor, innermost.context}) {
     if (each != nullptr) each->check();
   }
 }

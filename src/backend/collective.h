@@ -76,16 +76,18 @@ class Collective {
 };
 
 // The operations that a program uses. A job is a mesh: the ranks of a tensor group have parts of the same weights and
-// compute the same batches; those of a data group have the same weights and compute different batches.
+// compute the same batches; those of a data group have the same weights and compute different tokens, among them those
+// of a context group, which compute the same batches.
 struct MeshCollectives {
-  Collective* data = nullptr;    // null: a job of one process
-  Collective* tensor = nullptr;  // null: weights are not divided
+  Collective* data = nullptr;     // null: a job of one process
+  Collective* tensor = nullptr;   // null: weights are not divided
+  Collective* context = nullptr;  // null: the tokens of a batch are not divided
 };
 
 // The operations that the programs of this thread use while it exists. They nest.
 class CollectiveScope {
  public:
-  explicit CollectiveScope(Collective* data, Collective* tensor = nullptr);
+  explicit CollectiveScope(Collective* data, Collective* tensor = nullptr, Collective* context = nullptr);
   CollectiveScope(const CollectiveScope&) = delete;
   CollectiveScope& operator=(const CollectiveScope&) = delete;
   ~CollectiveScope();
@@ -95,9 +97,10 @@ class CollectiveScope {
 };
 
 // Return the operations of the innermost scope of this thread; null if there are none.
-[[nodiscard]] Collective* current_collective();         // of the data group
-[[nodiscard]] Collective* current_tensor_collective();  // of the tensor group
-// Call expect() or check() of both.
+[[nodiscard]] Collective* current_collective();          // of the data group
+[[nodiscard]] Collective* current_tensor_collective();   // of the tensor group
+[[nodiscard]] Collective* current_context_collective();  // of the context group
+// Call expect() or check() of all.
 void expect_operations();
 void check_operations();
 

@@ -3,6 +3,9 @@
 // Data parallel: each rank computes the gradients of its share of a step's batches, which are then summed over all
 // ranks. All ranks take the same decisions, because these depend on sums and maxima over all ranks only.
 //
+// Context parallel: successive ranks of a data group form a context group, whose ranks have the same batches and
+// compute different tokens of them. For weights, gradients and sums they are like data-parallel ranks.
+//
 // Tensor parallel: successive ranks form a tensor group, which computes as one rank would: they have parts of the
 // weights and the same batches. Rank = data_rank x tensor_size + tensor_rank.
 #pragma once
@@ -21,13 +24,19 @@ namespace hone {
 class Job {
  public:
   Job() = default;  // one process
-  explicit Job(Peers* peers, int tensor_size = 1) : peers_(peers), tensor_size_(tensor_size) {}
+  explicit Job(Peers* peers, int tensor_size = 1, int context_size = 1)
+      : peers_(peers), tensor_size_(tensor_size), context_size_(context_size) {}
 
   [[nodiscard]] Peers* peers() const { return peers_; }  // null: one process
   [[nodiscard]] int rank() const { return peers_ != nullptr ? peers_->rank() : 0; }
   [[nodiscard]] int size() const { return peers_ != nullptr ? peers_->size() : 1; }
   [[nodiscard]] int tensor_size() const { return tensor_size_; }
   [[nodiscard]] int tensor_rank() const { return rank() % tensor_size_; }
+  [[nodiscard]] int context_size() const { return context_size_; }
+  [[nodiscard]] int context_rank() const { return data_rank() % context_size_; }
+  // The number of this rank's context group, and of all groups, each of which reads other batches.
+  [[nodiscard]] int reader() const { return data_rank() / context_size_; }
+  [[nodiscard]] int readers() const { return data_size() / context_size_; }
   // The number of this rank's tensor group, and of all groups.
   [[nodiscard]] int data_rank() const { return rank() / tensor_size_; }
   [[nodiscard]] int data_size() const { return size() / tensor_size_; }
@@ -40,6 +49,12 @@ class Job {
   [[nodiscard]] std::vector<int> data_group() const {
     std::vector<int> group;
     for (int d = 0; d < data_size(); ++d) group.push_back(d * tensor_size_ + tensor_rank());
+    return group;
+  }
+  [[nodiscard]] std::vector<int> context_group() const {
+    std::vector<int> group;
+    for (int c = 0; c < context_size_; ++c)
+      group.push_back((reader() * context_size_ + c) * tensor_size_ + tensor_rank());
     return group;
   }
   // Returns true for the rank that logs, saves and reports.
@@ -70,6 +85,7 @@ class Job {
  private:
   Peers* peers_ = nullptr;
   int tensor_size_ = 1;
+  int context_size_ = 1;
 };
 
 // Calls prepare() on the first rank of each machine and then on the others, which find its files in the caches.

@@ -23,6 +23,7 @@ Workspace trace_run(const LanguageSizes& sizes, const TrainingOptions& training)
   Workspace workspace = training_workspace(training, *sizes.model, sizes.dtype);
   LossProgramOptions options{
       .compile = compile_options(training, *sizes.model, sizes.dtype, workspace, sizes.benchmark_bytes_held),
+      .context_size = static_cast<int>(training.context_parallel_size),
       .dynamic = sizes.loss == SftLoss::kDft};
   const auto add = [&](const char* name, const MicroBatchShape& shape, auto trace, const ProgramUse& use) {
     const auto of = [&](std::int64_t tokens) {

@@ -40,7 +40,28 @@ std::int64_t zero_stage_of(const TrainingOptions& options) {
   return options.zero_stage.value_or(text == "1" ? 1 : text == "2" ? 2 : text == "3" ? 3 : 0);
 }
 
+namespace {
+
+void check_context(const TrainingOptions& options) {
+  const std::int64_t size = options.context_parallel_size;
+  if (size == 1) return;
+  constexpr const char* kKey = "context_parallel_size";
+  if (options.tensor_parallel_size > 1) {
+    throw Error(
+        kKey,
+        text_of("is ", size, " and tensor_parallel_size ", options.tensor_parallel_size, "; they are not combined yet"),
+        "--tensor_parallel_size 1");
+  }
+  if (options.processes() % size != 0) {
+    throw Error(kKey, text_of("is ", size, ", which does not divide num_processes ", options.processes()),
+                text_of("--num_processes ", (options.processes() + size - 1) / size * size));
+  }
+}
+
+}  // namespace
+
 void check_mesh(const TrainingOptions& options) {
+  check_context(options);
   const std::int64_t size = options.tensor_parallel_size;
   if (size == 1) return;
   constexpr const char* kKey = "tensor_parallel_size";

@@ -8,21 +8,24 @@
 
 namespace hone {
 
-// Opens the operations of this rank's data group and tensor group on a device, and makes them those of this thread.
-// A group of one rank has none. All ranks create it together.
+// Opens the operations of this rank's data group, tensor group and context group on a device, and makes them those of
+// this thread. A group of one rank has none. All ranks create it together.
 class RunCollectives {
  public:
   RunCollectives(Device& device, const Job& job)
       : data_(job.data_size() > 1 ? make_collective(device, *job.peers(), job.data_group()) : nullptr),
         tensor_(job.tensor_size() > 1 ? make_collective(device, *job.peers(), job.tensor_group()) : nullptr),
-        scope_(data_.get(), tensor_.get()) {}
+        context_(job.context_size() > 1 ? make_collective(device, *job.peers(), job.context_group()) : nullptr),
+        scope_(data_.get(), tensor_.get(), context_.get()) {}
 
   [[nodiscard]] Collective* data() const { return data_.get(); }  // null: one rank
-  [[nodiscard]] bool has_tensor_group() const { return tensor_ != nullptr; }
+  // True if programs without gradients are operations between ranks.
+  [[nodiscard]] bool has_groups() const { return tensor_ != nullptr || context_ != nullptr; }
 
  private:
   std::unique_ptr<Collective> data_;
   std::unique_ptr<Collective> tensor_;
+  std::unique_ptr<Collective> context_;
   CollectiveScope scope_;
 };
 

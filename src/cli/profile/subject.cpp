@@ -96,6 +96,7 @@ Subject of_recipe(const RecipeSource& source, const Settings& changes, LanguageR
   const OptionInput input = read_recipe(source, changes, OptionTable(options), options);
   if (options.output_dir.empty()) options.output_dir = source.profile.output_dir;
   check_options(options, input);
+  options.context_parallel_size = 1;  // a profile is of one process
   const double start = host_seconds();
   Subject subject = of_run(prepare(options), source.profile.num_steps, start);
   set_data_settings(options, subject.settings);

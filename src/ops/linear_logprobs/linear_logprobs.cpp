@@ -113,6 +113,7 @@ class LinearLogprobsOp final : public Op {
  public:
   std::string_view name() const override { return "linear_logprobs"; }
   OpCategory category() const override { return OpCategory::kLoss; }
+  bool is_token_wise() const override { return true; }
   Attributes default_attributes() const override { return LinearLogprobsAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     return checked_outputs(inputs, attributes.as<LinearLogprobsAttributes>().temperature, name());

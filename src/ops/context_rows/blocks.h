@@ -1,0 +1,47 @@
+// Blocks of the rows of a context group's ranks, the same on every device.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "backend/collective.h"
+#include "core/error.h"
+#include "program/kernel.h"
+
+namespace hone {
+
+[[nodiscard]] inline Collective& context_group() {
+  HONE_ASSERT(current_context_collective() != nullptr, "a program of divided tokens runs without a context group");
+  return *current_context_collective();
+}
+
+// Blocks of the same number of bytes for all ranks; `all` holds them in the order of ranks.
+class RankBlocks {
+ public:
+  // all: [ranks x rows of a rank, ...].
+  RankBlocks(std::byte* all, std::size_t bytes) : all_(all), bytes_(bytes / static_cast<std::size_t>(ranks())) {
+    HONE_ASSERT(bytes % static_cast<std::size_t>(ranks()) == 0, bytes, " bytes of ", ranks(), " ranks");
+    for (std::size_t r = 0; r < static_cast<std::size_t>(ranks()); ++r)
+      parts_.push_back({r * bytes_, (r + 1) * bytes_});
+  }
+
+  [[nodiscard]] std::byte* mine() const { return all_ + static_cast<std::size_t>(context_group().rank()) * bytes_; }
+  // Fills the blocks of other ranks.
+  void gather() const { context_group().all_gather(all_, parts_); }
+  // Makes this rank's block the sum of those of all ranks.
+  void sum(DType dtype) const { context_group().reduce_scatter(all_, dtype, parts_); }
+
+ private:
+  [[nodiscard]] static int ranks() { return context_group().size(); }
+
+  std::byte* all_;
+  std::size_t bytes_;
+  std::vector<ByteRange> parts_;
+};
+
+// Workspaces: the blocks of all ranks, which have the bytes of all tokens.
+[[nodiscard]] inline std::size_t gathered_bytes(InputTypes, std::span<const Type> outputs, const Attributes&) {
+  return outputs[0].bytes();
+}
+
+}  // namespace hone
