@@ -27,7 +27,9 @@ Workspace trace_run(const LanguageSizes& sizes, const TrainingOptions& training)
       .dynamic = sizes.loss == SftLoss::kDft};
   const auto add = [&](const char* name, const MicroBatchShape& shape, auto trace, const ProgramUse& use) {
     const auto of = [&](std::int64_t tokens) {
-      options.capacity = {tokens, std::min(shape.limits.documents, tokens)};
+      // Ranks of a context group have as many rows, so that a program may have room for a few tokens more.
+      const std::int64_t room = tokens + training.context_parallel_size - 1;
+      options.capacity = {tokens, std::min(shape.limits.documents, room)};
       return trace(*sizes.model, options);
     };
     add_sized(workspace, name, shape.capacities, of, use);

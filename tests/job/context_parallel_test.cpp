@@ -39,7 +39,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-constexpr int kVocabulary = 308;
+constexpr int kSmallVocabulary = 308;
 
 struct NamedConfig {
   std::string name;
@@ -70,7 +70,7 @@ HostBatch documents_of_all_lengths() {
   std::uint64_t index = 0;
   for (const int length : {17, 300, 5, 1, 511, 30}) {
     std::vector<TokenId>& document = documents.emplace_back();
-    for (int i = 0; i < length; ++i) document.push_back(static_cast<TokenId>(random.below(index++, kVocabulary)));
+    for (int i = 0; i < length; ++i) document.push_back(static_cast<TokenId>(random.below(index++, kSmallVocabulary)));
   }
   return batch_of(documents);
 }
@@ -314,16 +314,24 @@ class ContextJob : public ::testing::Test {
     return read_file(path(output) / "model.safetensors");
   }
 
-  // The weights of two runs, which differ by rounding.
-  void expect_near_weights(const std::string& a, const std::string& b) const {
+  // The weights of two runs, which differ by rounding. AdamW divides a gradient by its size and so scales up the
+  // rounding of small ones.
+  void expect_near_weights(const std::string& a, const std::string& b, double tolerance = 1e-4) const {
     const ModelDirectory one(path(a));
     const ModelDirectory other(path(b));
     const std::unique_ptr<Model> model = family_registry().create(other.config());
     const TensorStore left = load_weights(*model, one, DType::kF32, cpu_device());
     const TensorStore right = load_weights(*model, other, DType::kF32, cpu_device());
     for (const NamedType& each : left.tensors()) {
-      EXPECT_LT(relative_difference(floats_in(right.download(each.name)), floats_in(left.download(each.name))), 1e-4)
-          << a << ", " << each.name;
+      std::vector<float> values = floats_in(left.download(each.name));
+      std::vector<float> others = floats_in(right.download(each.name));
+      if (each.name.ends_with("qkv_bias")) {
+        // A key's bias adds the same to all scores of a query: its gradient is rounding alone, which AdamW scales up.
+        const auto third = static_cast<std::ptrdiff_t>(values.size() / 3);
+        values.erase(values.begin() + third, values.begin() + 2 * third);
+        others.erase(others.begin() + third, others.begin() + 2 * third);
+      }
+      EXPECT_LT(relative_difference(others, values), tolerance) << a << ", " << each.name;
     }
   }
 
@@ -337,6 +345,10 @@ TEST_F(ContextJob, ProcessesHaveTheLossesOfOne) {
     run(name, name + " 2", 1, 2);
     expect_near(name + " 2", name + " one");
     expect_near_weights(name + " 2", name + " one");
+    const std::vector<std::string> sgd{"--optim", "sgd", "--learning_rate", "0.1"};
+    run(name, name + " sgd one", 1, 1, sgd);
+    run(name, name + " sgd 2", 1, 2, sgd);
+    expect_near_weights(name + " sgd 2", name + " sgd one", 1e-5);
   }
   run("qwen3", "qwen3 4", 1, 4);
   expect_near("qwen3 4", "qwen3 one");
@@ -407,7 +419,8 @@ TEST_F(ContextJob, ARunContinuesBitForBitAndOnAnotherLayout) {
 
 TEST_F(ContextJob, AnAdapterHasTheLossesOfOne) {
   run("llama", "model", 1, 1);
-  const std::vector<std::string> adapter{"--use_peft", "true", "--lora_r", "4", "--learning_rate", "1e-3"};
+  const std::vector<std::string> adapter{"--use_peft",     "true", "--lora_r",        "4",
+                                         "--lora_dropout", "0",    "--learning_rate", "1e-3"};
   tune("adapter one", 1, 1, adapter);
   tune("adapter two", 1, 2, adapter);
   expect_near("adapter two", "adapter one", {"loss", "grad_norm"});
@@ -455,7 +468,8 @@ TEST_F(ContextJob, WhatIsMissingIsRefused) {
               HasSubstr("context_parallel_size: is 2, which does not divide num_processes 3"));
   EXPECT_THAT(refused(arguments("llama", "none", 1, 2, {"--tensor_parallel_size", "2"})),
               HasSubstr("context_parallel_size: is 2 and tensor_parallel_size 2; they are not combined yet"));
-  EXPECT_THAT(refused(arguments("llama", "none", 1, 0)), HasSubstr("context_parallel_size"));
+  EXPECT_THAT(refused(arguments("llama", "none", 1, 1, {"--context_parallel_size", "0"})),
+              HasSubstr("context_parallel_size"));
   EXPECT_THAT(refused({"grpo", "--model_name_or_path", path("none").string(), "--dataset_name",
                        path("data/prompts.jsonl").string(), "--reward_funcs", "length", "--num_processes", "2",
                        "--context_parallel_size", "2", "--num_generations", "4", "--per_device_train_batch_size", "4",
