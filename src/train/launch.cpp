@@ -46,16 +46,11 @@ void check_context(const TrainingOptions& options) {
   const std::int64_t size = options.context_parallel_size;
   if (size == 1) return;
   constexpr const char* kKey = "context_parallel_size";
-  if (options.tensor_parallel_size > 1) {
-    throw Error(
-        kKey,
-        text_of("is ", size, " and tensor_parallel_size ", options.tensor_parallel_size, "; they are not combined yet"),
-        "--tensor_parallel_size 1");
-  }
-  if (options.processes() % size != 0) {
-    throw Error(kKey, text_of("is ", size, ", which does not divide num_processes ", options.processes()),
-                text_of("--num_processes ", (options.processes() + size - 1) / size * size));
-  }
+  const std::int64_t groups = size * options.tensor_parallel_size;
+  if (options.processes() % groups == 0) return;
+  const std::string tensor = groups == size ? "" : text_of(" with tensor_parallel_size ", options.tensor_parallel_size);
+  throw Error(kKey, text_of("is ", size, tensor, ", which does not divide num_processes ", options.processes()),
+              text_of("--num_processes ", (options.processes() + groups - 1) / groups * groups));
 }
 
 }  // namespace

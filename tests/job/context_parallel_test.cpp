@@ -39,7 +39,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-constexpr int kSmallVocabulary = 308;
+constexpr int kSmallVocabulary = 300;  // tokens that documents have; those of the models are more
 
 struct NamedConfig {
   std::string name;
@@ -191,6 +191,15 @@ TEST(ContextParallel, GradientsAreThoseOfOneProcess) {
       EXPECT_LE(most - least, 1);
       EXPECT_LT(group.arena, one.arena) << of.name;
     }
+  }
+}
+
+TEST(ContextParallel, MixturesAndLatentHeadsHaveTheGradientsOfOneProcess) {
+  register_operations();
+  for (const std::string name : {"mixtral", "qwen3_moe", "deepseek_v2", "deepseek_v3"}) {
+    const NamedConfig of{name, FixtureModel(name).model->config().dump()};
+    const Totals one = run_rank(of, trace_training, 0, 1, Recompute::kNone);
+    for (const int ranks : {2, 4}) expect_close(run_context_group(of, trace_training, ranks), one, name);
   }
 }
 
@@ -367,6 +376,17 @@ TEST_F(ContextJob, DividedStatesGradientsAndWeightsHaveTheLossesOfOne) {
   EXPECT_EQ(weights("3"), weights("2"));
 }
 
+TEST_F(ContextJob, TensorGroupsHaveTheLossesOfOne) {
+  for (const char* family : {"llama", "gpt2"}) {
+    const std::string name = family;
+    run(name, name + " one", 1, 1);
+    run(name, name + " 2 x 2", 1, 2, {"--tensor_parallel_size", "2", "--num_processes", "4"});
+    expect_near(name + " 2 x 2", name + " one");
+  }
+  run("gpt2", "2 x 2 x 2", 2, 2, {"--tensor_parallel_size", "2", "--num_processes", "8", "--zero_stage", "3"});
+  expect_near("2 x 2 x 2", "gpt2 one");
+}
+
 TEST_F(ContextJob, TheSameJobHasTheSameBits) {
   run("qwen3", "a", 1, 2);
   run("qwen3", "b", 1, 2, {"--gradient_checkpointing", "true"});
@@ -446,7 +466,7 @@ TEST_F(ContextJob, APlanTakesLessMemoryThanThatOfOneProcess) {
   std::map<int, double> bytes;
   for (const int context : {1, 2, 4}) {
     std::vector<std::string> plan{"plan"};
-    const std::vector<std::string> command = arguments("llama", "planned", 1, context);
+    const std::vector<std::string> command = arguments("llama", "planned", 1, context, {"--eval_strategy", "no"});
     plan.insert(plan.end(), command.begin(), command.end());
     const Ended planned = run_program(plan);
     ASSERT_EQ(planned.code, 0) << planned.output;
@@ -454,8 +474,8 @@ TEST_F(ContextJob, APlanTakesLessMemoryThanThatOfOneProcess) {
     ASSERT_GT(bytes[context], 0) << planned.output;
   }
   ::unsetenv("OMP_NUM_THREADS");
-  EXPECT_LT(bytes[2], 0.75 * bytes[1]);
-  EXPECT_LT(bytes[4], bytes[2]);
+  EXPECT_LT(bytes[2], 0.65 * bytes[1]);
+  EXPECT_LT(bytes[4], 0.65 * bytes[2]);
 }
 
 TEST_F(ContextJob, WhatIsMissingIsRefused) {
@@ -467,7 +487,7 @@ TEST_F(ContextJob, WhatIsMissingIsRefused) {
   EXPECT_THAT(refused(arguments("llama", "none", 1, 2, {"--num_processes", "3"})),
               HasSubstr("context_parallel_size: is 2, which does not divide num_processes 3"));
   EXPECT_THAT(refused(arguments("llama", "none", 1, 2, {"--tensor_parallel_size", "2"})),
-              HasSubstr("context_parallel_size: is 2 and tensor_parallel_size 2; they are not combined yet"));
+              HasSubstr("is 2 with tensor_parallel_size 2, which does not divide num_processes 2"));
   EXPECT_THAT(refused(arguments("llama", "none", 1, 1, {"--context_parallel_size", "0"})),
               HasSubstr("context_parallel_size"));
   EXPECT_THAT(refused({"grpo", "--model_name_or_path", path("none").string(), "--dataset_name",

@@ -15,27 +15,26 @@ namespace hone {
   return *current_context_collective();
 }
 
-// Blocks of the same number of bytes for all ranks; `all` holds them in the order of ranks.
+// Blocks of the same number of bytes for all ranks of this thread's group; `all` holds them in the order of ranks.
 class RankBlocks {
  public:
   // all: [ranks x rows of a rank, ...].
-  RankBlocks(std::byte* all, std::size_t bytes) : all_(all), bytes_(bytes / static_cast<std::size_t>(ranks())) {
-    HONE_ASSERT(bytes % static_cast<std::size_t>(ranks()) == 0, bytes, " bytes of ", ranks(), " ranks");
-    for (std::size_t r = 0; r < static_cast<std::size_t>(ranks()); ++r)
-      parts_.push_back({r * bytes_, (r + 1) * bytes_});
+  RankBlocks(std::byte* all, std::size_t bytes) : group_(context_group()), all_(all) {
+    const auto ranks = static_cast<std::size_t>(group_.size());
+    HONE_ASSERT(bytes % ranks == 0, bytes, " bytes of ", ranks, " ranks");
+    const std::size_t block = bytes / ranks;
+    for (std::size_t r = 0; r < ranks; ++r) parts_.push_back({r * block, (r + 1) * block});
   }
 
-  [[nodiscard]] std::byte* mine() const { return all_ + static_cast<std::size_t>(context_group().rank()) * bytes_; }
+  [[nodiscard]] std::byte* mine() const { return all_ + parts_[static_cast<std::size_t>(group_.rank())].begin; }
   // Fills the blocks of other ranks.
-  void gather() const { context_group().all_gather(all_, parts_); }
+  void gather() const { group_.all_gather(all_, parts_); }
   // Makes this rank's block the sum of those of all ranks.
-  void sum(DType dtype) const { context_group().reduce_scatter(all_, dtype, parts_); }
+  void sum(DType dtype) const { group_.reduce_scatter(all_, dtype, parts_); }
 
  private:
-  [[nodiscard]] static int ranks() { return context_group().size(); }
-
+  Collective& group_;
   std::byte* all_;
-  std::size_t bytes_;
   std::vector<ByteRange> parts_;
 };
 
