@@ -153,11 +153,12 @@ Collective* current_collective() { return innermost.data; }
 Collective* current_tensor_collective() { return innermost.tensor; }
 Collective* current_expert_collective() { return innermost.experts; }
 Collective* current_same_experts_collective() { return innermost.same_experts; }
+Collective* current_context_collective() { return innermost.context; }
 
 namespace {
 
-std::array<Collective*, 4> all_innermost() {
-  return {innermost.data, innermost.tensor, innermost.experts, innermost.same_experts};
+std::array<Collective*, 5> all_innermost() {
+  return {innermost.data, innermost.tensor, innermost.experts, innermost.same_experts, innermost.context};
 }
 
 }  // namespace

@@ -81,13 +81,15 @@ class Collective {
 };
 
 // The operations that a program uses. A job is a mesh: the ranks of a tensor group have parts of the same weights and
-// compute the same batches; those of a data group have the same weights and compute different batches. The ranks of an
-// expert group are in one data group too, but each has other experts.
+// compute the same batches; those of a data group have the same weights and compute different tokens. The ranks of an
+// expert group are in one data group, but each has other experts. The ranks of a context group are in one data group
+// and divide the tokens of the same batches.
 struct MeshCollectives {
   Collective* data = nullptr;          // null: a job of one process
   Collective* tensor = nullptr;        // null: weights are not divided
   Collective* experts = nullptr;       // of the expert group; null: each rank has all experts
   Collective* same_experts = nullptr;  // of the ranks that have this rank's experts; null: no other rank has them
+  Collective* context = nullptr;       // null: the tokens of a batch are not divided
 };
 
 // The operations that the programs of this thread use while it exists. They nest.
@@ -108,6 +110,7 @@ class CollectiveScope {
 [[nodiscard]] Collective* current_tensor_collective();  // of the tensor group
 [[nodiscard]] Collective* current_expert_collective();  // of the expert group
 [[nodiscard]] Collective* current_same_experts_collective();
+[[nodiscard]] Collective* current_context_collective();  // of the context group
 // Call expect() or check() of all of them.
 void expect_operations();
 void check_operations();

@@ -177,12 +177,6 @@ Scope::Scope(Program& program, std::string_view name) : program_(program), outer
 ProgramRewriter::ProgramRewriter(const Program& from)
     : ProgramRewriter(from, [](const Value& value) { return value.type; }) {}
 
-void ProgramRewriter::copy_host_counts() {
-  for (const CountSpec& spec : from_.counts()) {
-    if (spec.source == kNoValue) to_.count(spec.count, spec.capacity);
-  }
-}
-
 void ProgramRewriter::map(ValueId old, Tensor value) {
   map_.at(static_cast<std::size_t>(old)) = value.id();
   for (const CountSpec& spec : from_.counts()) {

@@ -175,6 +175,9 @@ class ProgramRewriter {
   // The same with the types of bound values replaced by `retype(value)`.
   template <class Retype>
   ProgramRewriter(const Program& from, const Retype& retype);
+  // The same with the capacities of counts that the host sets replaced by `recount(spec)`.
+  template <class Retype, class Recount>
+  ProgramRewriter(const Program& from, const Retype& retype, const Recount& recount);
 
   [[nodiscard]] Program& program() { return to_; }
   // New value of an old one; an invalid tensor for kNoValue.
@@ -189,7 +192,8 @@ class ProgramRewriter {
   [[nodiscard]] Program finish();
 
  private:
-  void copy_host_counts();
+  template <class Retype>
+  void copy_bound_values(const Retype& retype);
 
   const Program& from_;
   Program to_;
@@ -198,10 +202,21 @@ class ProgramRewriter {
 
 template <class Retype>
 ProgramRewriter::ProgramRewriter(const Program& from, const Retype& retype)
+    : ProgramRewriter(from, retype, [](const CountSpec& spec) { return spec.capacity; }) {}
+
+template <class Retype, class Recount>
+ProgramRewriter::ProgramRewriter(const Program& from, const Retype& retype, const Recount& recount)
     : from_(from), map_(from.values().size(), kNoValue) {
-  copy_host_counts();
-  for (std::size_t i = 0; i < from.values().size(); ++i) {
-    const Value& value = from.values()[i];
+  for (const CountSpec& spec : from.counts()) {
+    if (spec.source == kNoValue) to_.count(spec.count, recount(spec));
+  }
+  copy_bound_values(retype);
+}
+
+template <class Retype>
+void ProgramRewriter::copy_bound_values(const Retype& retype) {
+  for (std::size_t i = 0; i < from_.values().size(); ++i) {
+    const Value& value = from_.values()[i];
     if (value.producer >= 0) continue;
     const Type type = retype(value);
     switch (value.role) {

@@ -3,6 +3,9 @@
 // Data parallel: each rank computes the gradients of its share of a step's batches, which are then summed over all
 // ranks. All ranks take the same decisions, because these depend on sums and maxima over all ranks only.
 //
+// Context parallel: successive ranks of a data group form a context group, whose ranks have the same batches and
+// compute different tokens of them. For weights, gradients and sums they are like data-parallel ranks.
+//
 // Tensor parallel: successive ranks form a tensor group, which computes as one rank would: they have parts of the
 // weights and the same batches. Rank = data_rank x tensor_size + tensor_rank.
 //
@@ -21,42 +24,59 @@
 
 namespace hone {
 
+// How many ranks the groups of each kind have.
+struct JobShape {
+  int tensor_size = 1;
+  int expert_size = 1;
+  int context_size = 1;
+};
+
 class Job {
  public:
   Job() = default;  // one process
-  explicit Job(Peers* peers, int tensor_size = 1, int expert_size = 1)
-      : peers_(peers), tensor_size_(tensor_size), expert_size_(expert_size) {}
+  explicit Job(Peers* peers, const JobShape& shape = {}) : peers_(peers), shape_(shape) {}
 
   [[nodiscard]] Peers* peers() const { return peers_; }  // null: one process
   [[nodiscard]] int rank() const { return peers_ != nullptr ? peers_->rank() : 0; }
   [[nodiscard]] int size() const { return peers_ != nullptr ? peers_->size() : 1; }
-  [[nodiscard]] int tensor_size() const { return tensor_size_; }
-  [[nodiscard]] int tensor_rank() const { return rank() % tensor_size_; }
+  [[nodiscard]] int tensor_size() const { return shape_.tensor_size; }
+  [[nodiscard]] int tensor_rank() const { return rank() % shape_.tensor_size; }
+  [[nodiscard]] int context_size() const { return shape_.context_size; }
+  [[nodiscard]] int context_rank() const { return data_rank() % shape_.context_size; }
+  // The number of this rank's context group, and of all groups, each of which reads other batches.
+  [[nodiscard]] int reader() const { return data_rank() / shape_.context_size; }
+  [[nodiscard]] int readers() const { return data_size() / shape_.context_size; }
   // The number of this rank's tensor group, and of all groups.
-  [[nodiscard]] int data_rank() const { return rank() / tensor_size_; }
-  [[nodiscard]] int data_size() const { return size() / tensor_size_; }
+  [[nodiscard]] int data_rank() const { return rank() / shape_.tensor_size; }
+  [[nodiscard]] int data_size() const { return size() / shape_.tensor_size; }
   // Ranks of the job: those of the tensor group of this rank, and those of all groups that have its parts of weights.
   [[nodiscard]] std::vector<int> tensor_group() const {
     std::vector<int> group;
-    for (int t = 0; t < tensor_size_; ++t) group.push_back(data_rank() * tensor_size_ + t);
+    for (int t = 0; t < shape_.tensor_size; ++t) group.push_back(data_rank() * shape_.tensor_size + t);
     return group;
   }
   [[nodiscard]] std::vector<int> data_group() const {
     std::vector<int> group;
-    for (int d = 0; d < data_size(); ++d) group.push_back(d * tensor_size_ + tensor_rank());
+    for (int d = 0; d < data_size(); ++d) group.push_back(d * shape_.tensor_size + tensor_rank());
     return group;
   }
-  [[nodiscard]] int expert_size() const { return expert_size_; }
-  [[nodiscard]] int expert_rank() const { return rank() % expert_size_; }
+  [[nodiscard]] int expert_size() const { return shape_.expert_size; }
+  [[nodiscard]] int expert_rank() const { return rank() % shape_.expert_size; }
   // Ranks of the expert group of this rank, and those of all groups that have its experts.
   [[nodiscard]] std::vector<int> expert_group() const {
     std::vector<int> group;
-    for (int e = 0; e < expert_size_; ++e) group.push_back(rank() - expert_rank() + e);
+    for (int e = 0; e < shape_.expert_size; ++e) group.push_back(rank() - expert_rank() + e);
     return group;
   }
   [[nodiscard]] std::vector<int> same_experts_group() const {
     std::vector<int> group;
-    for (int r = expert_rank(); r < size(); r += expert_size_) group.push_back(r);
+    for (int r = expert_rank(); r < size(); r += shape_.expert_size) group.push_back(r);
+    return group;
+  }
+  [[nodiscard]] std::vector<int> context_group() const {
+    std::vector<int> group;
+    for (int c = 0; c < shape_.context_size; ++c)
+      group.push_back((reader() * shape_.context_size + c) * shape_.tensor_size + tensor_rank());
     return group;
   }
   // Returns true for the rank that logs, saves and reports.
@@ -86,8 +106,7 @@ class Job {
 
  private:
   Peers* peers_ = nullptr;
-  int tensor_size_ = 1;
-  int expert_size_ = 1;
+  JobShape shape_;
 };
 
 // Calls prepare() on the first rank of each machine and then on the others, which find its files in the caches.

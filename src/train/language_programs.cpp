@@ -35,10 +35,13 @@ Workspace trace_run(const LanguageSizes& sizes, const TrainingOptions& training)
   Workspace workspace = training_workspace(training, *sizes.model, sizes.dtype);
   LossProgramOptions options{
       .compile = compile_options(training, *sizes.model, sizes.dtype, workspace, sizes.benchmark_bytes_held),
+      .context_size = static_cast<int>(training.context_parallel_size),
       .dynamic = sizes.loss == SftLoss::kDft};
   const auto add = [&](const char* name, const MicroBatchShape& shape, auto trace, const ProgramUse& use) {
     const auto of = [&](std::int64_t tokens) {
-      options.capacity = {tokens, std::min(shape.limits.documents, tokens)};
+      // Ranks of a context group have as many rows, so that a program may have room for a few tokens more.
+      const std::int64_t room = tokens + training.context_parallel_size - 1;
+      options.capacity = {tokens, std::min(shape.limits.documents, room)};
       return trace(*sizes.model, options);
     };
     add_sized(workspace, name, shape.capacities, of, use);

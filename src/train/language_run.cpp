@@ -356,7 +356,7 @@ MetricValues train(LanguageRun& run) {
   Workspace workspace = trace_run(sizes, run.options);
   const std::size_t bytes = workspace.memory().total();
   const BatchLimits limits = training_shape(sizes, run.options).limits;
-  const BatchWork work = work_of(workspace.program(kTrainingProgram), limits.tokens);
+  const BatchWork work = work_of(workspace.program(kTrainingProgram), limits.tokens, run.job.context_size());
   const std::string title = run_title(run.command, run.options);
   announce(run, title, bytes, device);
   set_gemm_tuning(device, run.options.gemm.tuning());

@@ -59,12 +59,30 @@ void check_expert_groups(const TrainingOptions& options) {
                         " cannot divide mixtures of experts"),
                 "--tensor_parallel_size 1");
   }
+  if (options.context_parallel_size > 1) {
+    throw Error(kKey,
+                text_of("is ", size, ", but context_parallel_size ", options.context_parallel_size,
+                        " gives the ranks of a group the same batches"),
+                "--context_parallel_size 1");
+  }
+}
+
+void check_context(const TrainingOptions& options) {
+  const std::int64_t size = options.context_parallel_size;
+  if (size == 1) return;
+  constexpr const char* kKey = "context_parallel_size";
+  const std::int64_t groups = size * options.tensor_parallel_size;
+  if (options.processes() % groups == 0) return;
+  const std::string tensor = groups == size ? "" : text_of(" with tensor_parallel_size ", options.tensor_parallel_size);
+  throw Error(kKey, text_of("is ", size, tensor, ", which does not divide num_processes ", options.processes()),
+              text_of("--num_processes ", (options.processes() + groups - 1) / groups * groups));
 }
 
 }  // namespace
 
 void check_mesh(const TrainingOptions& options) {
   check_expert_groups(options);
+  check_context(options);
   const std::int64_t size = options.tensor_parallel_size;
   if (size == 1) return;
   constexpr const char* kKey = "tensor_parallel_size";

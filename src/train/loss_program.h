@@ -19,6 +19,7 @@ namespace hone {
 struct LossProgramOptions {
   Capacity capacity;
   CompileOptions compile = {};
+  int context_size = 1;  // ranks over which the tokens of `capacity` are divided (passes/context_parallel.h)
   bool dynamic = false;  // multiplies the loss of each token by its probability, held constant (loss_type: dft)
 };
 
@@ -61,11 +62,11 @@ struct BatchWork {
   double per_pair = 0;   // FLOPs per pair of a token and itself or an earlier token of its document
   [[nodiscard]] double flops(const HostBatch& batch) const;
 };
-// Derives it from the cost of a program with a capacity of `tokens`.
-[[nodiscard]] BatchWork work_of(const Program& program, std::int64_t tokens);
+// Derives it from the cost of a program with a capacity of `tokens`, divided over context_size ranks.
+[[nodiscard]] BatchWork work_of(const Program& program, std::int64_t tokens, int context_size = 1);
 
-// Sets the inputs tokens, positions and cu_seqlens of an executable, and its token count. Throws Defect if the batch
-// has more documents than the executable has room for.
+// Sets the inputs tokens, positions and cu_seqlens of an executable, and its token count; those of ContextInputs too if
+// its tokens are divided. Throws Defect if the batch has more documents than the executable has room for.
 void feed(Executable& executable, const HostBatch& batch);
 
 // Names of these programs in a workspace.

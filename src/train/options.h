@@ -88,6 +88,7 @@ struct TrainingOptions {
   std::optional<std::int64_t> zero_stage;
   std::int64_t tensor_parallel_size = 1;
   std::int64_t expert_parallel_size = 1;
+  std::int64_t context_parallel_size = 1;
   std::int64_t job_rank = 0;  // rank of this process, or of that which is planned; not an option
   std::int64_t per_device_train_batch_size = 8;
   std::int64_t per_device_eval_batch_size = 8;
@@ -165,7 +166,7 @@ struct TrainingOptions {
   }
   // Returns the processes of the job.
   [[nodiscard]] std::int64_t processes() const { return num_processes.value_or(1); }
-  // Returns the processes that compute different batches, and the number of this one's tensor group among them.
+  // Returns the processes that compute different tokens, and the number of this one's tensor group among them.
   [[nodiscard]] std::int64_t data_processes() const { return processes() / tensor_parallel_size; }
   [[nodiscard]] std::int64_t data_rank() const { return job_rank / tensor_parallel_size; }
   // Returns the processes over which the optimizer states are divided.
@@ -176,7 +177,9 @@ struct TrainingOptions {
   [[nodiscard]] bool divides_gradients() const { return shards() > 1 && zero_stage.value_or(0) >= 2; }
   [[nodiscard]] bool divides_weights() const { return shards() > 1 && zero_stage.value_or(0) >= 3; }
   // Returns the batches of an optimizer step, over all processes.
-  [[nodiscard]] std::int64_t batches_per_step() const { return gradient_accumulation_steps * data_processes(); }
+  [[nodiscard]] std::int64_t batches_per_step() const {
+    return gradient_accumulation_steps * (data_processes() / context_parallel_size);
+  }
   // Returns the seed of the order of the data.
   [[nodiscard]] std::uint64_t order_seed() const { return static_cast<std::uint64_t>(data_seed.value_or(seed)); }
 
@@ -228,6 +231,10 @@ struct TrainingOptions {
         kRanks);
       v("expert_parallel_size", expert_parallel_size,
         "Processes that divide the experts of mixtures and compute different batches; it divides num_processes",
+        kRanks);
+      v("context_parallel_size", context_parallel_size,
+        "Processes that divide the tokens of each batch, and attend to each other's keys and values; it divides "
+        "num_processes",
         kRanks);
       v("ddp_timeout", ddp_timeout, "Seconds after which a process that does not answer ends the run", at_least(1));
     });

@@ -19,20 +19,25 @@ class RunCollectives {
         same_experts_(job.expert_size() > 1 && job.size() > job.expert_size()
                           ? make_collective(device, *job.peers(), job.same_experts_group())
                           : nullptr),
+        context_(job.context_size() > 1 ? make_collective(device, *job.peers(), job.context_group()) : nullptr),
         scope_(MeshCollectives{.data = data_.get(),
                                .tensor = tensor_.get(),
                                .experts = experts_.get(),
-                               .same_experts = same_experts_.get()}) {}
+                               .same_experts = same_experts_.get(),
+                               .context = context_.get()}) {}
 
   [[nodiscard]] Collective* data() const { return data_.get(); }  // null: one rank
-  // Returns true if programs without gradients are operations between ranks too: the model is divided.
-  [[nodiscard]] bool has_model_group() const { return tensor_ != nullptr || experts_ != nullptr; }
+  // Returns true if programs without gradients are operations between ranks too: the model or its tokens are divided.
+  [[nodiscard]] bool has_model_group() const {
+    return tensor_ != nullptr || experts_ != nullptr || context_ != nullptr;
+  }
 
  private:
   std::unique_ptr<Collective> data_;
   std::unique_ptr<Collective> tensor_;
   std::unique_ptr<Collective> experts_;
   std::unique_ptr<Collective> same_experts_;
+  std::unique_ptr<Collective> context_;
   CollectiveScope scope_;
 };
 

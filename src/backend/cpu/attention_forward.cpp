@@ -31,16 +31,20 @@ struct TileRows {
   std::int64_t stride;
 };
 
-// Source of keys and values in rows, packed like the queries.
+// Source of keys and values in rows, packed like the queries or in the order of documents.
 template <class T>
 struct PlainKeys {
   const AttentionForwardArgs<T>& args;
 
-  [[nodiscard]] std::int64_t start(std::int64_t) const { return 0; }
+  [[nodiscard]] std::int64_t start(std::int64_t sequence) const {
+    return args.pieces.starts.empty() ? 0 : args.pieces.starts[static_cast<std::size_t>(sequence)];
+  }
   [[nodiscard]] TileRows<T> rows(const HeadRows<const T>& from, std::int64_t sequence, std::int64_t head,
                                  std::int64_t first) const {
     const auto& queries = args.queries;
-    const std::int64_t token = queries.cu_seqlens[static_cast<std::size_t>(sequence)] + first;
+    const auto at = static_cast<std::size_t>(sequence);
+    const auto first_rows = args.pieces.key_rows.empty() ? queries.cu_seqlens : args.pieces.key_rows;
+    const std::int64_t token = first_rows[at] + first;
     return {from.data + token * from.stride + head * queries.shape.head_dim, from.stride};
   }
   [[nodiscard]] TileRows<T> keys(std::int64_t sequence, std::int64_t head, std::int64_t first, std::int64_t, T*) const {
@@ -327,6 +331,9 @@ void check_attention_shape(const AttentionShape& shape) {
 
 template <class T>
 void attention_forward(const AttentionForwardArgs<T>& args) {
+  if (!args.pieces.documents.empty()) {
+    for_each_piece(args.pieces, args.queries.cu_seqlens, [](const AttentionPiece&) {});  // checks them
+  }
   run_forward(args.queries, PlainKeys<T>{args});
 }
 

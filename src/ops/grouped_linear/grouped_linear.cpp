@@ -78,6 +78,7 @@ class GroupedLinear final : public Op {
  public:
   std::string_view name() const override { return "grouped_linear"; }
   OpCategory category() const override { return OpCategory::kGemm; }
+  bool is_token_wise() const override { return true; }
   Attributes default_attributes() const override { return GroupedLinearAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& x = required(inputs, GroupedLinearIn::x, name());

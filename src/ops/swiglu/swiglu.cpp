@@ -30,6 +30,7 @@ class Swiglu final : public Op {
  public:
   std::string_view name() const override { return "swiglu"; }
   OpCategory category() const override { return OpCategory::kActivation; }
+  bool is_token_wise() const override { return true; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& gate_up = required(inputs, 0, name());
     expect(gate_up.shape.size() == 2 && gate_up.shape[1].size % 2 == 0, name(),
