@@ -466,7 +466,8 @@ TEST_F(ContextJob, APlanTakesLessMemoryThanThatOfOneProcess) {
   std::map<int, double> bytes;
   for (const int context : {1, 2, 4}) {
     std::vector<std::string> plan{"plan"};
-    const std::vector<std::string> command = arguments("llama", "planned", 1, context, {"--eval_strategy", "no"});
+    const std::vector<std::string> command =
+        arguments("llama", "planned", 1, context, {"--eval_strategy", "no", "--test_split_size", "0"});
     plan.insert(plan.end(), command.begin(), command.end());
     const Ended planned = run_program(plan);
     ASSERT_EQ(planned.code, 0) << planned.output;
