@@ -376,6 +376,27 @@ TEST_F(ContextJob, DividedStatesGradientsAndWeightsHaveTheLossesOfOne) {
   EXPECT_EQ(weights("3"), weights("2"));
 }
 
+TEST_F(ContextJob, LongDocumentsAreCutByThemselves) {
+  // Each document of several examples' text fills a row, of which two ranks have two pieces each.
+  std::string text;
+  std::string rows;
+  int count = 0;
+  for (const std::string& line : split(read_file(path("data/corpus.jsonl")), '\n')) {
+    if (line.empty()) continue;
+    text += parse_json(line, "corpus.jsonl").at("text").get<std::string>() + " ";
+    if (++count % 25 != 0) continue;
+    rows += Json{{"text", text}}.dump() + "\n";
+    text.clear();
+  }
+  write_file(path("long.jsonl"), rows);
+  const std::vector<std::string> data{"--dataset_name", path("long.jsonl").string(), "--block_size", "512"};
+  run("qwen3", "one", 1, 1, data);
+  run("qwen3", "two", 1, 2, data);
+  run("qwen3", "again", 1, 2, data);
+  expect_near("two", "one");
+  EXPECT_EQ(weights("again"), weights("two"));
+}
+
 TEST_F(ContextJob, TensorGroupsHaveTheLossesOfOne) {
   for (const char* family : {"llama", "gpt2"}) {
     const std::string name = family;
@@ -466,7 +487,8 @@ TEST_F(ContextJob, APlanTakesLessMemoryThanThatOfOneProcess) {
   std::map<int, double> bytes;
   for (const int context : {1, 2, 4}) {
     std::vector<std::string> plan{"plan"};
-    const std::vector<std::string> command = arguments("llama", "planned", 1, context, {"--eval_strategy", "no"});
+    const std::vector<std::string> command =
+        arguments("llama", "planned", 1, context, {"--eval_strategy", "no", "--test_split_size", "0"});
     plan.insert(plan.end(), command.begin(), command.end());
     const Ended planned = run_program(plan);
     ASSERT_EQ(planned.code, 0) << planned.output;
