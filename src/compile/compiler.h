@@ -48,7 +48,8 @@ class Compiler {
  private:
   // Sets the types of a traced program.
   [[nodiscard]] Program typed(Program traced, ProgramKind kind) const;
-  // Adds products in FP8, gradients, recomputation and offload to a program whose types are final. budget: bytes of the arena.
+  // Adds products in FP8, gradients, recomputation and offload to a program whose types are final. budget: bytes of the
+  // arena.
   [[nodiscard]] Program differentiated(const Program& typed, std::string_view loss, std::size_t budget) const;
   // The same with weights and gradients divided over the ranks of a job, if they are.
   [[nodiscard]] Program divided(const Program& typed, std::string_view loss) const;

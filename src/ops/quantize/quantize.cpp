@@ -47,7 +47,7 @@ class QuantizeWeight final : public Op {
                weight.shape[1].size % kScaleBlock == 0,
            name(), text_of("the weight is ", to_text(weight), "; expected bf16 [n, k], multiples of ", kScaleBlock));
     const auto& forms = attributes.as<QuantizeWeightAttributes>();
-    expect(forms.plain || forms.transposed, name(), "neither the weight nor its transposed copy is asked for");
+    expect(forms.plain || forms.transposed, name(), "neither the weight nor its transposed copy is requested");
     std::vector<Type> types;
     const auto add = [&](std::int64_t rows, std::int64_t columns) {
       types.push_back({DType::kU8, {rows, columns}});

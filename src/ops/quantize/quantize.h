@@ -55,7 +55,7 @@ inline constexpr std::int64_t kQuantizedRows = 16;
 struct QuantizedRows {
   Tensor rows;          // u8 [rows, k], in blocks of 1 x 128
   Tensor row_scale;     // f32 [k / 128, rows]
-  Tensor columns;       // u8 [k, rows], x^T in blocks of 1 x 128; none unless asked for
+  Tensor columns;       // u8 [k, rows], x^T in blocks of 1 x 128; none unless requested
   Tensor column_scale;  // f32 [ceil(rows / 128), k]
 };
 
@@ -69,12 +69,12 @@ struct QuantizedWeight {
   Tensor scale;   // f32 [n / 128, k / 128], the second dimension rounded up to a multiple of 4; what is added is 1
 };
 struct QuantizedWeights {
-  QuantizedWeight plain;       // W; none unless asked for
-  QuantizedWeight transposed;  // W^T, the same numbers; none unless asked for
+  QuantizedWeight plain;       // W; none unless requested
+  QuantizedWeight transposed;  // W^T, the same numbers; none unless requested
 };
 
 // Quantizes a weight bf16 [n, k], n and k multiples of 128, in blocks of 128 x 128. It has no gradient: scaled_linear()
-// gives the gradient to the weight itself. Throws Error if the type does not fit or nothing is asked for.
+// gives the gradient to the weight itself. Throws Error if the type does not fit or nothing is requested.
 [[nodiscard]] QuantizedWeights quantize_weight(Tensor weight, const QuantizeWeightAttributes& attributes = {});
 
 // Number of scales in a row of a weight's scales, for a row of `columns` numbers.
