@@ -72,8 +72,8 @@ struct PagedKeys {
     HONE_ASSERT(page >= 0 && page < args.num_blocks, "page ", page, " of ", args.num_blocks);
     return cache + ((page * args.block_size + position % args.block_size) * shape.num_kv_heads + head) * shape.head_dim;
   }
-  // Copies rows. Meanwhile the row of the next tile at the same place is fetched into the L2 cache for each row: rows of
-  // a head are too far apart for the processor to foresee.
+  // Copies rows. Meanwhile the row of the next tile at the same place is fetched into the L2 cache for each row: rows
+  // of a head are too far apart for the processor to foresee.
   [[nodiscard]] TileRows<T> rows(const T* cache, std::int64_t sequence, std::int64_t head, std::int64_t first,
                                  std::int64_t count, T* gathered) const {
     constexpr std::int64_t kLine = 64 / sizeof(T);
@@ -85,8 +85,7 @@ struct PagedKeys {
       const T* from = row(cache, sequence, head, position);
       const std::int64_t later = position + kKeyTile;
       const T* next = later < end ? row(cache, sequence, head, later) : from;
-      const std::int64_t rows =
-          std::min(args.block_size - position % args.block_size, first + count - position);
+      const std::int64_t rows = std::min(args.block_size - position % args.block_size, first + count - position);
       for (std::int64_t i = 0; i < rows; ++i, from += stride, next += stride, to += head_dim) {
         for (std::int64_t d = 0; d < head_dim; d += kLine) __builtin_prefetch(next + d, 0, 2);
         for (std::int64_t d = 0; d < head_dim; d += 8) std::memcpy(to + d, from + d, 8 * sizeof(T));

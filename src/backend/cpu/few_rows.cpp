@@ -12,7 +12,7 @@
 namespace hone {
 namespace {
 
-constexpr std::int64_t kMostRows = 24;                   // more rows gain from packing b once for all of them
+constexpr std::int64_t kMostRows = 24;                          // more rows gain from packing b once for all of them
 constexpr std::int64_t kReadPerThread = std::int64_t{1} << 15;  // least elements of b that are worth waking a thread
 
 bool is_bf16(DType type) { return type == DType::kBf16; }

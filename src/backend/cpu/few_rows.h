@@ -1,9 +1,9 @@
 // GEMM of a few rows by a transposed matrix, such as a step of decoding, at the rate at which memory is read.
 //
 // A row of C is one pass over all of b, so that reading b is what takes time. Panels of 16 or 32 rows of b are read in
-// place, transposed in registers 64 bytes at a time, and multiplied from there; while a panel is computed, the next one is
-// fetched into the L2 cache in the order of its addresses. Each element is the chain over k of gemm() for these types,
-// so that the bits are those of any number of rows.
+// place, transposed in registers 64 bytes at a time, and multiplied from there; while a panel is computed, the next one
+// is fetched into the L2 cache in the order of its addresses. Each element is the chain over k of gemm() for these
+// types, so that the bits are those of any number of rows.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // The kernel of few_rows() with vectors of 256 bits. A panel is 32 rows of b, four vectors, whose chains the processor
-// interleaves. 64 bytes of each row are transposed into the L1 cache and then multiplied; the sums are in memory between
-// two blocks, since the registers hold those of up to two rows of a by 32 rows of b, or of six rows by 16.
+// interleaves. 64 bytes of each row are transposed into the L1 cache and then multiplied; the sums are in memory
+// between two blocks, since the registers hold those of up to two rows of a by 32 rows of b, or of six rows by 16.
 #include <immintrin.h>
 
 #include <algorithm>
@@ -27,9 +27,7 @@ HONE_FEW_ROWS_INLINE __m256 load_halves(const float* low, const float* high) {
 
 // Transposes eight words, from word `first` on, of the eight rows of vector `v`.
 HONE_FEW_ROWS_INLINE void transpose(const std::byte* block, std::int64_t stride, int first, int v, Words& words) {
-  const auto row = [&](int i) {
-    return reinterpret_cast<const float*>(block + (kLanes * v + i) * stride) + first;
-  };
+  const auto row = [&](int i) { return reinterpret_cast<const float*>(block + (kLanes * v + i) * stride) + first; };
 #pragma GCC unroll 2
   for (int half = 0; half < 2; ++half) {  // four words of all rows
     __m256 pair[4];

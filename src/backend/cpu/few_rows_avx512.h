@@ -6,9 +6,9 @@
 //     ...                                              ...
 //     row 15 | word 0 | ...                            words[15] | row 0 | ...
 //
-// The sum of a row of a by 16 rows of b is a vector, to which words[0], words[1], ... are added in order, each times the
-// broadcast factor of the row of a. A chain waits 4 to 6 cycles for each word and the transpose takes 64 shuffles; so
-// the next block is transposed in eight steps between the products of this one, and the processor overlaps them.
+// The sum of a row of a by 16 rows of b is a vector, to which words[0], words[1], ... are added in order, each times
+// the broadcast factor of the row of a. A chain waits 4 to 6 cycles for each word and the transpose takes 64 shuffles;
+// so the next block is transposed in eight steps between the products of this one, and the processor overlaps them.
 #pragma once
 
 #include <immintrin.h>
@@ -38,8 +38,8 @@ class Transpose16 {
       : block_(block), stride_(stride), next_(next) {}
   HONE_FEW_ROWS_INLINE void advance() { block_ += kFewRowsBlock; }
 
-  // Steps 0 to 3 each read four rows, and transpose their groups of 4 x 4 words; steps 4 to 7 each collect four words of
-  // all rows from these.
+  // Steps 0 to 3 each read four rows, and transpose their groups of 4 x 4 words; steps 4 to 7 each collect four words
+  // of all rows from these.
   HONE_FEW_ROWS_INLINE void step(int s, __m512i* words) { s < 4 ? read(s) : collect(s - 4, words); }
 
  private:

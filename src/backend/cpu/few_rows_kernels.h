@@ -6,8 +6,8 @@
 
 namespace hone {
 
-inline constexpr int kFewRowsGroup = 8;               // most rows of a that a kernel computes
-inline constexpr std::int64_t kFewRowsBlock = 64;     // bytes of a row of b that are transposed together
+inline constexpr int kFewRowsGroup = 8;                // most rows of a that a kernel computes
+inline constexpr std::int64_t kFewRowsBlock = 64;      // bytes of a row of b that are transposed together
 inline constexpr std::int64_t kFewRowsMostLines = 32;  // most rows of b in a panel
 
 // The multiplication of a word, 32 bits of a row of b. The factors are the elements of a, one or two for each word.
