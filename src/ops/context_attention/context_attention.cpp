@@ -38,8 +38,8 @@ class ContextAttentionBackward final : public Op {
   // Five GEMMs: the scores again, and the gradients of weights, values, queries and keys.
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     const auto& a = attributes.as<AttentionAttributes>();
-    return attention_cost(Op::cost(inputs, outputs, attributes), outputs[0], outputs[1], a,
-                          3 * a.head_dim + 2 * a.values());
+    return attention_cost(Op::cost(inputs, outputs, attributes), outputs[ContextAttentionBackwardOut::qkv],
+                          outputs[ContextAttentionBackwardOut::keys], a, 3 * a.head_dim + 2 * a.values());
   }
 };
 

@@ -19,7 +19,7 @@ std::int64_t columns_of(const Type& type) { return type.shape.size() == 2 ? type
 // (sums, to, rows) -> to
 class ContextScatter final : public Op {
  public:
-  std::string_view name() const override { return "context_scatter"; }
+  std::string_view name() const override { return "context_rows_scatter"; }
   OpCategory category() const override { return OpCategory::kCommunication; }
   Attributes default_attributes() const override { return ContextColumns{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
@@ -44,7 +44,7 @@ const ContextScatter kScatter;
 // (x, rows) -> y
 class ContextGather final : public Op {
  public:
-  std::string_view name() const override { return "context_gather"; }
+  std::string_view name() const override { return "context_rows_gather"; }
   OpCategory category() const override { return OpCategory::kCommunication; }
   Attributes default_attributes() const override { return ContextColumns{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
@@ -75,7 +75,7 @@ const ContextGather kGather;
 // (dy, tokens) -> dx
 class ContextPlace final : public Op {
  public:
-  std::string_view name() const override { return "context_place"; }
+  std::string_view name() const override { return "context_rows_place"; }
   OpCategory category() const override { return OpCategory::kMemory; }
   Attributes default_attributes() const override { return ContextPlaceAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
@@ -96,7 +96,7 @@ const ContextPlace kPlace;
 // (x, tokens) -> y
 class ContextTake final : public Op {
  public:
-  std::string_view name() const override { return "context_take"; }
+  std::string_view name() const override { return "context_rows_take"; }
   OpCategory category() const override { return OpCategory::kMemory; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& x = required(inputs, ContextTakeIn::x, name());

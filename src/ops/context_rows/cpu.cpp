@@ -92,16 +92,16 @@ void place(const KernelCall& call) {
 }
 
 std::size_t scattered_bytes(InputTypes inputs, std::span<const Type>, const Attributes&) {
-  return required(inputs, ContextScatterIn::sums, "context_scatter").bytes();
+  return required(inputs, ContextScatterIn::sums, "context_rows_scatter").bytes();
 }
 
 }  // namespace
 
 void register_context_rows_cpu(KernelRegistry& registry) {
-  registry.add("context_gather", DeviceKind::kCpu, {gather, gathered_bytes});
-  registry.add("context_scatter", DeviceKind::kCpu, {scatter, scattered_bytes});
-  registry.add("context_take", DeviceKind::kCpu, {take, {}});
-  registry.add("context_place", DeviceKind::kCpu, {place, {}});
+  registry.add("context_rows_gather", DeviceKind::kCpu, {gather, gathered_bytes});
+  registry.add("context_rows_scatter", DeviceKind::kCpu, {scatter, scattered_bytes});
+  registry.add("context_rows_take", DeviceKind::kCpu, {take, {}});
+  registry.add("context_rows_place", DeviceKind::kCpu, {place, {}});
 }
 
 }  // namespace hone

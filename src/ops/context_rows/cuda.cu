@@ -124,16 +124,16 @@ void place(const KernelCall& call) {
 }
 
 std::size_t scattered_bytes(InputTypes inputs, std::span<const Type>, const Attributes&) {
-  return required(inputs, ContextScatterIn::sums, "context_scatter").bytes();
+  return required(inputs, ContextScatterIn::sums, "context_rows_scatter").bytes();
 }
 
 }  // namespace
 
 void register_context_rows_cuda(KernelRegistry& registry) {
-  registry.add("context_gather", DeviceKind::kCuda, {gather, gathered_bytes});
-  registry.add("context_scatter", DeviceKind::kCuda, {scatter, scattered_bytes});
-  registry.add("context_take", DeviceKind::kCuda, {take, {}});
-  registry.add("context_place", DeviceKind::kCuda, {place, {}});
+  registry.add("context_rows_gather", DeviceKind::kCuda, {gather, gathered_bytes});
+  registry.add("context_rows_scatter", DeviceKind::kCuda, {scatter, scattered_bytes});
+  registry.add("context_rows_take", DeviceKind::kCuda, {take, {}});
+  registry.add("context_rows_place", DeviceKind::kCuda, {place, {}});
 }
 
 }  // namespace hone
