@@ -43,13 +43,13 @@ HONE_FEW_ROWS_INLINE void transpose(const std::byte* block, std::int64_t stride,
   }
 }
 
-struct F32 {
+struct F32By8 {
   static constexpr int kFactors = 1;
   HONE_FEW_ROWS_INLINE static __m256 element(__m256i word, int) { return _mm256_castsi256_ps(word); }
 };
 
 // A bf16 is the upper half of an f32.
-struct Bf16Fma {
+struct Bf16FmaBy8 {
   static constexpr int kFactors = 2;
   HONE_FEW_ROWS_INLINE static __m256 element(__m256i word, int i) {
     return _mm256_castsi256_ps(i == 0 ? _mm256_slli_epi32(word, 16)
@@ -133,8 +133,8 @@ FewRowsKernels make_kernels(FewRowsProducts products, std::integer_sequence<int,
 
 FewRowsKernels few_rows_kernels_avx2(FewRowsProducts products) {
   constexpr auto kRows = std::make_integer_sequence<int, kFewRowsGroup>();
-  return products == FewRowsProducts::kF32 ? make_kernels<F32>(products, kRows)
-                                           : make_kernels<Bf16Fma>(products, kRows);
+  return products == FewRowsProducts::kF32 ? make_kernels<F32By8>(products, kRows)
+                                           : make_kernels<Bf16FmaBy8>(products, kRows);
 }
 
 }  // namespace hone

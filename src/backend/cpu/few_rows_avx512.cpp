@@ -12,7 +12,7 @@ HONE_FEW_ROWS_INLINE void add_element(__m512 (&sums)[Rows], const float* factors
   }
 }
 
-struct F32 {
+struct F32By16 {
   static constexpr int kFactors = 1;
   template <int Rows>
   HONE_FEW_ROWS_INLINE static void add(__m512 (&sums)[Rows], const float* factors, __m512i word) {
@@ -21,7 +21,7 @@ struct F32 {
 };
 
 // A bf16 is the upper half of an f32.
-struct Bf16Fma {
+struct Bf16FmaBy16 {
   static constexpr int kFactors = 2;
   template <int Rows>
   HONE_FEW_ROWS_INLINE static void add(__m512 (&sums)[Rows], const float* factors, __m512i word) {
@@ -34,8 +34,8 @@ struct Bf16Fma {
 
 FewRowsKernels few_rows_kernels_avx512(FewRowsProducts products) {
   constexpr auto kRows = std::make_integer_sequence<int, kFewRowsGroup>();
-  return products == FewRowsProducts::kF32 ? make_few_rows_kernels<F32>(products, kRows)
-                                           : make_few_rows_kernels<Bf16Fma>(products, kRows);
+  return products == FewRowsProducts::kF32 ? make_few_rows_kernels<F32By16>(products, kRows)
+                                           : make_few_rows_kernels<Bf16FmaBy16>(products, kRows);
 }
 
 }  // namespace hone
