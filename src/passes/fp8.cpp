@@ -42,7 +42,8 @@ class Fp8Rewriter {
   const QuantizedRows& quantized(ValueId x) {
     const auto known = quantized_.find(x);
     if (known != quantized_.end()) return known->second;
-    return quantized_.emplace(x, quantize(rewriter_.mapped(x), {.columns = with_columns_.contains(x)})).first->second;
+    const bool columns = with_columns_.contains(x);
+    return quantized_.emplace(x, quantize(rewriter_.mapped(x), {.columns = columns, .blocks = columns})).first->second;
   }
 
   void replace(const Node& node) {

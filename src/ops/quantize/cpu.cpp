@@ -46,12 +46,20 @@ void quantize_columns(const BFloat16* x, std::int64_t used, std::int64_t row_blo
     const BFloat16* from = x + (first + row) * to.k + column;
     for (std::int64_t i = 0; i < kScaleBlock; ++i) transposed[static_cast<std::size_t>(i * rows + row)] = from[i];
   }
+  std::uint32_t of_block = 0;
+  std::array<std::uint32_t, kScaleBlock> magnitudes;
   for (std::int64_t i = 0; i < kScaleBlock; ++i) {
     BFloat16* values = transposed.data() + i * rows;
     std::fill(values + filled, values + rows, BFloat16());
-    float& scale = to.column_scale[row_block * to.k + column + i];
-    scale = scale_of(magnitude_of(values, rows));
-    quantize_e4m3(values, scale, rows, to.columns + (column + i) * to.capacity + first);
+    magnitudes[static_cast<std::size_t>(i)] = magnitude_of(values, rows);
+    of_block = std::max(of_block, magnitudes[static_cast<std::size_t>(i)]);
+  }
+  const bool blocks = to.column_scale_stride > 0;
+  if (blocks) to.column_scale[column_block * to.column_scale_stride + row_block] = scale_of(of_block);
+  for (std::int64_t i = 0; i < kScaleBlock; ++i) {
+    const float scale = scale_of(blocks ? of_block : magnitudes[static_cast<std::size_t>(i)]);
+    if (!blocks) to.column_scale[row_block * to.k + column + i] = scale;
+    quantize_e4m3(transposed.data() + i * rows, scale, rows, to.columns + (column + i) * to.capacity + first);
   }
 }
 
@@ -113,7 +121,9 @@ QuantizedViews quantized_views(const KernelCall& call) {
                        .k = rows.row_size()};
   if (call.outputs.size() > QuantizeOut::columns) {
     views.columns = call.out(QuantizeOut::columns).as<std::uint8_t>();
-    views.column_scale = call.out(QuantizeOut::column_scale).as<float>();
+    const TensorView& scale = call.out(QuantizeOut::column_scale);
+    views.column_scale = scale.as<float>();
+    if (call.attributes_as<QuantizeAttributes>().blocks) views.column_scale_stride = scale.row_size();
   }
   return views;
 }
@@ -124,6 +134,7 @@ void quantize_rows(const BFloat16* x, std::int64_t used, const QuantizedViews& t
   });
   if (to.columns == nullptr) return;
   const std::int64_t across = to.k / kScaleBlock;
+  if (to.column_scale_stride > 0) std::fill_n(to.column_scale, across * to.column_scale_stride, 1.0F);
   parallel_for(scale_blocks(to.capacity) * across, 2, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t tile = begin; tile < end; ++tile) quantize_columns(x, used, tile / across, tile % across, to);
   });

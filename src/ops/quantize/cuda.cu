@@ -47,34 +47,10 @@ struct QuantizedWeightPointers {
   std::int64_t k;
 };
 
-// Writes the scale of a block, of `across` in a row of blocks, and after it those that only fill up the row.
-__device__ void store_scale(const WeightForm& to, std::int64_t row, std::int64_t column, std::int64_t across,
-                            std::uint32_t scale) {
-  if (threadIdx.x == 0) to.scale[row * to.stride + column] = __uint_as_float(scale);
-  if (column == 0 && across + threadIdx.x < to.stride) to.scale[row * to.stride + across + threadIdx.x] = 1.0f;
-}
-
-// Largest magnitude of a block of 128 x 128; every thread gets it.
-__device__ std::uint32_t block_magnitude(const std::uint32_t (&words)[8][4], std::uint32_t* shared) {
-  std::uint32_t most = 0;
-#pragma unroll
-  for (int i = 0; i < 8; ++i) {
-#pragma unroll
-    for (int j = 0; j < 4; ++j) most = pair_max(most, words[i][j] & 0x7FFF7FFFu);
-  }
-  most = warp_max(max(most & 0xFFFFu, most >> 16));
-  if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = most;
-  __syncthreads();
-#pragma unroll
-  for (int warp = 0; warp < kTileThreads / 32; ++warp) most = max(most, shared[warp]);
-  return most;
-}
-
 template <bool kPlain, bool kTransposed>
 __global__ void __launch_bounds__(kTileThreads)
     quantize_weight_kernel(const __nv_bfloat16* weight, QuantizedWeightPointers to) {
   __shared__ TileMemory memory;
-  __shared__ std::uint32_t maxima[kTileThreads / 32];
   begin_dependent_kernel();
   const TilePart part(to.k);
   std::uint32_t words[8][4];
@@ -86,23 +62,20 @@ __global__ void __launch_bounds__(kTileThreads)
     words[i][2] = four.z;
     words[i][3] = four.w;
   }
-  const std::uint32_t scale = e4m3_scale_bits(block_magnitude(words, maxima));
-  const float factor = inverse_of_scale(scale);
+  const std::uint32_t scale = e4m3_scale_bits(block_magnitude(words, memory));
+  const E4m3Factor factor(scale);
   const std::int64_t row = part.row / kTileSide;
   const std::int64_t column = part.column / kTileSide;
   if constexpr (kPlain) {
-    store_scale(to.plain, row, column, to.k / kTileSide, scale);
+    store_block_scale(scale, row, column, to.k / kTileSide, to.plain.scale, to.plain.stride);
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
       *reinterpret_cast<uint2*>(to.plain.weight + (part.row + i) * to.k + part.column) = e4m3_eight(words[i], factor);
     }
   }
   if constexpr (kTransposed) {
-    store_scale(to.transposed, column, row, to.n / kTileSide, scale);
-    float factors[8];
-#pragma unroll
-    for (int j = 0; j < 8; ++j) factors[j] = factor;
-    place_columns(words, factors, memory);
+    store_block_scale(scale, column, row, to.n / kTileSide, to.transposed.scale, to.transposed.stride);
+    place_columns(words, [&](int) { return factor; }, memory);
     copy_columns(memory, row * kTileSide, column * kTileSide, to.transposed.weight, to.n, to.n);
   }
 }

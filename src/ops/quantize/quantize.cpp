@@ -23,9 +23,11 @@ class Quantize final : public Op {
     const std::int64_t rows = x.rows();
     const std::int64_t k = x.shape[1].size;
     std::vector<Type> types{{DType::kU8, x.shape}, {DType::kF32, {k / kScaleBlock, rows}}};
-    if (attributes.as<QuantizeAttributes>().columns) {
+    const auto& forms = attributes.as<QuantizeAttributes>();
+    if (forms.columns) {
       types.push_back({DType::kU8, {k, rows}});
-      types.push_back({DType::kF32, {scale_blocks(rows), k}});
+      types.push_back({DType::kF32, forms.blocks ? Shape{k / kScaleBlock, weight_scale_stride(rows)}
+                                                 : Shape{scale_blocks(rows), k}});
     }
     return types;
   }

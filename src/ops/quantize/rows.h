@@ -13,6 +13,7 @@ struct QuantizedViews {
   float* row_scale;
   std::uint8_t* columns = nullptr;  // null: not wanted
   float* column_scale = nullptr;
+  std::int64_t column_scale_stride = 0;  // scales in a row of those of blocks of 128 x 128; 0: blocks of 128 x 1
   std::int64_t capacity;
   std::int64_t k;
 };

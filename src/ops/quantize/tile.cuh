@@ -20,6 +20,7 @@
 
 #include "core/float8.h"
 #include "ops/cuda_kernel.cuh"
+#include "ops/fp8_linear/fp8_bits.cuh"
 #include "ops/quantize/quantize.h"
 
 namespace hone {
@@ -34,6 +35,7 @@ struct QuantizedPointers {
   float* row_scale;
   std::uint8_t* columns;  // null: not wanted
   float* column_scale;
+  std::int64_t column_scale_stride;  // scales in a row of those of blocks of 128 x 128; 0: blocks of 128 x 1
   std::int64_t capacity;
   std::int64_t k;
 };
@@ -46,6 +48,7 @@ struct QuantizedPointers {
           call.out(QuantizeOut::row_scale).as<float>(),
           both ? call.out(QuantizeOut::columns).as<std::uint8_t>() : nullptr,
           both ? call.out(QuantizeOut::column_scale).as<float>() : nullptr,
+          call.attributes_as<QuantizeAttributes>().blocks ? call.out(QuantizeOut::column_scale).row_size() : 0,
           rows.capacity(),
           rows.row_size()};
 }
@@ -68,27 +71,33 @@ struct TilePart {
 };
 
 struct TileMemory {
+  std::uint32_t warp_maxima[kTileThreads / 32];
   std::uint16_t maxima[kTileThreads / 32][kTileSide];  // of columns, by warp
   alignas(16) std::uint64_t units[kTileSide * kTileSide / 8];
 };
 
-// 1 / scale, for a scale by e4m3_scale_bits(); 0 if it is NaN.
-[[nodiscard]] __device__ inline float inverse_of_scale(std::uint32_t scale) {
-  return scale >= 0x7F800000u ? 0.0f : __uint_as_float((254u << 23) - scale);
-}
-
 // Maximum of two pairs of magnitudes.
 [[nodiscard]] __device__ inline std::uint32_t pair_max(std::uint32_t a, std::uint32_t b) { return __vmaxu2(a, b); }
 
-// Two numbers of bf16, times `factor`, as e4m3. Numbers are 0 if the factor is, even those that are not finite.
-[[nodiscard]] __device__ inline std::uint32_t e4m3_pair(std::uint32_t pair, float factor) {
-  float2 values{__uint_as_float(pair << 16) * factor, __uint_as_float(pair & 0xFFFF0000u) * factor};
-  if (factor == 0.0f) values = {0.0f, 0.0f};
+// 1 / scale for the numbers of a block, a power of two, in bf16 twice, and the bits of them that are kept: none if the
+// scale is NaN, so that their bytes are 0.
+struct E4m3Factor {
+  std::uint32_t twice;
+  std::uint32_t kept;
+  // A factor for a scale by e4m3_scale_bits().
+  __device__ explicit E4m3Factor(std::uint32_t scale)
+      : twice((((254u << 23) - scale) >> 16) * 0x10001u), kept(scale >= 0x7F800000u ? 0 : 0xFFFFFFFFu) {}
+};
+
+// Two numbers of bf16, times the factor, as e4m3. A product that is subnormal in bf16 is 0 in e4m3; others are exact.
+[[nodiscard]] __device__ inline std::uint32_t e4m3_pair(std::uint32_t pair, const E4m3Factor& factor) {
+  const std::uint32_t product = scaled_exactly(pair, factor.twice) & factor.kept;
+  const float2 values{__uint_as_float(product << 16), __uint_as_float(product & 0xFFFF0000u)};
   return __nv_cvt_float2_to_fp8x2(values, __NV_SATFINITE, __NV_E4M3);
 }
 
 // Eight numbers in e4m3.
-[[nodiscard]] __device__ inline uint2 e4m3_eight(const std::uint32_t (&pairs)[4], float factor) {
+[[nodiscard]] __device__ inline uint2 e4m3_eight(const std::uint32_t (&pairs)[4], const E4m3Factor& factor) {
   return {e4m3_pair(pairs[0], factor) | e4m3_pair(pairs[1], factor) << 16,
           e4m3_pair(pairs[2], factor) | e4m3_pair(pairs[3], factor) << 16};
 }
@@ -107,7 +116,7 @@ __device__ inline void store_tile_rows(const std::uint32_t (&words)[8][4], const
     const std::int64_t row = part.row + i;
     if (row >= to.capacity) continue;
     if (threadIdx.x % 16 == 0) to.row_scale[part.column / kTileSide * to.capacity + row] = __uint_as_float(scale);
-    *reinterpret_cast<uint2*>(to.rows + row * to.k + part.column) = e4m3_eight(words[i], inverse_of_scale(scale));
+    *reinterpret_cast<uint2*>(to.rows + row * to.k + part.column) = e4m3_eight(words[i], E4m3Factor(scale));
   }
 }
 
@@ -135,6 +144,30 @@ __device__ inline void column_maxima(const std::uint32_t (&words)[8][4], TileMem
   }
 }
 
+// Largest magnitude of the tile; every thread gets it.
+__device__ inline std::uint32_t block_magnitude(const std::uint32_t (&words)[8][4], TileMemory& memory) {
+  std::uint32_t most = 0;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) most = pair_max(most, words[i][j] & 0x7FFF7FFFu);
+  }
+  most = warp_max(max(most & 0xFFFFu, most >> 16));
+  if (threadIdx.x % 32 == 0) memory.warp_maxima[threadIdx.x / 32] = most;
+  __syncthreads();
+#pragma unroll
+  for (int warp = 0; warp < kTileThreads / 32; ++warp) most = max(most, memory.warp_maxima[warp]);
+  return most;
+}
+
+// Writes the scale of a tile of a transposed matrix, and 1 to the scales that only fill up a row. `across` is the
+// number of tiles of a row of the transposed matrix.
+__device__ inline void store_block_scale(std::uint32_t scale, std::int64_t row, std::int64_t column,
+                                         std::int64_t across, float* to, std::int64_t stride) {
+  if (threadIdx.x == 0) to[row * stride + column] = __uint_as_float(scale);
+  if (column == 0 && across + threadIdx.x < stride) to[row * stride + across + threadIdx.x] = 1.0f;
+}
+
 // Writes the transposed tile from shared memory, 16 bytes of a column by a thread.
 __device__ inline void copy_columns(const TileMemory& memory, std::int64_t first_row, std::int64_t first_column,
                                     std::uint8_t* to, std::int64_t stride, std::int64_t most_rows) {
@@ -151,9 +184,9 @@ __device__ inline void copy_columns(const TileMemory& memory, std::int64_t first
   }
 }
 
-// Puts eight rows of eight columns into shared memory; factors are those of the columns.
-__device__ inline void place_columns(const std::uint32_t (&words)[8][4], const float (&factors)[8],
-                                     TileMemory& memory) {
+// Puts eight rows of eight columns into shared memory; factor(j) is that of column j.
+template <class FactorOf>
+__device__ inline void place_columns(const std::uint32_t (&words)[8][4], const FactorOf& factor, TileMemory& memory) {
   const int group = static_cast<int>(threadIdx.x) / 16;
   const int place = static_cast<int>(threadIdx.x) % 16;
 #pragma unroll
@@ -163,7 +196,7 @@ __device__ inline void place_columns(const std::uint32_t (&words)[8][4], const f
     for (int i = 0; i < 4; ++i) {
       pairs[i] = __byte_perm(words[2 * i][j / 2], words[2 * i + 1][j / 2], j % 2 == 0 ? 0x5410 : 0x7632);
     }
-    const uint2 bytes = e4m3_eight(pairs, factors[j]);
+    const uint2 bytes = e4m3_eight(pairs, factor(j));
     memory.units[(place * kTileColumns + j) * 16 + (group ^ place)] =
         static_cast<std::uint64_t>(bytes.y) << 32 | bytes.x;
   }
@@ -172,17 +205,26 @@ __device__ inline void place_columns(const std::uint32_t (&words)[8][4], const f
 // Quantizes the columns of the tile. All threads of the block call it.
 __device__ inline void store_tile_columns(const std::uint32_t (&words)[8][4], const TilePart& part,
                                           const QuantizedPointers& to, TileMemory& memory) {
-  std::uint32_t most[4];
-  column_maxima(words, memory, most);
-  float factors[8];
   const std::int64_t first_row = part.row - threadIdx.x / 16 * kTileColumns;
+  if (to.column_scale_stride > 0) {
+    const std::uint32_t scale = e4m3_scale_bits(block_magnitude(words, memory));
+    store_block_scale(scale, part.column / kTileSide, first_row / kTileSide, ceil_div(to.capacity, kTileSide),
+                      to.column_scale, to.column_scale_stride);
+    const E4m3Factor factor(scale);
+    place_columns(words, [&](int) { return factor; }, memory);
+  } else {
+    std::uint32_t most[4];
+    column_maxima(words, memory, most);
+    std::uint32_t scales[8];
 #pragma unroll
-  for (int j = 0; j < 8; ++j) {
-    const std::uint32_t scale = e4m3_scale_bits(j % 2 == 0 ? most[j / 2] & 0xFFFFu : most[j / 2] >> 16);
-    factors[j] = inverse_of_scale(scale);
-    if (threadIdx.x < 16) to.column_scale[first_row / kTileSide * to.k + part.column + j] = __uint_as_float(scale);
+    for (int j = 0; j < 8; ++j) {
+      scales[j] = e4m3_scale_bits(j % 2 == 0 ? most[j / 2] & 0xFFFFu : most[j / 2] >> 16);
+      if (threadIdx.x < 16) {
+        to.column_scale[first_row / kTileSide * to.k + part.column + j] = __uint_as_float(scales[j]);
+      }
+    }
+    place_columns(words, [&](int j) { return E4m3Factor(scales[j]); }, memory);
   }
-  place_columns(words, factors, memory);
   copy_columns(memory, first_row, part.column - threadIdx.x % 16 * kTileColumns, to.columns, to.capacity, to.capacity);
 }
 

@@ -19,16 +19,26 @@ __global__ void __launch_bounds__(kTileThreads)
   const TilePart part(to.k);
   std::uint32_t words[8][4] = {};
   const std::int64_t used = count.get();
+  // Four rows are loaded before any of them is computed.
 #pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    if (part.row + i >= used) continue;
-    const __nv_bfloat16* gates = gate_up + (part.row + i) * 2 * to.k + part.column;
-    const Eight gate = load_streamed<__nv_bfloat16, 8>(gates);
-    const Eight up = load_streamed<__nv_bfloat16, 8>(gates + to.k);
-    Eight y;
+  for (int first = 0; first < 8; first += 4) {
+    Eight gate[4];
+    Eight up[4];
 #pragma unroll
-    for (int k = 0; k < 8; ++k) y[k] = swiglu_element(gate[k], up[k]);
-    put(y, words[i]);
+    for (int i = 0; i < 4; ++i) {
+      const std::int64_t row = max(min(part.row + first + i, used - 1), std::int64_t{0});
+      const __nv_bfloat16* gates = gate_up + row * 2 * to.k + part.column;
+      gate[i] = load_streamed<__nv_bfloat16, 8>(gates);
+      up[i] = load_streamed<__nv_bfloat16, 8>(gates + to.k);
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if (part.row + first + i >= used) continue;
+      Eight y;
+#pragma unroll
+      for (int k = 0; k < 8; ++k) y[k] = swiglu_element(gate[i][k], up[i][k]);
+      put(y, words[first + i]);
+    }
   }
   store_tile(words, part, to, memory);
 }

@@ -33,6 +33,19 @@ void widen_rows(const TensorView& bytes, const TensorView& scale, std::int64_t r
   });
 }
 
+// Converts bytes [rows, columns] with scales of blocks of 128 x 128, [ceil(rows / 128), stride].
+void widen_blocks(const TensorView& bytes, const TensorView& scale, BFloat16* to) {
+  const std::int64_t columns = bytes.row_size();
+  const auto* from = bytes.as<std::uint8_t>();
+  for_rows(bytes.rows(), columns, [&](std::int64_t row) {
+    const float* scales = scale.as<float>() + row / kScaleBlock * scale.row_size();
+    for (std::int64_t at = 0; at < columns; at += kScaleBlock) {
+      dequantize_e4m3(from + row * columns + at, scales[at / kScaleBlock], std::min(kScaleBlock, columns - at),
+                      to + row * columns + at);
+    }
+  });
+}
+
 Type as_bf16(const Type& type) { return {DType::kBf16, type.shape}; }
 
 GemmArgs forward_product(const Type& x, const Type& weight, const Type& y) {
@@ -79,7 +92,7 @@ void weight_gradient(const KernelCall& call) {
   std::byte* const scratch = call.workspace.data();
   const std::size_t dy_bytes = bf16_bytes(*dy.type);
   widen_rows(dy, call.in(GradientIn::dy_scale), dy.rows(), reinterpret_cast<BFloat16*>(scratch));
-  widen_rows(x, call.in(GradientIn::x_scale), x.rows(), reinterpret_cast<BFloat16*>(scratch + dy_bytes));
+  widen_blocks(x, call.in(GradientIn::x_scale), reinterpret_cast<BFloat16*>(scratch + dy_bytes));
   args.a = scratch;
   args.b = scratch + dy_bytes;
   args.c = call.out(0).data;

@@ -44,6 +44,7 @@ void weight_gradient(const KernelCall& call) {
                   .a_scale = call.in(GradientIn::dy_scale).as<float>(),
                   .b = x.as<std::uint8_t>(),
                   .b_scale = call.in(GradientIn::x_scale).as<float>(),
+                  .b_in_blocks = true,
                   .accumulate = true});
 }
 

@@ -26,7 +26,8 @@ void expect_scale(InputTypes inputs, std::size_t index, const Shape& shape, std:
   expect(scale == wanted, op, text_of("a scale is ", to_text(scale), "; expected ", to_text(wanted)));
 }
 
-// (dy, dy_scale, x, x_scale, dweight) -> dweight, in place; dy and x are the transposed copies [n, rows] and [k, rows].
+// (dy, dy_scale, x, x_scale, dweight) -> dweight, in place; dy and x are the transposed copies [n, rows] and [k, rows],
+// dy in blocks of 1 x 128 and x in blocks of 128 x 128.
 class ScaledLinearWeightGradient final : public Op {
  public:
   std::string_view name() const override { return "scaled_linear_weight_gradient"; }
@@ -44,7 +45,7 @@ class ScaledLinearWeightGradient final : public Op {
                    "; expected u8 [n, rows], u8 [k, rows] and [n, k]"));
     const std::int64_t blocks = scale_blocks(dy.shape[1].size);
     expect_scale(inputs, In::dy_scale, {blocks, dy.shape[0].size}, name());
-    expect_scale(inputs, In::x_scale, {blocks, x.shape[0].size}, name());
+    expect_scale(inputs, In::x_scale, {scale_blocks(x.shape[0].size), weight_scale_stride(x.shape[1].size)}, name());
     return {dweight};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes&) const override {
