@@ -24,7 +24,7 @@
 
 namespace hone {
 
-// How many ranks the groups of each kind have.
+// Sizes of the groups of each kind, in ranks.
 struct JobShape {
   int tensor_size = 1;
   int expert_size = 1;

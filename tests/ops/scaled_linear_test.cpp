@@ -276,7 +276,7 @@ Product multiply(const Matrix& a, const Matrix& b, std::int64_t m, std::int64_t 
 template <class T>
 void expect_near(const std::vector<T>& actual, const Product& expected, std::int64_t elements, double result,
                  const std::string& name) {
-  const double kSums = test_device().kind() == DeviceKind::kCpu ? 0x1p-15 : 0x1p-11;
+  const double kSums = test_device().kind() == DeviceKind::kCpu ? 0x1p-15 : 0x1p-10;
   for (std::int64_t i = 0; i < elements; ++i) {
     const double error = std::fabs(static_cast<double>(static_cast<float>(actual[i])) - expected.values[i]);
     ASSERT_LE(error, result * std::fabs(expected.values[i]) + kSums * expected.magnitudes[i] + 1e-30)
