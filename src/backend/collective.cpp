@@ -81,6 +81,11 @@ class HostCollective final : public Collective {
     all_gather(data, parts);
   }
 
+  void exchange(int rank, std::span<const std::byte> out, std::span<std::byte> in) override {
+    const Peers::Transfer transfer{job_rank(rank), out, in};
+    peers().exchange({&transfer, 1});
+  }
+
   void copy(std::byte* to, const std::byte* from, std::size_t bytes) override {
     if (bytes > 0) std::memcpy(to, from, bytes);
   }
@@ -128,21 +133,22 @@ Collective::Collective(Peers& peers, std::vector<int> group) : peers_(peers), gr
   rank_ = static_cast<int>(own - group_.begin());
 }
 
-CollectiveScope::CollectiveScope(Collective* data, Collective* tensor)
-    : before_(std::exchange(innermost, {data, tensor})) {}
+CollectiveScope::CollectiveScope(Collective* data, Collective* tensor, Collective* pipeline)
+    : before_(std::exchange(innermost, {data, tensor, pipeline})) {}
 CollectiveScope::~CollectiveScope() { innermost = before_; }
 
 Collective* current_collective() { return innermost.data; }
 Collective* current_tensor_collective() { return innermost.tensor; }
+Collective* current_pipeline_collective() { return innermost.pipeline; }
 
 void expect_operations() {
-  for (Collective* each : {innermost.data, innermost.tensor}) {
+  for (Collective* each : {innermost.data, innermost.tensor, innermost.pipeline}) {
     if (each != nullptr) each->expect();
   }
 }
 
 void check_operations() {
-  for (Collective* each : {innermost.data, innermost.tensor}) {
+  for (Collective* each : {innermost.data, innermost.tensor, innermost.pipeline}) {
     if (each != nullptr) each->check();
   }
 }

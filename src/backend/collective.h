@@ -50,6 +50,9 @@ class Collective {
   virtual void all_gather(std::byte* data, std::span<const ByteRange> parts) = 0;
   // Copies the bytes of rank `root` to all others.
   virtual void broadcast(std::byte* data, std::size_t bytes, int root) = 0;
+  // Sends `out` to a rank and receives `in` from it, either of which may be empty. The other rank does the reverse with
+  // as many bytes; both may wait for each other.
+  virtual void exchange(int rank, std::span<const std::byte> out, std::span<std::byte> in) = 0;
   // Copies bytes of this rank's device, in order with the operations.
   virtual void copy(std::byte* to, const std::byte* from, std::size_t bytes) = 0;
 
@@ -76,16 +79,18 @@ class Collective {
 };
 
 // The operations that a program uses. A job is a mesh: the ranks of a tensor group have parts of the same weights and
-// compute the same batches; those of a data group have the same weights and compute different batches.
+// compute the same batches; those of a data group have the same weights and compute different batches; those of a
+// pipeline have consecutive layers and compute the same batches one after the other.
 struct MeshCollectives {
-  Collective* data = nullptr;    // null: a job of one process
-  Collective* tensor = nullptr;  // null: weights are not divided
+  Collective* data = nullptr;      // null: a job of one process
+  Collective* tensor = nullptr;    // null: weights are not divided
+  Collective* pipeline = nullptr;  // null: layers are not divided
 };
 
 // The operations that the programs of this thread use while it exists. They nest.
 class CollectiveScope {
  public:
-  explicit CollectiveScope(Collective* data, Collective* tensor = nullptr);
+  explicit CollectiveScope(Collective* data, Collective* tensor = nullptr, Collective* pipeline = nullptr);
   CollectiveScope(const CollectiveScope&) = delete;
   CollectiveScope& operator=(const CollectiveScope&) = delete;
   ~CollectiveScope();
@@ -95,9 +100,10 @@ class CollectiveScope {
 };
 
 // Return the operations of the innermost scope of this thread; null if there are none.
-[[nodiscard]] Collective* current_collective();         // of the data group
-[[nodiscard]] Collective* current_tensor_collective();  // of the tensor group
-// Call expect() or check() of both.
+[[nodiscard]] Collective* current_collective();           // of the data group
+[[nodiscard]] Collective* current_tensor_collective();    // of the tensor group
+[[nodiscard]] Collective* current_pipeline_collective();  // of the pipeline
+// Call expect() or check() of all.
 void expect_operations();
 void check_operations();
 

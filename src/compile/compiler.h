@@ -9,6 +9,7 @@
 #include "compile/registry.h"
 #include "passes/fusion.h"
 #include "passes/gradient.h"
+#include "passes/pipeline.h"
 #include "passes/recompute.h"
 #include "passes/shard.h"
 #include "program/program.h"
@@ -25,6 +26,7 @@ struct CompileOptions {
   bool offload = false;                                  // keep activations in host memory (passes/offload.h)
   FusionScope inference_reach = FusionScope::kProgram;   // fusion in programs without gradients
   std::shared_ptr<const WeightShares> shares = nullptr;  // division over the ranks of a job; null: nothing is divided
+  std::shared_ptr<const StageCut> stage = nullptr;       // the stage of a pipeline to compile; null: all of the program
 };
 
 // Applies the passes of hone and those of `passes` to traced programs. The registry must outlive the compiler.
@@ -35,8 +37,8 @@ class Compiler {
 
   // Compiles a program without gradients: evaluation, a reference model, generation.
   [[nodiscard]] Program inference(Program traced) const;
-  // Compiles a program and its backward pass from the output `loss` [1]; weight gradients accumulate. Throws Defect if
-  // the program has no such output.
+  // Compiles a program and its backward pass from the output `loss` [1]; weight gradients accumulate. A stage of a
+  // pipeline that is not the last starts from what it sends. Throws Defect if the program has no such output.
   [[nodiscard]] Program training(Program traced, std::string_view loss) const;
   // Compiles an optimizer update. Its types stay as the optimizer's rules declared them.
   [[nodiscard]] Program update(Program traced) const;
@@ -48,6 +50,8 @@ class Compiler {
   [[nodiscard]] Program differentiated(const Program& typed, std::string_view loss, std::size_t budget) const;
   // The same with weights and gradients divided over the ranks of a job, if they are.
   [[nodiscard]] Program divided(const Program& typed, std::string_view loss) const;
+  // The options' stage of a program whose types are final.
+  [[nodiscard]] Program typed_stage(Program traced, ProgramKind kind) const;
   [[nodiscard]] Program with(Program program, PassStage place, ProgramKind kind) const {
     return passes_.run(std::move(program), place, kind, options_);
   }

@@ -213,6 +213,10 @@ void ProgramRewriter::replay(const Node& node) {
 
 Program ProgramRewriter::finish() {
   for (const Output& output : from_.outputs()) to_.output(output.name, mapped(output.value));
+  return take();
+}
+
+Program ProgramRewriter::take() {
   to_.set_scope({});
   return std::move(to_);
 }

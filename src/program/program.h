@@ -174,7 +174,11 @@ class ProgramRewriter {
   explicit ProgramRewriter(const Program& from);
   // The same with the types of bound values replaced by `retype(value)`.
   template <class Retype>
-  ProgramRewriter(const Program& from, const Retype& retype);
+  ProgramRewriter(const Program& from, const Retype& retype)
+      : ProgramRewriter(from, retype, [](ValueId) { return true; }) {}
+  // The same with those bound values only for which keeps(id) is true.
+  template <class Retype, class Keeps>
+  ProgramRewriter(const Program& from, const Retype& retype, const Keeps& keeps);
 
   [[nodiscard]] Program& program() { return to_; }
   // New value of an old one; an invalid tensor for kNoValue.
@@ -187,6 +191,8 @@ class ProgramRewriter {
   void replay(const Node& node);
   // Copies the outputs of the program and returns the new program.
   [[nodiscard]] Program finish();
+  // Returns the new program with the outputs that the pass has declared.
+  [[nodiscard]] Program take();
 
  private:
   void copy_host_counts();
@@ -196,13 +202,13 @@ class ProgramRewriter {
   std::vector<ValueId> map_;
 };
 
-template <class Retype>
-ProgramRewriter::ProgramRewriter(const Program& from, const Retype& retype)
+template <class Retype, class Keeps>
+ProgramRewriter::ProgramRewriter(const Program& from, const Retype& retype, const Keeps& keeps)
     : from_(from), map_(from.values().size(), kNoValue) {
   copy_host_counts();
   for (std::size_t i = 0; i < from.values().size(); ++i) {
     const Value& value = from.values()[i];
-    if (value.producer >= 0) continue;
+    if (value.producer >= 0 || !keeps(static_cast<ValueId>(i))) continue;
     const Type type = retype(value);
     switch (value.role) {
       case Role::kWeight:

@@ -44,6 +44,8 @@ class NcclLibrary {
     bind(all_reduce, "ncclAllReduce");
     bind(reduce, "ncclReduce");
     bind(broadcast, "ncclBroadcast");
+    bind(send, "ncclSend");
+    bind(receive, "ncclRecv");
     bind(group_start, "ncclGroupStart");
     bind(group_end, "ncclGroupEnd");
   }
@@ -61,6 +63,8 @@ class NcclLibrary {
   int (*all_reduce)(const void*, void*, std::size_t, int type, int sum, NcclComm, cudaStream_t) = nullptr;
   int (*reduce)(const void*, void*, std::size_t, int type, int sum, int root, NcclComm, cudaStream_t) = nullptr;
   int (*broadcast)(const void*, void*, std::size_t, int type, int root, NcclComm, cudaStream_t) = nullptr;
+  int (*send)(const void*, std::size_t, int type, int peer, NcclComm, cudaStream_t) = nullptr;
+  int (*receive)(void*, std::size_t, int type, int peer, NcclComm, cudaStream_t) = nullptr;
   int (*group_start)() = nullptr;
   int (*group_end)() = nullptr;
 
@@ -189,6 +193,13 @@ class GpuCollective final : public Collective {
 
   void broadcast(std::byte* data, std::size_t bytes, int root) override {
     submit("ncclBroadcast", [&] { return nccl_.broadcast(data, data, bytes, kNcclUint8, root, comm_, stream_); });
+  }
+
+  void exchange(int rank, std::span<const std::byte> out, std::span<std::byte> in) override {
+    submit("ncclGroupStart", nccl_.group_start);
+    if (!out.empty()) nccl_.check(nccl_.send(out.data(), out.size(), kNcclUint8, rank, comm_, stream_), "ncclSend");
+    if (!in.empty()) nccl_.check(nccl_.receive(in.data(), in.size(), kNcclUint8, rank, comm_, stream_), "ncclRecv");
+    nccl_.check(nccl_.group_end(), "ncclGroupEnd");
   }
 
   void copy(std::byte* to, const std::byte* from, std::size_t bytes) override {
