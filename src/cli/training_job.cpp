@@ -60,7 +60,8 @@ int run_as_job(TrainingOptions& options, const std::function<int(const Job& job)
   options.job_rank = place.rank;
   if (options.dry_run) return place.rank == 0 ? work({}) : 0;
   return run_ranks(ranks, place, options.ddp_timeout, [&](const Job& job) {
-    return work(Job(job.peers(), static_cast<int>(options.tensor_parallel_size)));
+    return work(Job(job.peers(), static_cast<int>(options.tensor_parallel_size),
+                    static_cast<int>(options.pipeline_parallel_size)));
   });
 }
 

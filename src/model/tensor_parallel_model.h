@@ -9,6 +9,7 @@
 
 #include "model/model.h"
 #include "passes/tensor_parallel.h"
+#include "program/tensor_store.h"
 
 namespace hone {
 

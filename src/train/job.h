@@ -4,7 +4,10 @@
 // ranks. All ranks take the same decisions, because these depend on sums and maxima over all ranks only.
 //
 // Tensor parallel: successive ranks form a tensor group, which computes as one rank would: they have parts of the
-// weights and the same batches. Rank = data_rank x tensor_size + tensor_rank.
+// weights and the same batches.
+//
+// Pipeline parallel: one rank of each stage form a pipeline, which computes the same batches: a stage has consecutive
+// layers. Rank = (stage x data_size + data_rank) x tensor_size + tensor_rank.
 #pragma once
 
 #include <algorithm>
@@ -21,25 +24,38 @@ namespace hone {
 class Job {
  public:
   Job() = default;  // one process
-  explicit Job(Peers* peers, int tensor_size = 1) : peers_(peers), tensor_size_(tensor_size) {}
+  explicit Job(Peers* peers, int tensor_size = 1, int pipeline_size = 1)
+      : peers_(peers), tensor_size_(tensor_size), pipeline_size_(pipeline_size) {}
 
   [[nodiscard]] Peers* peers() const { return peers_; }  // null: one process
   [[nodiscard]] int rank() const { return peers_ != nullptr ? peers_->rank() : 0; }
   [[nodiscard]] int size() const { return peers_ != nullptr ? peers_->size() : 1; }
   [[nodiscard]] int tensor_size() const { return tensor_size_; }
   [[nodiscard]] int tensor_rank() const { return rank() % tensor_size_; }
-  // The number of this rank's tensor group, and of all groups.
-  [[nodiscard]] int data_rank() const { return rank() / tensor_size_; }
-  [[nodiscard]] int data_size() const { return size() / tensor_size_; }
-  // Ranks of the job: those of the tensor group of this rank, and those of all groups that have its parts of weights.
+  [[nodiscard]] int pipeline_size() const { return pipeline_size_; }
+  [[nodiscard]] int stage() const { return rank() / tensor_size_ / data_size(); }
+  [[nodiscard]] bool is_last_stage() const { return stage() + 1 == pipeline_size_; }
+  // The number of this rank's tensor group within its stage, and of all groups of a stage.
+  [[nodiscard]] int data_rank() const { return rank() / tensor_size_ % data_size(); }
+  [[nodiscard]] int data_size() const { return size() / tensor_size_ / pipeline_size_; }
+  [[nodiscard]] int rank_of(int stage, int data_rank, int tensor_rank) const {
+    return (stage * data_size() + data_rank) * tensor_size_ + tensor_rank;
+  }
+  // Ranks of the job: those of the tensor group of this rank, those of all groups that have its parts of weights, and
+  // those of its pipeline, by stage.
   [[nodiscard]] std::vector<int> tensor_group() const {
     std::vector<int> group;
-    for (int t = 0; t < tensor_size_; ++t) group.push_back(data_rank() * tensor_size_ + t);
+    for (int t = 0; t < tensor_size_; ++t) group.push_back(rank_of(stage(), data_rank(), t));
     return group;
   }
   [[nodiscard]] std::vector<int> data_group() const {
     std::vector<int> group;
-    for (int d = 0; d < data_size(); ++d) group.push_back(d * tensor_size_ + tensor_rank());
+    for (int d = 0; d < data_size(); ++d) group.push_back(rank_of(stage(), d, tensor_rank()));
+    return group;
+  }
+  [[nodiscard]] std::vector<int> pipeline_group() const {
+    std::vector<int> group;
+    for (int s = 0; s < pipeline_size_; ++s) group.push_back(rank_of(s, data_rank(), tensor_rank()));
     return group;
   }
   // Returns true for the rank that logs, saves and reports.
@@ -47,8 +63,15 @@ class Job {
 
   // The following have no effect in a job of one process; see Peers.
   //
-  // Replaces the values by their sums over the tensor groups, whose ranks have the same values.
+  // Replaces the values by their sums over the tensor groups, whose ranks have the same values, of the last stage,
+  // where a pipeline ends.
   void sum(std::span<double> values) const {
+    if (peers_ == nullptr) return;
+    if (!is_last_stage()) std::ranges::fill(values, 0.0);
+    sum_stages(values);
+  }
+  // The same over the tensor groups of all stages.
+  void sum_stages(std::span<double> values) const {
     if (peers_ == nullptr) return;
     if (tensor_rank() != 0) std::ranges::fill(values, 0.0);
     peers_->sum(values);
@@ -70,6 +93,7 @@ class Job {
  private:
   Peers* peers_ = nullptr;
   int tensor_size_ = 1;
+  int pipeline_size_ = 1;
 };
 
 // Calls prepare() on the first rank of each machine and then on the others, which find its files in the caches.

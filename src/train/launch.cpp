@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/json_value.h"
+#include "model/stage_model.h"
 #include "model/tensor_parallel_model.h"
 #include "system/process.h"
 #include "train/accelerate.h"
@@ -40,7 +41,36 @@ std::int64_t zero_stage_of(const TrainingOptions& options) {
   return options.zero_stage.value_or(text == "1" ? 1 : text == "2" ? 2 : text == "3" ? 3 : 0);
 }
 
+namespace {
+
+void check_pipeline(const TrainingOptions& options) {
+  const std::int64_t size = options.pipeline_parallel_size;
+  if (size == 1) return;
+  constexpr const char* kKey = "pipeline_parallel_size";
+  const auto refuse = [&](const std::string& reason, std::string_view fix) {
+    throw Error(kKey, text_of("is ", size, ", but ", reason), fix);
+  };
+  if (options.processes() % size != 0) {
+    throw Error(kKey, text_of("is ", size, ", which does not divide num_processes ", options.processes()),
+                text_of("--num_processes ", (options.processes() + size - 1) / size * size));
+  }
+  if (options.tensor_parallel_size > 1) {
+    refuse(text_of("tensor_parallel_size is ", options.tensor_parallel_size, ": one of the two divides a model"),
+           "--tensor_parallel_size 1");
+  }
+  if (options.zero_stage.value_or(0) > 1) {
+    refuse(text_of("zero_stage ", *options.zero_stage, " divides gradients, which each micro-batch would exchange"),
+           "--zero_stage 1");
+  }
+  if (options.activation_offloading) {
+    refuse("activation_offloading moves the activations of one micro-batch only", "--activation_offloading false");
+  }
+}
+
+}  // namespace
+
 void check_mesh(const TrainingOptions& options) {
+  check_pipeline(options);
   const std::int64_t size = options.tensor_parallel_size;
   if (size == 1) return;
   constexpr const char* kKey = "tensor_parallel_size";
@@ -72,6 +102,10 @@ void check_division(const TrainingOptions& options, const Model& model) {
     throw Error("benchmarks", "need whole weights on the device, which tensor_parallel_size divides",
                 "--tensor_parallel_size 1");
   }
+  if (options.pipeline_parallel_size > 1 && needs_whole) {
+    throw Error("benchmarks", "need whole weights on the device, which pipeline_parallel_size divides",
+                "--pipeline_parallel_size 1");
+  }
   if (!options.divides_weights()) return;
   if (model.adapter() != nullptr) {
     throw Error("zero_stage", "3 divides trained weights, of which an adapter has few: the base would stay whole",
@@ -86,6 +120,10 @@ void check_division(const TrainingOptions& options, const Model& model) {
 
 std::unique_ptr<Model> divided_model(const TrainingOptions& options, std::unique_ptr<Model> model) {
   check_division(options, *model);
+  if (options.pipeline_parallel_size > 1) {
+    return std::make_unique<StageModel>(std::move(model), static_cast<int>(options.stage()),
+                                        static_cast<int>(options.pipeline_parallel_size));
+  }
   if (options.tensor_parallel_size == 1) return model;
   const auto size = static_cast<int>(options.tensor_parallel_size);
   return std::make_unique<TensorParallelModel>(std::move(model), static_cast<int>(options.job_rank) % size, size);

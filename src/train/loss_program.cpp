@@ -27,6 +27,7 @@ Tensor term_of(Tensor logp, bool dynamic) {
       .term;
 }
 
+// The program of a loss before any pass.
 Program trace_nll(const Model& model, const LossProgramOptions& options, bool trainable) {
   LossTrace trace;
   trace_log_probabilities(trace, model, options.capacity,
@@ -39,9 +40,7 @@ Program trace_nll(const Model& model, const LossProgramOptions& options, bool tr
   program.output("entropy", weighted_sum(trace.entropy, counted));
   program.output("hits", weighted_sum(trace.hit, counted));
   output_statistics(program, trace.statistics);
-  program = model.adapted(std::move(program), {.trainable = trainable, .dropout = trainable});
-  const Compiler compiler(options.compile);
-  return trainable ? compiler.training(std::move(program), "loss") : compiler.inference(std::move(program));
+  return model.adapted(std::move(program), {.trainable = trainable, .dropout = trainable});
 }
 
 }  // namespace
@@ -65,10 +64,13 @@ void trace_log_probabilities(LossTrace& trace, const Model& model, const Capacit
 }
 
 Program trace_training(const Model& model, const LossProgramOptions& options) {
-  return trace_nll(model, options, true);
+  return Compiler(options.compile).training(trace_nll(model, options, true), "loss");
+}
+Program trace_training_forward(const Model& model, const LossProgramOptions& options) {
+  return Compiler(options.compile).inference(trace_nll(model, options, true));
 }
 Program trace_evaluation(const Model& model, const LossProgramOptions& options) {
-  return trace_nll(model, options, false);
+  return Compiler(options.compile).inference(trace_nll(model, options, false));
 }
 
 double BatchWork::flops(const HostBatch& batch) const {
@@ -94,10 +96,25 @@ BatchWork work_of(const Program& program, std::int64_t tokens) {
   return {.per_token = (cost.flops - cost.pair_flops) / count, .per_pair = cost.pair_flops / (count * (count + 1) / 2)};
 }
 
+namespace {
+
+bool has_input(const Executable& executable, std::string_view name) {
+  return executable.program().find(Role::kInput, name) != kNoValue;
+}
+
+// Sets an input, which stages of a pipeline may lack.
+template <class T>
+void set_if_read(Executable& executable, std::string_view name, const std::vector<T>& values) {
+  if (has_input(executable, name)) executable.set<T>(name, values);
+}
+
+}  // namespace
+
 void feed(Executable& executable, const HostBatch& batch) {
   executable.set_count(Count::tokens, batch.token_count());
-  executable.set<std::int32_t>("tokens", batch.tokens);
-  executable.set<std::int32_t>("positions", batch.positions);
+  set_if_read(executable, "tokens", batch.tokens);
+  set_if_read(executable, "positions", batch.positions);
+  if (!has_input(executable, "cu_seqlens")) return;
   const ValueId id = executable.program().find(Role::kInput, "cu_seqlens");
   const auto entries = static_cast<std::size_t>(executable.program().value(id).type.elements());
   HONE_ASSERT(batch.cu_seqlens.size() <= entries, batch.document_count(), " documents, room for ", entries - 1);
@@ -126,8 +143,11 @@ LossLaunches::~LossLaunches() {
 }
 
 void LossLaunches::launch(const HostBatch& batch, double weight, std::int64_t room) {
-  HONE_ASSERT(pending_downloads_.size() < pending_downloads_.capacity(), "more launches than the ",
-              pending_downloads_.capacity(), " announced");
+  launch_in(programs_.holding(std::max(batch.token_count(), room)), batch, weight,
+            static_cast<std::int64_t>(pending_downloads_.size()));
+}
+
+void LossLaunches::launch_in(Executable& executable, const HostBatch& batch, double weight, std::int64_t index) {
   const auto tokens = static_cast<std::size_t>(batch.token_count());
   std::vector<float> weights(tokens);  // input "loss_weights"
   std::vector<float> counted(tokens);  // 1 for tokens with a loss
@@ -138,16 +158,17 @@ void LossLaunches::launch(const HostBatch& batch, double weight, std::int64_t ro
     counted[t] = batch.loss_weights[t] != 0 ? 1.0f : 0.0f;
     if (batch.loss_weights[t] == 0) targets[t] = -1;
   }
-  Executable& executable = programs_.holding(std::max(batch.token_count(), room));
   feed(executable, batch);
-  executable.set<std::int32_t>("targets", targets);
-  executable.set<float>("loss_weights", weights);
-  executable.set<float>("counted", counted);
-  if (executable.program().find(Role::kInput, kDropoutInput) != kNoValue) {
-    executable.set<std::int32_t>(
-        kDropoutInput, dropout_draw(seed_, step_, first_ + static_cast<std::int64_t>(pending_downloads_.size())));
+  set_if_read(executable, "targets", targets);
+  set_if_read(executable, "loss_weights", weights);
+  set_if_read(executable, "counted", counted);
+  if (has_input(executable, kDropoutInput)) {
+    executable.set<std::int32_t>(kDropoutInput, dropout_draw(seed_, step_, first_ + index));
   }
   executable.run();
+  if (!has_loss(executable.program())) return;
+  HONE_ASSERT(pending_downloads_.size() < pending_downloads_.capacity(), "more launches than the ",
+              pending_downloads_.capacity(), " announced");
   LossReading& reading = pending_downloads_.emplace_back();
   reading.target_tokens = batch.target_tokens;
   reading.tokens = batch.token_count();
@@ -156,6 +177,10 @@ void LossLaunches::launch(const HostBatch& batch, double weight, std::int64_t ro
   executable.get_later<float>("entropy", {&reading.entropy, 1});
   executable.get_later<float>("hits", {&reading.hits, 1});
   reading.figures = figures_.read_later(executable);
+}
+
+bool LossLaunches::has_loss(const Program& program) {
+  return std::ranges::find(program.outputs(), "loss", &Output::name) != program.outputs().end();
 }
 
 void LossLaunches::add_to(LossSums& sums) {

@@ -51,6 +51,8 @@ void add_summing_programs(Workspace& workspace, const ProgramUse& use);
 // were the most probable token), sums over the tokens that "counted" marks with 1. Further outputs: the losses and
 // statistics of the model (train/model_figures.h).
 [[nodiscard]] Program trace_training(const Model& model, const LossProgramOptions& options);
+// The forward pass of the same program, for a stage of a pipeline.
+[[nodiscard]] Program trace_training_forward(const Model& model, const LossProgramOptions& options);
 // The same without gradients and dropout, for evaluation.
 [[nodiscard]] Program trace_evaluation(const Model& model, const LossProgramOptions& options);
 
@@ -63,8 +65,8 @@ struct BatchWork {
 // Derives it from the cost of a program with a capacity of `tokens`.
 [[nodiscard]] BatchWork work_of(const Program& program, std::int64_t tokens);
 
-// Sets the inputs tokens, positions and cu_seqlens of an executable, and its token count. Throws Defect if the batch
-// has more documents than the executable has room for.
+// Sets the inputs tokens, positions and cu_seqlens of an executable, if it has them, and its token count. Throws Defect
+// if the batch has more documents than the executable has room for.
 void feed(Executable& executable, const HostBatch& batch);
 
 // Names of these programs in a workspace.
@@ -125,6 +127,9 @@ class LossLaunches {
   // Launches a batch with loss weights batch.loss_weights x `weight`, in a program that has room for `room` tokens at
   // least. May be called `most` times.
   void launch(const HostBatch& batch, double weight, std::int64_t room = 0);
+  // Launches a batch in a given program, which need not have all inputs and outputs of one, as the launch of this
+  // index. Only a program with a loss counts as a launch in `most` and in the sums.
+  void launch_in(Executable& executable, const HostBatch& batch, double weight, std::int64_t index);
   // Sets other programs with the same outputs for the launches that follow.
   void continue_with(SizedExecutables programs) { programs_ = std::move(programs); }
   // Waits for all launches and adds them to `sums`, which may be those of earlier launches of the same programs.
@@ -133,6 +138,8 @@ class LossLaunches {
   [[nodiscard]] LossSums sums();
 
  private:
+  [[nodiscard]] static bool has_loss(const Program& program);
+
   SizedExecutables programs_;
   std::uint64_t seed_;
   std::int64_t step_;

@@ -86,6 +86,7 @@ struct TrainingOptions {
   std::int64_t ddp_timeout = 1800;
   std::optional<std::int64_t> zero_stage;
   std::int64_t tensor_parallel_size = 1;
+  std::int64_t pipeline_parallel_size = 1;
   std::int64_t job_rank = 0;  // rank of this process, or of that which is planned; not an option
   std::int64_t per_device_train_batch_size = 8;
   std::int64_t per_device_eval_batch_size = 8;
@@ -163,8 +164,12 @@ struct TrainingOptions {
   // Returns the processes of the job.
   [[nodiscard]] std::int64_t processes() const { return num_processes.value_or(1); }
   // Returns the processes that compute different batches, and the number of this one's tensor group among them.
-  [[nodiscard]] std::int64_t data_processes() const { return processes() / tensor_parallel_size; }
-  [[nodiscard]] std::int64_t data_rank() const { return job_rank / tensor_parallel_size; }
+  [[nodiscard]] std::int64_t data_processes() const {
+    return processes() / tensor_parallel_size / pipeline_parallel_size;
+  }
+  [[nodiscard]] std::int64_t data_rank() const { return job_rank / tensor_parallel_size % data_processes(); }
+  // Returns the stage of this process in its pipeline.
+  [[nodiscard]] std::int64_t stage() const { return job_rank / tensor_parallel_size / data_processes(); }
   // Returns the processes over which the optimizer states are divided.
   [[nodiscard]] std::int64_t shards() const { return zero_stage.value_or(0) > 0 ? data_processes() : 1; }
   // Returns true if programs sum whole gradients over the processes.
@@ -221,6 +226,10 @@ struct TrainingOptions {
       v("tensor_parallel_size", tensor_parallel_size,
         "Processes that divide each layer (its heads, the channels of its MLP, the vocabulary) and compute the same "
         "batches; it divides num_processes, and zero_stage divides over the rest",
+        within(1, 1024));
+      v("pipeline_parallel_size", pipeline_parallel_size,
+        "Stages of a pipeline: processes that have consecutive layers each and compute the same micro-batches one "
+        "after the other; it divides num_processes, and the rest computes other batches",
         within(1, 1024));
       v("ddp_timeout", ddp_timeout, "Seconds after which a process that does not answer ends the run", at_least(1));
     });

@@ -89,7 +89,7 @@ void RunCheckpoints::load_model(const fs::path& checkpoint) {
 }
 
 bool RunCheckpoints::has_parts() const {
-  return subject_.optimizer.has_divided_weights() || setup_.job.tensor_size() > 1;
+  return subject_.optimizer.has_divided_weights() || setup_.job.tensor_size() > 1 || setup_.job.pipeline_size() > 1;
 }
 
 HeldWeights RunCheckpoints::held_weights() const {
@@ -113,10 +113,12 @@ Json RunCheckpoints::load(const fs::path& checkpoint, TrainingTask& task) {
     throw Error(checkpoint.string(), text_of("is a checkpoint of hone ", command, ", not of hone ", setup_.command),
                 "name it as model_name_or_path, with another output_dir");
   }
-  if (setup_.job.tensor_size() > 1 && state.format() != kStateFormat) {
+  const bool is_divided = setup_.job.tensor_size() > 1 || setup_.job.pipeline_size() > 1;
+  if (is_divided && state.format() != kStateFormat) {
+    const char* key = setup_.job.tensor_size() > 1 ? "tensor_parallel_size" : "pipeline_parallel_size";
     throw Error(checkpoint.string(),
-                "is a checkpoint of an earlier version of hone, which tensor_parallel_size cannot continue",
-                "--tensor_parallel_size 1 until the next checkpoint");
+                text_of("is a checkpoint of an earlier version of hone, which ", key, " cannot continue"),
+                text_of("--", key, " 1 until the next checkpoint"));
   }
   load_model(checkpoint);
   const StateLayout layout(subject_.model.weights(),

@@ -173,6 +173,7 @@ TEST(GrpoOptions, KeysOfTheRunAreMarked) {
                                               "device",
                                               "zero_stage",
                                               "tensor_parallel_size",
+                                              "pipeline_parallel_size",
                                               "ddp_timeout",
                                               "push_to_hub",
                                               "hub_model_id",
