@@ -1,6 +1,7 @@
 #include "backend/collective.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -75,6 +76,21 @@ class HostCollective final : public Collective {
     peers().exchange(transfers);
   }
 
+  void all_to_all(const std::byte* from, std::span<const ByteRange> sent, std::byte* to,
+                  std::span<const ByteRange> received) override {
+    std::vector<Peers::Transfer> transfers;
+    for (int r = 0; r < size(); ++r) {
+      const ByteRange& out = sent[static_cast<std::size_t>(r)];
+      const ByteRange& in = received[static_cast<std::size_t>(r)];
+      if (r == rank()) {
+        copy(to + in.begin, from + out.begin, out.end - out.begin);
+      } else {
+        transfers.push_back({job_rank(r), {from + out.begin, out.end - out.begin}, part_of(to, in)});
+      }
+    }
+    peers().exchange(transfers);
+  }
+
   void broadcast(std::byte* data, std::size_t bytes, int root) override {
     std::vector<ByteRange> parts(static_cast<std::size_t>(size()));
     parts[static_cast<std::size_t>(root)] = {0, bytes};
@@ -133,22 +149,35 @@ Collective::Collective(Peers& peers, std::vector<int> group) : peers_(peers), gr
   rank_ = static_cast<int>(own - group_.begin());
 }
 
-CollectiveScope::CollectiveScope(Collective* data, Collective* tensor, Collective* pipeline)
-    : before_(std::exchange(innermost, {data, tensor, pipeline})) {}
+CollectiveScope::CollectiveScope(Collective* data, Collective* tensor)
+    : CollectiveScope(MeshCollectives{.data = data, .tensor = tensor}) {}
+CollectiveScope::CollectiveScope(const MeshCollectives& mesh) : before_(std::exchange(innermost, mesh)) {}
 CollectiveScope::~CollectiveScope() { innermost = before_; }
 
 Collective* current_collective() { return innermost.data; }
 Collective* current_tensor_collective() { return innermost.tensor; }
 Collective* current_pipeline_collective() { return innermost.pipeline; }
+Collective* current_expert_collective() { return innermost.experts; }
+Collective* current_same_experts_collective() { return innermost.same_experts; }
+Collective* current_context_collective() { return innermost.context; }
+
+namespace {
+
+std::array<Collective*, 6> all_innermost() {
+  return {innermost.data,    innermost.tensor,       innermost.pipeline,
+          innermost.experts, innermost.same_experts, innermost.context};
+}
+
+}  // namespace
 
 void expect_operations() {
-  for (Collective* each : {innermost.data, innermost.tensor, innermost.pipeline}) {
+  for (Collective* each : all_innermost()) {
     if (each != nullptr) each->expect();
   }
 }
 
 void check_operations() {
-  for (Collective* each : {innermost.data, innermost.tensor, innermost.pipeline}) {
+  for (Collective* each : all_innermost()) {
     if (each != nullptr) each->check();
   }
 }

@@ -48,6 +48,11 @@ class Collective {
   virtual void reduce_scatter(std::byte* data, DType dtype, std::span<const ByteRange> parts) = 0;
   // Copies the bytes parts[r] of each rank r to all other ranks.
   virtual void all_gather(std::byte* data, std::span<const ByteRange> parts) = 0;
+  // Copies the bytes sent[r] of `from` to rank r, and those that rank r has for this one to the bytes received[r] of
+  // `to`, for each rank of the group and itself. The two ranks of a pair give as many bytes. `from` and `to` do not
+  // overlap.
+  virtual void all_to_all(const std::byte* from, std::span<const ByteRange> sent, std::byte* to,
+                          std::span<const ByteRange> received) = 0;
   // Copies the bytes of rank `root` to all others.
   virtual void broadcast(std::byte* data, std::size_t bytes, int root) = 0;
   // Sends `out` to a rank and receives `in` from it, either of which may be empty. The other rank does the reverse with
@@ -79,18 +84,24 @@ class Collective {
 };
 
 // The operations that a program uses. A job is a mesh: the ranks of a tensor group have parts of the same weights and
-// compute the same batches; those of a data group have the same weights and compute different batches; those of a
-// pipeline have consecutive layers and compute the same batches one after the other.
+// compute the same batches; those of a data group have the same weights and compute different tokens; those of a
+// pipeline have consecutive layers and compute the same batches one after the other. The ranks of an expert group are
+// in one data group, but each has other experts. The ranks of a context group are in one data group and divide the
+// tokens of the same batches.
 struct MeshCollectives {
-  Collective* data = nullptr;      // null: a job of one process
-  Collective* tensor = nullptr;    // null: weights are not divided
-  Collective* pipeline = nullptr;  // null: layers are not divided
+  Collective* data = nullptr;          // null: a job of one process
+  Collective* tensor = nullptr;        // null: weights are not divided
+  Collective* pipeline = nullptr;      // null: layers are not divided
+  Collective* experts = nullptr;       // of the expert group; null: each rank has all experts
+  Collective* same_experts = nullptr;  // of the ranks that have this rank's experts; null: no other rank has them
+  Collective* context = nullptr;       // null: the tokens of a batch are not divided
 };
 
 // The operations that the programs of this thread use while it exists. They nest.
 class CollectiveScope {
  public:
-  explicit CollectiveScope(Collective* data, Collective* tensor = nullptr, Collective* pipeline = nullptr);
+  explicit CollectiveScope(Collective* data, Collective* tensor = nullptr);
+  explicit CollectiveScope(const MeshCollectives& mesh);
   CollectiveScope(const CollectiveScope&) = delete;
   CollectiveScope& operator=(const CollectiveScope&) = delete;
   ~CollectiveScope();
@@ -103,7 +114,10 @@ class CollectiveScope {
 [[nodiscard]] Collective* current_collective();           // of the data group
 [[nodiscard]] Collective* current_tensor_collective();    // of the tensor group
 [[nodiscard]] Collective* current_pipeline_collective();  // of the pipeline
-// Call expect() or check() of all.
+[[nodiscard]] Collective* current_expert_collective();    // of the expert group
+[[nodiscard]] Collective* current_same_experts_collective();
+[[nodiscard]] Collective* current_context_collective();  // of the context group
+// Call expect() or check() of all of them.
 void expect_operations();
 void check_operations();
 

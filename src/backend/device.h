@@ -57,7 +57,8 @@ struct DeviceMark {
 };
 
 // A device executes its work in the order of the calls, possibly asynchronously: a call may return before its work is
-// done.
+// done. Only one thread at a time may use a device, from its first call until it has waited for the last of its work;
+// usage_of() (device_usage.h) is an exception.
 class Device {
  public:
   virtual ~Device() = default;

@@ -16,6 +16,9 @@ namespace hone {
 
 // Returns the reason why `device: cuda` cannot be used; nullopt if it can.
 [[nodiscard]] std::optional<Error> gpu_obstacle();
+// Returns the reason why the GPU cannot multiply e4m3 with scales for blocks of 128; nullopt if it can. gpu_obstacle()
+// must be nullopt.
+[[nodiscard]] std::optional<Error> gpu_fp8_obstacle();
 // Number of GPUs that this process sees; 0 if there is an obstacle.
 [[nodiscard]] int gpu_count();
 // Returns the first GPU. gpu_obstacle() must be nullopt, here and below.

@@ -40,25 +40,30 @@ Program with_gradients(const Program& program, std::string_view loss, GradientAc
   return fuse(result, reach);
 }
 
+// Returns the program with the products in FP8 that the options ask for.
+Program in_fp8(const Program& typed, const CompileOptions& options, ProgramKind kind, bool keeps = false) {
+  if (options.fp8_weights == nullptr) return typed;
+  return with_fp8(typed, *options.fp8_weights, kind == ProgramKind::kTraining, keeps);
+}
+
 }  // namespace
+
+Program Compiler::typed(Program traced, ProgramKind kind) const {
+  Program program = with_precision(with(std::move(traced), PassStage::kTraced, kind), options_.dtype);
+  if (options_.stage != nullptr) program = cut_stage(program, *options_.stage);
+  return with(std::move(program), PassStage::kTyped, kind);
+}
 
 Program Compiler::inference(Program traced) const {
   constexpr ProgramKind kKind = ProgramKind::kInference;
-  Program program = typed_stage(std::move(traced), kKind);
-  program = fuse(with(std::move(program), PassStage::kTyped, kKind), options_.inference_reach);
+  Program program = fuse(in_fp8(typed(std::move(traced), kKind), options_, kKind), options_.inference_reach);
   if (options_.shares != nullptr && options_.shares->weights) program = shard_weights(program, *options_.shares);
   return with(std::move(program), PassStage::kFinished, kKind);
 }
 
-Program Compiler::typed_stage(Program traced, ProgramKind kind) const {
-  Program program = with_precision(with(std::move(traced), PassStage::kTraced, kind), options_.dtype);
-  return options_.stage != nullptr ? cut_stage(program, *options_.stage) : program;
-}
-
 Program Compiler::training(Program traced, std::string_view loss) const {
   constexpr ProgramKind kKind = ProgramKind::kTraining;
-  Program program = typed_stage(std::move(traced), kKind);
-  program = divided(with(std::move(program), PassStage::kTyped, kKind), loss);
+  Program program = divided(typed(std::move(traced), kKind), loss);
   return with(std::move(program), PassStage::kFinished, kKind);
 }
 
@@ -83,15 +88,21 @@ Program Compiler::divided(const Program& typed, std::string_view loss) const {
 }
 
 Program Compiler::differentiated(const Program& typed, std::string_view loss, std::size_t budget) const {
+  const Program quantized = in_fp8(typed, options_, ProgramKind::kTraining);
   // Fusing across layers is possible only if no pass keeps values layer by layer. Try the program without recomputation
-  // first and take it if its arena fits the budget.
+  // first and take it if its arena fits the budget, with products in FP8 rather with kept copies of the weights.
   if (options_.recompute != Recompute::kLayers && !options_.offload) {
-    Program whole = with_gradients(typed, loss, options_.gradients, FusionScope::kProgram);
+    if (options_.fp8_weights != nullptr) {
+      const Program keeping = in_fp8(typed, options_, ProgramKind::kTraining, true);
+      Program kept = with_gradients(keeping, loss, options_.gradients, FusionScope::kProgram);
+      if (plan_memory(kept, options_.device).arena <= budget) return kept;
+    }
+    Program whole = with_gradients(quantized, loss, options_.gradients, FusionScope::kProgram);
     if (options_.recompute == Recompute::kNone || plan_memory(whole, options_.device).arena <= budget) {
       return whole;
     }
   }
-  Program program = with_gradients(typed, loss, options_.gradients, FusionScope::kLayer);
+  Program program = with_gradients(quantized, loss, options_.gradients, FusionScope::kLayer);
   // With offload, values kept inside layers would only travel to the host and back, so recompute as much as possible.
   const bool keeps_least = options_.offload && options_.recompute == Recompute::kLayers;
   program = recompute(program, options_.recompute, keeps_least ? 0 : budget, options_.device);

@@ -7,6 +7,7 @@
 
 #include "backend/device.h"
 #include "compile/registry.h"
+#include "passes/fp8.h"
 #include "passes/fusion.h"
 #include "passes/gradient.h"
 #include "passes/pipeline.h"
@@ -23,8 +24,9 @@ struct CompileOptions {
   Recompute recompute = Recompute::kNone;
   std::size_t activation_budget = 0;  // bytes that the arena may take, for recomputation
   GradientAccumulation gradients = GradientAccumulation::kWide;
-  bool offload = false;                                  // keep activations in host memory (passes/offload.h)
-  FusionScope inference_reach = FusionScope::kProgram;   // fusion in programs without gradients
+  bool offload = false;                                     // keep activations in host memory (passes/offload.h)
+  FusionScope inference_reach = FusionScope::kProgram;      // fusion in programs without gradients
+  std::shared_ptr<const Fp8Weights> fp8_weights = nullptr;  // whose products are in FP8 (passes/fp8.h); null: none are
   std::shared_ptr<const WeightShares> shares = nullptr;  // division over the ranks of a job; null: nothing is divided
   std::shared_ptr<const StageCut> stage = nullptr;       // the stage of a pipeline to compile; null: all of the program
 };
@@ -46,12 +48,13 @@ class Compiler {
   [[nodiscard]] const CompileOptions& options() const { return options_; }
 
  private:
-  // Adds gradients, recomputation and offload to a program whose types are final. budget: bytes of the arena.
+  // Sets the types of a traced program and cuts out the options' stage, if there is one.
+  [[nodiscard]] Program typed(Program traced, ProgramKind kind) const;
+  // Adds products in FP8, gradients, recomputation and offload to a program whose types are final. budget: bytes of the
+  // arena.
   [[nodiscard]] Program differentiated(const Program& typed, std::string_view loss, std::size_t budget) const;
   // The same with weights and gradients divided over the ranks of a job, if they are.
   [[nodiscard]] Program divided(const Program& typed, std::string_view loss) const;
-  // The options' stage of a program whose types are final.
-  [[nodiscard]] Program typed_stage(Program traced, ProgramKind kind) const;
   [[nodiscard]] Program with(Program program, PassStage place, ProgramKind kind) const {
     return passes_.run(std::move(program), place, kind, options_);
   }

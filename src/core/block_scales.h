@@ -16,7 +16,7 @@ struct BlockScales {
 };
 
 // Number of blocks along a dimension of this size.
-[[nodiscard]] inline std::int64_t scale_blocks(std::int64_t size) {
+[[nodiscard]] constexpr std::int64_t scale_blocks(std::int64_t size) {
   return size / kScaleBlock + (size % kScaleBlock != 0 ? 1 : 0);  // no size overflows
 }
 

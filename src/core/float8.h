@@ -35,9 +35,25 @@ inline constexpr float kMostScale = 0x1p7F;
 // 448, at least kLeastScale; 1 if amax is 0. `amax` is at most 448 x kMostScale.
 [[nodiscard]] float e4m3_scale(float amax);
 
+// Returns the bits in f32 of the scale of a block of bf16 values that is quantized while a model trains: as
+// e4m3_scale(), for any finite magnitude, and NaN if a value of the block is not finite, so that what is computed from
+// the block is not either. `magnitude` has the bits of the block's largest magnitude in bf16, which are ordered as the
+// magnitudes.
+[[nodiscard]] constexpr std::uint32_t e4m3_scale_bits(std::uint32_t magnitude) {
+  constexpr std::uint32_t kInfinity = 0x7F80;
+  constexpr std::uint32_t kOne = 127U << 23;
+  constexpr std::uint32_t kLeastExponent = 127 - 100;  // of kLeastScale
+  if (magnitude == 0) return kOne;
+  if (magnitude >= kInfinity) return 0x7FC00000;
+  // A fraction above that of 448 = 1.75 x 2^8 takes the next power of two; 31 carries exactly those.
+  const std::uint32_t exponent = (magnitude + 31) >> 7;
+  return (exponent > kLeastExponent + 8 ? exponent - 8 : kLeastExponent) << 23;
+}
+
 // out[i] = bf16(bytes[i] x scale).
 void dequantize_e4m3(const std::uint8_t* bytes, float scale, std::int64_t count, BFloat16* out);
-// bytes[i] = values[i] / scale as e4m3. The scale is that of e4m3_scale() for a block that has the values.
+// bytes[i] = values[i] / scale as e4m3. The scale is that of e4m3_scale() or e4m3_scale_bits() for a block that has the
+// values; the bytes are 0 if it is NaN.
 void quantize_e4m3(const BFloat16* values, float scale, std::int64_t count, std::uint8_t* bytes);
 // Returns the largest magnitude; infinity or NaN if one of the values is not finite.
 [[nodiscard]] float largest_magnitude(const BFloat16* values, std::int64_t count);

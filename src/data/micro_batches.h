@@ -35,7 +35,7 @@ struct StepSizes {
 // The size of micro-batches and the programs that run them.
 struct MicroBatchShape {
   BatchLimits limits;
-  std::vector<std::int64_t> capacities;  // tokens of the programs, ascending; the last one is limits.tokens
+  std::vector<std::int64_t> capacities;  // tokens of the programs, ascending; the last one is limits.tokens or more
 };
 
 // Returns the tokens of `batches` batches of `batch` tokens each, at most those that an i64 counts.

@@ -108,7 +108,7 @@ std::vector<StateTensor> StateLayout::of(const NamedType& tensor) const {
     stretch.shape[0] = held_end - held_begin;
     if (part == nullptr) {
       stretch.place = place_at(held_begin, whole_sizes);
-    } else if (part->box) {
+    } else if (part->box && part->box->whole != part_shape(spec, *part)) {
       HONE_ASSERT(!is_scales, "scales of ", part->name, ", of which this rank has some elements");
       stretch.place = {.offset = part->box->offset, .whole = part->box->whole};
       stretch.place.offset[0] += held_begin - begin;

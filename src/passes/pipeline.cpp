@@ -127,8 +127,7 @@ class StageCutter {
   }
 
   Program run() {
-    ProgramRewriter rewriter(
-        from_, [](const Value& value) { return value.type; }, [&](ValueId id) { return read_[at(id)]; });
+    ProgramRewriter rewriter(from_, {.keeps = [&](ValueId id) { return read_[at(id)]; }});
     for (std::size_t i = 0; i < received().size(); ++i) {
       const ValueId id = received()[i];
       rewriter.map(id, rewriter.program().input(crossing_name(kReceived, crossing_, id, i), from_.value(id).type));

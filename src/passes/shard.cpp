@@ -1,6 +1,8 @@
 #include "passes/shard.h"
 
 #include <algorithm>
+#include <array>
+#include <utility>
 
 #include "core/error.h"
 #include "ops/fill/fill.h"
@@ -32,7 +34,7 @@ class Sharder {
       : from_(program),
         shares_(shares),
         runs_(layer_runs(program)),
-        rewriter_(program, [&](const Value& value) { return type_of(value); }),
+        rewriter_(program, {.retype = [&](const Value& value) { return type_of(value); }}),
         whole_(program.values().size(), false) {}
 
   Program run() {
@@ -59,7 +61,12 @@ class Sharder {
     return {value.type, shares_.cuts.find(value.name)->second};
   }
   [[nodiscard]] Type type_of(const Value& value) const {
-    return is_divided(value) ? share_of(cuts_of(value), shares_.rank) : value.type;
+    if (!is_divided(value)) return value.type;
+    const bool is_expert = group_of(value) == ShardGroup::kSameExperts;
+    return share_of(cuts_of(value), is_expert ? shares_.expert_member : shares_.rank);
+  }
+  [[nodiscard]] ShardGroup group_of(const Value& value) const {
+    return shares_.experts.contains(value.name) ? ShardGroup::kSameExperts : ShardGroup::kData;
   }
 
   void find_stays() {
@@ -108,18 +115,22 @@ class Sharder {
   }
 
   void gather(std::size_t n, std::size_t run) {
+    for (const ShardGroup group : kGroups) gather(n, run, group);
+  }
+
+  void gather(std::size_t n, std::size_t run, ShardGroup group) {
     std::vector<std::size_t> indices;
     std::vector<Tensor> inputs;
     std::vector<RowCuts> cuts;
     for (std::size_t s = 0; s < stays_.size(); ++s) {
-      if (stays_[s].first != run) continue;
+      if (stays_[s].first != run || group_of(from_.value(stays_[s].weight)) != group) continue;
       indices.push_back(s);
       inputs.push_back(share(stays_[s].weight));
       cuts.push_back(cuts_of(from_.value(stays_[s].weight)));
     }
     if (indices.empty()) return;
     at(from_.nodes()[n]);
-    gathered_[run] = {indices, gather_shares(inputs, cuts, gather_slot(run))};
+    gathered_[{run, group}] = {indices, gather_shares(inputs, cuts, gather_slot(run), group)};
   }
 
   // Maps the divided inputs of a node: weights to the whole weights, which are waited for at their first use, and a
@@ -144,12 +155,13 @@ class Sharder {
       return stay.weight == id && stay.first <= runs_[n] && runs_[n] <= stay.last;
     };
     const auto stay = std::ranges::find_if(stays_, covers);
-    const auto group = gathered_.find(stay->first);
-    if (group != gathered_.end()) {  // not waited for yet
+    const ShardGroup group = group_of(from_.value(id));
+    const auto gathered = gathered_.find({stay->first, group});
+    if (gathered != gathered_.end()) {  // not waited for yet
       at(from_.nodes()[n]);
-      const std::vector<Tensor> whole = wait_for_shares(group->second.tensors, gather_slot(stay->first));
-      for (std::size_t i = 0; i < whole.size(); ++i) ready_[group->second.stays[i]] = whole[i];
-      gathered_.erase(group);
+      const std::vector<Tensor> whole = wait_for_shares(gathered->second.tensors, gather_slot(stay->first), group);
+      for (std::size_t i = 0; i < whole.size(); ++i) ready_[gathered->second.stays[i]] = whole[i];
+      gathered_.erase(gathered);
     }
     rewriter_.map(id, ready_.at(static_cast<std::size_t>(stay - stays_.begin())));
   }
@@ -157,30 +169,29 @@ class Sharder {
   // Adds the sums that the run before has started, and starts those of the gradients that this run has completed.
   void end_run(std::size_t n) {
     if (!summed_.empty()) add_summed(from_.nodes()[n]);
-    std::vector<Tensor> whole;
-    for (const Accumulation& each : accumulations_) {
-      if (runs_[each.last] != runs_[n]) continue;
-      summed_.push_back(each.gradient);
-      whole.push_back(rewriter_.mapped(last_value(each)));
+    for (const ShardGroup group : kGroups) {
+      Sums sums{.gradients = {}, .whole = {}, .run = runs_[n], .group = group};
+      std::vector<Tensor> whole;
+      for (const Accumulation& each : accumulations_) {
+        if (runs_[each.last] != runs_[n] || group_of(from_.value(each.gradient)) != group) continue;
+        sums.gradients.push_back(each.gradient);
+        whole.push_back(rewriter_.mapped(last_value(each)));
+      }
+      if (whole.empty()) continue;
+      at(from_.nodes()[n]);
+      sums.whole = sum_shares(whole, cuts_of(sums), sum_slot(sums.run), group);
+      summed_.push_back(std::move(sums));
     }
-    if (summed_.empty()) return;
-    at(from_.nodes()[n]);
-    sums_ = sum_shares(whole, cuts_of_summed(), sum_slot(runs_[n]));
-    sum_run_ = runs_[n];
   }
 
   void add_summed(const Node& node) {
-    std::vector<Tensor> shares;
-    for (const ValueId id : summed_) shares.push_back(share(id));
     at(node);
-    (void)add_shares(sums_, shares, cuts_of_summed(), sum_slot(sum_run_));
+    for (const Sums& sums : summed_) {
+      std::vector<Tensor> shares;
+      for (const ValueId id : sums.gradients) shares.push_back(share(id));
+      (void)add_shares(sums.whole, shares, cuts_of(sums), sum_slot(sums.run), sums.group);
+    }
     summed_.clear();
-  }
-
-  [[nodiscard]] std::vector<RowCuts> cuts_of_summed() const {
-    std::vector<RowCuts> cuts;
-    for (const ValueId id : summed_) cuts.push_back(cuts_of(from_.value(id)));
-    return cuts;
   }
 
   // Returns the value of the old program that holds a completed gradient.
@@ -202,11 +213,25 @@ class Sharder {
   [[nodiscard]] std::int64_t gather_slot(std::size_t run) const { return static_cast<std::int64_t>(2 * run); }
   [[nodiscard]] std::int64_t sum_slot(std::size_t run) const { return static_cast<std::int64_t>(2 * run + 1); }
 
+  static constexpr std::array kGroups{ShardGroup::kData, ShardGroup::kSameExperts};
+
   // Whole weights whose gathering has started, in the order of its outputs.
   struct Gathered {
     std::vector<std::size_t> stays;
     std::vector<Tensor> tensors;
   };
+  // Gradients whose sums over a group are under way.
+  struct Sums {
+    std::vector<ValueId> gradients;
+    std::vector<Tensor> whole;
+    std::size_t run = 0;
+    ShardGroup group = ShardGroup::kData;
+  };
+  [[nodiscard]] std::vector<RowCuts> cuts_of(const Sums& sums) const {
+    std::vector<RowCuts> cuts;
+    for (const ValueId id : sums.gradients) cuts.push_back(cuts_of(from_.value(id)));
+    return cuts;
+  }
 
   const Program& from_;
   const WeightShares& shares_;
@@ -214,13 +239,11 @@ class Sharder {
   ProgramRewriter rewriter_;
   std::vector<Stay> stays_;
   std::vector<Accumulation> accumulations_;
-  std::map<std::size_t, Gathered> gathered_;  // by the first run that reads it
-  std::map<std::size_t, Tensor> ready_;       // whole weights by stay
-  std::map<ValueId, Tensor> shares_of_;       // by the old bound value
-  std::vector<bool> whole_;                   // [values]: the gradient accumulates in zeros already
-  std::vector<ValueId> summed_;               // gradients whose sums are under way
-  std::vector<Tensor> sums_;                  // their whole tensors
-  std::size_t sum_run_ = 0;
+  std::map<std::pair<std::size_t, ShardGroup>, Gathered> gathered_;  // by the first run that reads it
+  std::map<std::size_t, Tensor> ready_;                              // whole weights by stay
+  std::map<ValueId, Tensor> shares_of_;                              // by the old bound value
+  std::vector<bool> whole_;   // [values]: the gradient accumulates in zeros already
+  std::vector<Sums> summed_;  // of the last run that completed gradients
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -13,10 +14,13 @@ namespace hone {
 
 // The rows of each trainable weight, and of its gradient, that the ranks have.
 struct WeightShares {
-  int rank = 0;          // of this process
-  bool weights = false;  // weights are divided too, not gradients alone
+  int rank = 0;           // of this process
+  int expert_member = 0;  // its number among the ranks that have the same experts
+  bool weights = false;   // weights are divided too, not gradients alone
   // [ranks + 1] by name of the weight: rank r has the rows cuts[r] to cuts[r + 1] - 1.
   std::map<std::string, std::vector<std::int64_t>, std::less<>> cuts;
+  // The weights among them that are divided over the ranks that have the same experts only.
+  std::set<std::string, std::less<>> experts;
 };
 
 // Returns the program with the bound values of the weights in shares.cuts replaced by this rank's rows of them.

@@ -71,9 +71,8 @@ void drop_unneeded(const Program& program, Excerpt& excerpt) {
 Program write_excerpt(const Program& program, Excerpt excerpt) {
   drop_unneeded(program, excerpt);
   const std::vector<bool> read = values_read(program, excerpt);
-  ProgramRewriter rewriter(
-      program, [](const Value& value) { return value.type; },
-      [&](ValueId id) { return read[index_of(id)] && !excerpt.arriving.contains(id); });
+  ProgramRewriter rewriter(program,
+                           {.keeps = [&](ValueId id) { return read[index_of(id)] && !excerpt.arriving.contains(id); }});
   for (const auto& [id, name] : excerpt.arriving) {
     if (read[index_of(id)]) rewriter.map(id, rewriter.program().state(name, program.value(id).type));
   }

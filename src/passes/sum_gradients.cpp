@@ -1,6 +1,7 @@
 #include "passes/sum_gradients.h"
 
 #include <algorithm>
+#include <map>
 #include <vector>
 
 #include "ops/shards/shards.h"
@@ -38,11 +39,12 @@ std::vector<CompletedGradient> completed_gradients(const Program& program) {
 struct StartedSums {
   std::vector<Tensor> gradients;
   std::int64_t slot = 0;
+  ShardGroup group = ShardGroup::kData;
 };
 
 }  // namespace
 
-Program sum_gradients(const Program& program) {
+Program sum_gradients(const Program& program, const ExpertGradients& experts) {
   const std::vector<std::size_t> runs = layer_runs(program);
   const std::vector<CompletedGradient> completed = completed_gradients(program);
   ProgramRewriter rewriter(program);
@@ -50,15 +52,19 @@ Program sum_gradients(const Program& program) {
   for (std::size_t n = 0; n < runs.size(); ++n) {
     rewriter.replay(program.nodes()[n]);
     if (n + 1 < runs.size() && runs[n + 1] == runs[n]) continue;
-    std::vector<Tensor> gradients;
+    std::map<ShardGroup, std::vector<Tensor>> gradients;
     for (const CompletedGradient& each : completed) {
-      if (runs[each.node] == runs[n]) gradients.push_back(rewriter.mapped(each.value));
+      if (runs[each.node] != runs[n]) continue;
+      const bool is_expert = experts.names.contains(program.value(each.gradient).name);
+      if (is_expert && !experts.are_summed) continue;
+      gradients[is_expert ? ShardGroup::kSameExperts : ShardGroup::kData].push_back(rewriter.mapped(each.value));
     }
-    if (gradients.empty()) continue;
-    const auto slot = static_cast<std::int64_t>(started.size());
-    started.push_back({sum_whole(gradients, slot), slot});
+    for (const auto& [group, of_group] : gradients) {
+      const auto slot = static_cast<std::int64_t>(started.size());
+      started.push_back({sum_whole(of_group, slot, group), slot, group});
+    }
   }
-  for (const StartedSums& each : started) (void)wait_for_sums(each.gradients, each.slot);
+  for (const StartedSums& each : started) (void)wait_for_sums(each.gradients, each.slot, each.group);
   return rewriter.finish();
 }
 

@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "core/strings.h"
+#include "program/context_builder.h"
 #include "program/program.h"
 #include "program/shard_builder.h"
 
@@ -23,6 +24,16 @@ void Op::shard(ShardBuilder& builder, const Node& node) const {
         "--tensor_parallel_size 1");
   }
   shard_alike(builder, node.attributes, kWhole);
+}
+
+void Op::divide_tokens(ContextBuilder& builder, const Node& node) const {
+  if (!is_token_wise()) {
+    throw Error("context_parallel_size",
+                text_of("is ", builder.ranks(), ", but the tokens of ", name(), " (", node.scope,
+                        ") cannot be divided over processes"),
+                "--context_parallel_size 1");
+  }
+  divide_alike(builder, node, node.attributes);
 }
 
 Cost Op::cost(InputTypes inputs, std::span<const Type> outputs, const Attributes&) const {

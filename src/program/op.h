@@ -20,6 +20,7 @@
 
 namespace hone {
 
+class ContextBuilder;
 class GradientBuilder;
 class ShardBuilder;
 class Program;
@@ -85,6 +86,14 @@ class Op {
   // (program/shard_builder.h). The default copies the node if no operand is divided, and otherwise throws Error: the
   // operation cannot be divided.
   virtual void shard(ShardBuilder& builder, const Node& node) const;
+
+  // Returns true if the rows of some tokens can be computed without those of others, and outputs without Count::tokens
+  // are sums over the tokens. Each rank of a context group then computes the rows of its tokens.
+  [[nodiscard]] virtual bool is_token_wise() const { return false; }
+  // Appends what one rank of a context group, whose ranks have different tokens, computes of `node`, which has operands
+  // or outputs with Count::tokens (program/context_builder.h). The default copies the node if it is token-wise, and
+  // otherwise throws Error: the tokens of the operation cannot be divided.
+  virtual void divide_tokens(ContextBuilder& builder, const Node& node) const;
 
   // The default is no FLOPs, every input read once and every output written once.
   [[nodiscard]] virtual Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const;

@@ -174,12 +174,32 @@ Scope::Scope(Program& program, std::string_view name) : program_(program), outer
   program.set_scope(outer_.empty() ? std::string(name) : outer_ + "." + std::string(name));
 }
 
-ProgramRewriter::ProgramRewriter(const Program& from)
-    : ProgramRewriter(from, [](const Value& value) { return value.type; }) {}
-
-void ProgramRewriter::copy_host_counts() {
-  for (const CountSpec& spec : from_.counts()) {
-    if (spec.source == kNoValue) to_.count(spec.count, spec.capacity);
+ProgramRewriter::ProgramRewriter(const Program& from, const BoundChanges& changes)
+    : from_(from), map_(from.values().size(), kNoValue) {
+  for (const CountSpec& spec : from.counts()) {
+    if (spec.source == kNoValue) to_.count(spec.count, changes.recount(spec));
+  }
+  for (std::size_t i = 0; i < from.values().size(); ++i) {
+    const Value& value = from.values()[i];
+    const auto id = static_cast<ValueId>(i);
+    if (value.producer >= 0 || !changes.keeps(id)) continue;
+    const Type type = changes.retype(value);
+    switch (value.role) {
+      case Role::kWeight:
+        map(id, to_.weight(value.name, type, value.trainable, value.keeps_dtype));
+        break;
+      case Role::kGradient:
+        map(id, to_.gradient(value.name, type));
+        break;
+      case Role::kState:
+        map(id, to_.state(value.name, type, value.placement));
+        break;
+      case Role::kInput:
+        map(id, to_.input(value.name, type));
+        break;
+      case Role::kActivation:
+        break;
+    }
   }
 }
 

@@ -114,6 +114,9 @@ GrpoBatch grpo_batch(const GrpoOptions& options, std::int64_t devices, const Opt
 
 void check_options(const GrpoOptions& options, const OptionInput& input) {
   check_training(options, options, options, true, input);
+  if (options.fp8.fp8) {
+    throw Error(input.place_of("fp8"), "is for pretrain and sft: the policy that samples is not in FP8", "remove fp8");
+  }
   check_lora(options, input);
   if (options.use_peft && options.lora_dropout > 0 && input.was_set("lora_dropout")) {
     log_once(text_of(input.place_of("lora_dropout"), " has no effect: grpo trains the policy as it samples"));
@@ -155,10 +158,20 @@ void check_processes(const GrpoOptions& options) {
                 text_of("is ", options.pipeline_parallel_size, "; hone grpo generates with whole weights"),
                 "--pipeline_parallel_size 1");
   }
+  if (options.context_parallel_size > 1) {
+    throw Error("context_parallel_size",
+                text_of("is ", options.context_parallel_size, "; hone grpo computes whole sequences"),
+                "--context_parallel_size 1");
+  }
   if (options.tensor_parallel_size > 1) {
     throw Error("tensor_parallel_size",
                 text_of("is ", options.tensor_parallel_size, "; hone grpo generates with whole weights"),
                 "--tensor_parallel_size 1");
+  }
+  if (options.expert_parallel_size > 1) {
+    throw Error("expert_parallel_size",
+                text_of("is ", options.expert_parallel_size, "; hone grpo generates with whole weights"),
+                "--expert_parallel_size 1");
   }
   if (options.processes() == 1) return;
   if (options.rollout != RolloutKind::kOwn) {

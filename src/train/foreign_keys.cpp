@@ -46,9 +46,6 @@ constexpr std::array kTrainingKeys = std::to_array<ForeignKey>({
     {"load_in_8bit", kNever, "8-bit weights are not offered"},
     {"load_in_4bit", kNever, "4-bit weights are not offered"},
     {"quantization", kNever, "FP8 weights are for generation"},
-    {"use_fp8", kNotYet, "FP8 training is"},
-    {"fp8_weight_quant", kNoEffect, "use_fp8 is not set"},
-    {"fp8_activation_quant", kNoEffect, "use_fp8 is not set"},
     // LoRA.
     {"lora_target_parameters", kNever,
      "the models that hone knows have no parameters outside of modules: name modules by lora_target_modules"},

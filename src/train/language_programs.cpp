@@ -1,31 +1,43 @@
 #include "train/language_programs.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/error.h"
 #include "train/setup.h"
 #include "train/stage_programs.h"
 
 namespace hone {
+namespace {
+
+// Rounds the capacities up to what products in FP8 need; micro-batches stay as they are.
+MicroBatchShape with_fp8_capacities(MicroBatchShape shape, const TrainingOptions& options) {
+  for (std::int64_t& tokens : shape.capacities) tokens = fp8_capacity(options.fp8, tokens);
+  shape.capacities.erase(std::unique(shape.capacities.begin(), shape.capacities.end()), shape.capacities.end());
+  return shape;
+}
+
+}  // namespace
 
 MicroBatchShape training_shape(const LanguageSizes& sizes, const TrainingOptions& options) {
   MicroBatchShape shape = micro_batch_shape(sizes.steps, options.max_tokens_per_micro_batch, "training");
   // Offloaded activations and what stages exchange are states, whose types are those of one capacity.
   if (options.activation_offloading || options.pipeline_parallel_size > 1) shape.capacities = {shape.limits.tokens};
-  return shape;
+  return with_fp8_capacities(std::move(shape), options);
 }
 
 MicroBatchShape evaluation_shape(const LanguageSizes& sizes, const TrainingOptions& options) {
   HONE_ASSERT(sizes.eval_steps.has_value(), "the run has no evaluation");
   MicroBatchShape shape = micro_batch_shape(*sizes.eval_steps, options.max_tokens_per_micro_batch, "evaluation");
   if (options.pipeline_parallel_size > 1) shape.capacities = {shape.limits.tokens};
-  return shape;
+  return with_fp8_capacities(std::move(shape), options);
 }
 
 Workspace trace_run(const LanguageSizes& sizes, const TrainingOptions& training) {
   Workspace workspace = training_workspace(training, *sizes.model, sizes.dtype);
   LossProgramOptions options{
       .compile = compile_options(training, *sizes.model, sizes.dtype, workspace, sizes.benchmark_bytes_held),
+      .context_size = static_cast<int>(training.context_parallel_size),
       .dynamic = sizes.loss == SftLoss::kDft};
   if (sizes.model->stage() != nullptr) {
     const auto sized = [&](const MicroBatchShape& shape) {
@@ -38,13 +50,16 @@ Workspace trace_run(const LanguageSizes& sizes, const TrainingOptions& training)
   }
   const auto add = [&](const char* name, const MicroBatchShape& shape, auto trace, const ProgramUse& use) {
     const auto of = [&](std::int64_t tokens) {
-      options.capacity = {tokens, std::min(shape.limits.documents, tokens)};
+      // Ranks of a context group have as many rows, so that a program may have room for a few tokens more.
+      const std::int64_t room = tokens + training.context_parallel_size - 1;
+      options.capacity = {tokens, std::min(shape.limits.documents, room)};
       return trace(*sizes.model, options);
     };
     add_sized(workspace, name, shape.capacities, of, use);
   };
   add(kTrainingProgram, training_shape(sizes, training), trace_training, training_use());
-  if (training.sums_in_programs()) add_summing_programs(workspace, training_use());
+  if (training.sums_in_programs())
+    add_summing_programs(workspace, training_use(), expert_gradients(training, *sizes.model));
   if (sizes.eval_steps) add(kEvaluationProgram, evaluation_shape(sizes, training), trace_evaluation, {});
   return workspace;
 }

@@ -321,7 +321,7 @@ void provide_parts(const LanguageRun& run, Workspace& workspace, Device& device)
 
 // Loads or initialises the weights and those of the adapter.
 void provide_weights(const LanguageRun& run, Workspace& workspace, Device& device) {
-  if (run.options.divides_weights() || run.options.tensor_parallel_size > 1 || run.model->stage() != nullptr) {
+  if (run.options.divides_weights() || &run.model->whole() != run.model.get()) {
     return provide_parts(run, workspace, device);
   }
   const auto seed = static_cast<std::uint64_t>(run.options.seed);
@@ -367,14 +367,14 @@ MetricValues train(LanguageRun& run) {
   if (collectives.data() != nullptr) optimizer.join(*collectives.data(), true);
   const std::unique_ptr<Pipeline> pipeline = make_pipeline(workspace, *run.model, run.job);
   LanguageTask::Setup setup{.training = {workspace, kTrainingProgram},
-                            .work = work_of(workspace.program(kTrainingProgram), limits.tokens),
+                            .work = work_of(workspace.program(kTrainingProgram), limits.tokens, run.job.context_size()),
                             .limits = limits,
                             .batches = *run.batches,
                             .gradient_accumulation_steps = run.options.gradient_accumulation_steps,
                             .seed = static_cast<std::uint64_t>(run.options.seed),
                             .job = run.job,
                             .training_communicates = run.job.size() > 1,
-                            .evaluation_communicates = run.options.divides_weights() || collectives.has_tensor_group()};
+                            .evaluation_communicates = run.options.divides_weights() || collectives.has_model_group()};
   if (run.options.sums_in_programs() && !pipeline) setup.summing.emplace(workspace, kSummingProgram);
   if (run.eval_batches != nullptr) {
     setup.evaluation.emplace(workspace, kEvaluationProgram);

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/json_value.h"
+#include "data/context_share.h"
 
 namespace hone {
 namespace {
@@ -28,14 +29,18 @@ std::vector<HostBatch> next_micro_batches(BatchLoader& loader, std::int64_t batc
                                           const Job& job) {
   const LoaderPosition start = loader.position();
   const std::int64_t left = loader.batches_per_epoch() - start.index;
-  const std::int64_t first = std::min(left, job.data_rank() * batches_per_step);
+  const std::int64_t first = std::min(left, job.reader() * batches_per_step);
   const std::int64_t end = std::min(left, first + batches_per_step);
   std::vector<HostBatch> sequences;
   for (std::int64_t i = first; i < end; ++i) {
     std::ranges::move(loader.sequences_at({start.epoch, start.index + i}), std::back_inserter(sequences));
   }
-  loader.skip(job.data_size() * batches_per_step);
-  return lay_micro_batches(sequences, limits);
+  loader.skip(job.readers() * batches_per_step);
+  std::vector<HostBatch> batches = lay_micro_batches(sequences, limits);
+  if (job.context_size() > 1) {
+    for (HostBatch& batch : batches) batch = context_share(batch, job.context_rank(), job.context_size());
+  }
+  return batches;
 }
 
 std::vector<std::int64_t> agree_on_launches(std::vector<HostBatch>& micro_batches, const Job& job) {

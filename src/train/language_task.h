@@ -16,8 +16,9 @@
 namespace hone {
 
 // Returns the micro-batches of the next optimizer step, whose sequences are those of the next `batches_per_step`
-// batches or of what is left of the epoch. In a job each tensor group gets as many batches, those that follow the
-// ones of the group before it, so that a step reads the batches of job.data_size() steps of one process.
+// batches or of what is left of the epoch. In a job each reader (Job::reader) gets as many batches, those that follow
+// the ones of the reader before it, so that a step reads the batches of job.readers() steps of one process. The ranks
+// of a context group get their shares of the micro-batches of their reader (data/context_share.h).
 [[nodiscard]] std::vector<HostBatch> next_micro_batches(BatchLoader& loader, std::int64_t batches_per_step,
                                                         BatchLimits limits, const Job& job = {});
 // Makes the ranks of a job run the same programs as often: appends empty micro-batches up to the largest number of any

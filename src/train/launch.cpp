@@ -8,8 +8,11 @@
 
 #include "core/error.h"
 #include "core/json_value.h"
+#include "model/expert_parallel_model.h"
 #include "model/stage_model.h"
 #include "model/tensor_parallel_model.h"
+#include "model/weight_layout.h"
+#include "ops/adamw_8bit/adamw_8bit.h"
 #include "system/process.h"
 #include "train/accelerate.h"
 #include "train/memory_fit.h"
@@ -58,6 +61,15 @@ void check_pipeline(const TrainingOptions& options) {
     refuse(text_of("tensor_parallel_size is ", options.tensor_parallel_size, ": one of the two divides a model"),
            "--tensor_parallel_size 1");
   }
+  if (options.expert_parallel_size > 1) {
+    refuse(text_of("expert_parallel_size is ", options.expert_parallel_size, ": one of the two divides a model"),
+           "--expert_parallel_size 1");
+  }
+  if (options.context_parallel_size > 1) {
+    refuse(text_of("context_parallel_size is ", options.context_parallel_size, ": stages exchange whole micro-batches"),
+           "--context_parallel_size 1");
+  }
+  if (options.fp8.fp8) refuse("fp8 is for whole models", "--fp8 false");
   if (options.zero_stage.value_or(0) > 1) {
     refuse(text_of("zero_stage ", *options.zero_stage, " divides gradients, which each micro-batch would exchange"),
            "--zero_stage 1");
@@ -67,10 +79,45 @@ void check_pipeline(const TrainingOptions& options) {
   }
 }
 
+void check_expert_groups(const TrainingOptions& options) {
+  const std::int64_t size = options.expert_parallel_size;
+  if (size == 1) return;
+  constexpr const char* kKey = "expert_parallel_size";
+  if (options.processes() % size != 0) {
+    throw Error(kKey, text_of("is ", size, ", which does not divide num_processes ", options.processes()),
+                text_of("--num_processes ", (options.processes() + size - 1) / size * size));
+  }
+  if (options.tensor_parallel_size > 1) {
+    throw Error(kKey,
+                text_of("is ", size, ", but tensor_parallel_size ", options.tensor_parallel_size,
+                        " cannot divide mixtures of experts"),
+                "--tensor_parallel_size 1");
+  }
+  if (options.context_parallel_size > 1) {
+    throw Error(kKey,
+                text_of("is ", size, ", but context_parallel_size ", options.context_parallel_size,
+                        " gives the ranks of a group the same batches"),
+                "--context_parallel_size 1");
+  }
+}
+
+void check_context(const TrainingOptions& options) {
+  const std::int64_t size = options.context_parallel_size;
+  if (size == 1) return;
+  constexpr const char* kKey = "context_parallel_size";
+  const std::int64_t groups = size * options.tensor_parallel_size;
+  if (options.processes() % groups == 0) return;
+  const std::string tensor = groups == size ? "" : text_of(" with tensor_parallel_size ", options.tensor_parallel_size);
+  throw Error(kKey, text_of("is ", size, tensor, ", which does not divide num_processes ", options.processes()),
+              text_of("--num_processes ", (options.processes() + groups - 1) / groups * groups));
+}
+
 }  // namespace
 
 void check_mesh(const TrainingOptions& options) {
   check_pipeline(options);
+  check_expert_groups(options);
+  check_context(options);
   const std::int64_t size = options.tensor_parallel_size;
   if (size == 1) return;
   constexpr const char* kKey = "tensor_parallel_size";
@@ -106,6 +153,10 @@ void check_division(const TrainingOptions& options, const Model& model) {
     throw Error("benchmarks", "need whole weights on the device, which pipeline_parallel_size divides",
                 "--pipeline_parallel_size 1");
   }
+  if (options.expert_parallel_size > 1 && needs_whole) {
+    throw Error("benchmarks", "need whole weights on the device, which expert_parallel_size divides",
+                "--expert_parallel_size 1");
+  }
   if (!options.divides_weights()) return;
   if (model.adapter() != nullptr) {
     throw Error("zero_stage", "3 divides trained weights, of which an adapter has few: the base would stay whole",
@@ -116,6 +167,26 @@ void check_division(const TrainingOptions& options, const Model& model) {
   }
 }
 
+// Throws Error if 8-bit states of a rank's experts would not be those of the whole weight: their blocks must end where
+// experts end, and both must be large enough.
+void check_state_blocks(const TrainingOptions& options, const Model& model) {
+  if (optimizer_options(options).moments != MomentFormat::kInt8) return;
+  for (std::size_t i = 0; i < model.weights().size(); ++i) {
+    const WeightSpec& spec = model.weights()[i];
+    if (spec.kind != WeightKind::expert) continue;
+    const std::int64_t row = row_elements(spec);
+    const bool is_small =
+        spec.shape[0] * row < kMin8BitElements && model.whole().weights()[i].shape[0] * row >= kMin8BitElements;
+    const bool are_aligned =
+        std::ranges::all_of(spec.parts, [&](const WeightPart& part) { return part.rows * row % kStateBlock == 0; });
+    if (are_aligned && !is_small) continue;
+    throw Error("expert_parallel_size",
+                text_of("is ", options.expert_parallel_size, ", but the blocks of optim ", name_of(options.optim),
+                        " are of whole weights: ", spec.name, " has matrices of ", spec.parts[0].rows, " x ", row),
+                "--optim adamw_bf16");
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<Model> divided_model(const TrainingOptions& options, std::unique_ptr<Model> model) {
@@ -123,6 +194,12 @@ std::unique_ptr<Model> divided_model(const TrainingOptions& options, std::unique
   if (options.pipeline_parallel_size > 1) {
     return std::make_unique<StageModel>(std::move(model), static_cast<int>(options.stage()),
                                         static_cast<int>(options.pipeline_parallel_size));
+  }
+  if (const auto size = static_cast<int>(options.expert_parallel_size); size > 1) {
+    auto part =
+        std::make_unique<ExpertParallelModel>(std::move(model), static_cast<int>(options.job_rank) % size, size);
+    check_state_blocks(options, *part);
+    return part;
   }
   if (options.tensor_parallel_size == 1) return model;
   const auto size = static_cast<int>(options.tensor_parallel_size);

@@ -12,7 +12,9 @@
 #include "ops/policy_term/policy_term.h"
 #include "ops/scale/scale.h"
 #include "ops/weighted_sum/weighted_sum.h"
+#include "passes/context_parallel.h"
 #include "passes/sum_gradients.h"
+#include "program/context_builder.h"
 
 namespace hone {
 namespace {
@@ -40,7 +42,8 @@ Program trace_nll(const Model& model, const LossProgramOptions& options, bool tr
   program.output("entropy", weighted_sum(trace.entropy, counted));
   program.output("hits", weighted_sum(trace.hit, counted));
   output_statistics(program, trace.statistics);
-  return model.adapted(std::move(program), {.trainable = trainable, .dropout = trainable});
+  program = model.adapted(std::move(program), {.trainable = trainable, .dropout = trainable});
+  return options.context_size > 1 ? divide_tokens(program, options.context_size) : std::move(program);
 }
 
 }  // namespace
@@ -75,28 +78,71 @@ Program trace_evaluation(const Model& model, const LossProgramOptions& options) 
 
 double BatchWork::flops(const HostBatch& batch) const {
   double pairs = 0;
-  for (std::size_t d = 0; d + 1 < batch.cu_seqlens.size(); ++d) {
-    const auto length = static_cast<double>(batch.cu_seqlens[d + 1] - batch.cu_seqlens[d]);
-    pairs += length * (length + 1) / 2;
-  }
+  for (const std::int32_t position : batch.positions) pairs += position + 1.0;
   return per_token * static_cast<double>(batch.token_count()) + per_pair * pairs;
 }
 
-void add_summing_programs(Workspace& workspace, const ProgramUse& use) {
+void add_summing_programs(Workspace& workspace, const ProgramUse& use, const ExpertGradients& experts) {
   for (const std::string& name : workspace.program_names()) {
     if (!name.starts_with(kTrainingProgram)) continue;
     const std::string_view capacity = std::string_view(name).substr(std::string_view(kTrainingProgram).size());
-    workspace.add(text_of(kSummingProgram, capacity), sum_gradients(workspace.program(name)), use);
+    workspace.add(text_of(kSummingProgram, capacity), sum_gradients(workspace.program(name), experts), use);
   }
 }
 
-BatchWork work_of(const Program& program, std::int64_t tokens) {
+BatchWork work_of(const Program& program, std::int64_t tokens, int context_size) {
   const Cost cost = program.cost();
-  const auto count = static_cast<double>(std::max<std::int64_t>(tokens, 1));
-  return {.per_token = (cost.flops - cost.pair_flops) / count, .per_pair = cost.pair_flops / (count * (count + 1) / 2)};
+  const std::int64_t rows = std::max<std::int64_t>((tokens + context_size - 1) / context_size, 1);  // of this rank
+  const auto count = static_cast<double>(rows);
+  const double pairs = count * (count * context_size + 1) / 2;
+  return {.per_token = (cost.flops - cost.pair_flops) / count, .per_pair = cost.pair_flops / pairs};
 }
 
 namespace {
+
+// Sets ContextInputs of a program whose tokens are divided. An empty micro-batch need not be a share.
+void feed_context(Executable& executable, const HostBatch& batch) {
+  HONE_ASSERT(batch.context || batch.token_count() == 0, "a whole micro-batch for a program of divided tokens");
+  const ContextShare share = batch.context.value_or(ContextShare{});
+  const auto entries_of = [&](const char* input) {
+    const ValueId id = executable.program().find(Role::kInput, input);
+    return static_cast<std::size_t>(executable.program().value(id).type.elements());
+  };
+  const std::int64_t capacity = SizedExecutables::capacity_of(executable);
+  std::vector<std::int32_t> rows(entries_of(kContextRows), -1);
+  std::vector<std::int64_t> used(static_cast<std::size_t>(share.ranks), 0);  // [ranks]: rows so far
+  std::vector<std::int32_t> tokens;
+  std::vector<std::int32_t> bounds{0};
+  std::vector<std::int32_t> starts;
+  std::vector<std::int32_t> keys;
+  std::vector<std::int32_t> document_pieces{0};
+  for (const ContextPiece& piece : share.pieces) {
+    std::int64_t& row = used[static_cast<std::size_t>(piece.rank)];
+    HONE_ASSERT(row + piece.tokens <= capacity, row + piece.tokens, " tokens of rank ", piece.rank, ", room for ",
+                capacity);
+    for (std::int32_t i = 0; i < piece.tokens; ++i) {
+      rows[static_cast<std::size_t>(piece.token + i)] = static_cast<std::int32_t>(piece.rank * capacity + row++);
+      if (piece.rank == share.rank) tokens.push_back(piece.token + i);
+    }
+    if (piece.rank != share.rank) continue;
+    document_pieces.resize(static_cast<std::size_t>(piece.document) + 1, static_cast<std::int32_t>(starts.size()));
+    bounds.push_back(static_cast<std::int32_t>(row));
+    starts.push_back(piece.start);
+    keys.push_back(piece.token - piece.start);
+  }
+  HONE_ASSERT(starts.size() <= entries_of(kContextPieceStarts), starts.size(), " pieces, room for ",
+              entries_of(kContextPieceStarts));
+  document_pieces.resize(entries_of(kContextDocumentPieces), static_cast<std::int32_t>(starts.size()));
+  bounds.resize(entries_of(kContextPieceBounds), bounds.back());
+  starts.resize(entries_of(kContextPieceStarts), 0);
+  keys.resize(entries_of(kContextPieceKeys), 0);
+  executable.set<std::int32_t>(kContextRows, rows);
+  executable.set<std::int32_t>(kContextTokens, tokens);
+  executable.set<std::int32_t>(kContextPieceBounds, bounds);
+  executable.set<std::int32_t>(kContextPieceStarts, starts);
+  executable.set<std::int32_t>(kContextPieceKeys, keys);
+  executable.set<std::int32_t>(kContextDocumentPieces, document_pieces);
+}
 
 bool has_input(const Executable& executable, std::string_view name) {
   return executable.program().find(Role::kInput, name) != kNoValue;
@@ -121,6 +167,7 @@ void feed(Executable& executable, const HostBatch& batch) {
   std::vector<std::int32_t> cu_seqlens = batch.cu_seqlens;  // [entries]; entries past the last document repeat its end
   cu_seqlens.resize(entries, cu_seqlens.back());
   executable.set<std::int32_t>("cu_seqlens", cu_seqlens);
+  if (has_input(executable, kContextRows)) feed_context(executable, batch);
 }
 
 void LossSums::add(const LossReading& reading) {

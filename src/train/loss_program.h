@@ -9,6 +9,7 @@
 #include "compile/compiler.h"
 #include "data/host_batch.h"
 #include "model/model.h"
+#include "passes/sum_gradients.h"
 #include "train/model_figures.h"
 #include "workspace/sized_programs.h"
 
@@ -18,6 +19,7 @@ namespace hone {
 struct LossProgramOptions {
   Capacity capacity;
   CompileOptions compile = {};
+  int context_size = 1;  // ranks over which the tokens of `capacity` are divided (passes/context_parallel.h)
   bool dynamic = false;  // multiplies the loss of each token by its probability, held constant (loss_type: dft)
 };
 
@@ -42,7 +44,7 @@ struct LogProbabilityOptions {
 void trace_log_probabilities(LossTrace& trace, const Model& model, const Capacity& capacity,
                              const LogProbabilityOptions& options);
 // Adds kSummingProgram in all capacities of kTrainingProgram, which must be in the workspace.
-void add_summing_programs(Workspace& workspace, const ProgramUse& use);
+void add_summing_programs(Workspace& workspace, const ProgramUse& use, const ExpertGradients& experts);
 // Traces loss = sum over tokens of loss_weights[t] x -log p(target[t]), and the accumulation of the gradients of all
 // weights. With `dynamic` each term is multiplied by p(target[t]), which gets no gradient (Wu et al., "On the
 // generalization of SFT", 2025). Dropouts of the model are applied.
@@ -62,11 +64,12 @@ struct BatchWork {
   double per_pair = 0;   // FLOPs per pair of a token and itself or an earlier token of its document
   [[nodiscard]] double flops(const HostBatch& batch) const;
 };
-// Derives it from the cost of a program with a capacity of `tokens`.
-[[nodiscard]] BatchWork work_of(const Program& program, std::int64_t tokens);
+// Derives it from the cost of a program with a capacity of `tokens`, divided over context_size ranks.
+[[nodiscard]] BatchWork work_of(const Program& program, std::int64_t tokens, int context_size = 1);
 
-// Sets the inputs tokens, positions and cu_seqlens of an executable, if it has them, and its token count. Throws Defect
-// if the batch has more documents than the executable has room for.
+// Sets the inputs tokens, positions and cu_seqlens of an executable, if it has them, and its token count; those of
+// ContextInputs too if its tokens are divided. Throws Defect if the batch has more documents than the executable has
+// room for.
 void feed(Executable& executable, const HostBatch& batch);
 
 // Names of these programs in a workspace.

@@ -77,8 +77,11 @@ std::unique_ptr<Workspace> workspace_of(const Model& model, const TensorStore& w
 }
 
 Tensor norm_of(std::span<const GradientShare> gradients, const OptimizerOptions& options) {
-  if (options.divided_gradients || options.in_tensor_group) {
-    return divided_gradient_norm(gradients, {.data = options.divided_gradients, .tensor = options.in_tensor_group});
+  // The sums over the data group add the parts of an expert group too, which is within it.
+  const bool of_experts = options.expert_ranks > 1 && !options.divided_gradients;
+  if (options.divided_gradients || options.in_tensor_group || of_experts) {
+    return divided_gradient_norm(
+        gradients, {.data = options.divided_gradients, .tensor = options.in_tensor_group, .experts = of_experts});
   }
   std::vector<Tensor> whole;
   for (const GradientShare& each : gradients) whole.push_back(each.rows);
@@ -173,16 +176,30 @@ void Optimizer::join(Collective& job, bool programs_sum) {
   programs_sum_ = programs_sum || divided_gradients_;
   if (divided_weights_) return;
   const TensorStore& weights = workspace_->store(kWeightStore);
-  if (weights.bytes() > 0) job.broadcast(weights_begin(), weights.bytes(), 0);
   gathered_ = shards_.gathered(weights);
+  if (current_expert_collective() != nullptr) {
+    join_experts();
+  } else if (weights.bytes() > 0) {
+    job.broadcast(weights_begin(), weights.bytes(), 0);
+  }
   weights.device().synchronize();
-  job.check();
+  check_job();
+}
+
+void Optimizer::join_experts() {
+  const TensorStore& weights = workspace_->store(kWeightStore);
+  Collective* const same = current_same_experts_collective();
+  const std::vector<WeightSpec>& specs = shards_.model().weights();
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    Collective* const ranks = specs[i].kind == WeightKind::expert ? same : job_;
+    if (ranks != nullptr) ranks->broadcast(weights.data(specs[i].name), weights.type(specs[i].name).bytes(), 0);
+  }
+  if (same != nullptr) gathered_experts_ = shards_.gathered(weights, true);
 }
 
 void Optimizer::check_job() {
   if (job_ != nullptr) job_->check();
-  if (current_tensor_collective() != nullptr) current_tensor_collective()->check();
-  if (current_pipeline_collective() != nullptr) current_pipeline_collective()->check();
+  check_operations();
 }
 
 std::byte* Optimizer::weights_begin() const {
@@ -202,6 +219,7 @@ std::map<std::string, HeldRows> Optimizer::held_rows() const {
 
 void Optimizer::sum_gradients() {
   if (job_ == nullptr || programs_sum_) return;
+  HONE_ASSERT(current_expert_collective() == nullptr, "programs sum the gradients of divided experts");
   // Neighbours of the same dtype are summed together, with the zeros between them.
   const TensorStore& store = gradients();
   const std::vector<NamedType>& tensors = store.tensors();
@@ -233,6 +251,9 @@ UpdateResult Optimizer::update(double learning_rate, double max_grad_norm) {
   if (shards_.ranks() > 1) {
     HONE_ASSERT(job_ != nullptr && job_->size() == shards_.ranks(), "an update of ", shards_.ranks(), " ranks");
     for (const std::vector<ByteRange>& parts : gathered_) job_->all_gather(weights_begin(), parts);
+    for (const std::vector<ByteRange>& parts : gathered_experts_) {
+      current_same_experts_collective()->all_gather(weights_begin(), parts);
+    }
     if (!divided_gradients_) discard();  // each rank has cleared the gradients of its share only
   }
   float norm = 0;

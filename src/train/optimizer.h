@@ -89,7 +89,11 @@ class Optimizer {
   bool divided_gradients_;
   bool divided_weights_;
   bool programs_sum_ = false;
-  std::vector<std::vector<ByteRange>> gathered_;  // of the weights, after an update
+  void join_experts();
+
+  // Ranges of the weights that are gathered after an update, of all ranks and of those with the same experts.
+  std::vector<std::vector<ByteRange>> gathered_;
+  std::vector<std::vector<ByteRange>> gathered_experts_;
 };
 
 }  // namespace hone

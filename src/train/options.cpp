@@ -72,6 +72,7 @@ void check_training(const ModelOptions& model, const DatasetOptions& data, const
   }
   if (!training.config_file.empty()) read_launch_file(model, training);
   check_trackers(training, input);
+  check_fp8(training.fp8, training.tensor_parallel_size, input);
   check_hub_options(training.hub, training.output_dir, input);
   check_steps(training.logging_steps, "logging_steps", input);
   check_steps(training.save_steps, "save_steps", input);
@@ -121,6 +122,10 @@ void check_options(const PretrainOptions& options, const OptionInput& input) {
 void check_options(const SftOptions& options, const OptionInput& input) {
   check_training(options, options, options, true, input);
   check_lora(options, input);
+  if (options.fp8.fp8 && options.use_peft) {
+    throw Error(input.place_of("fp8"), "trains all weights, but use_peft trains adapters only",
+                "remove one of the two");
+  }
   if (options.dataset_kwargs.skip_prepare_dataset && (options.packing || options.eval_packing == true)) {
     throw Error(input.place_of("dataset_kwargs.skip_prepare_dataset"),
                 text_of("leaves the rows as they are, but ", options.packing ? "packing" : "eval_packing", " is true"),

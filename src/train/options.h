@@ -16,7 +16,9 @@
 #include "data/source.h"
 #include "tracker/tracker.h"
 #include "train/expert_options.h"
+#include "train/fp8_options.h"
 #include "train/hub_options.h"
+#include "train/input_options.h"
 #include "train/lora_options.h"
 #include "train/option_values.h"
 #include "train/schedule.h"
@@ -25,53 +27,6 @@ namespace hone {
 
 // Range of counts that are multiplied with each other; products of three of them fit into 64 bits.
 constexpr Range kCount = within(1, 1'000'000);
-
-struct ModelOptions {
-  std::string model_name_or_path;
-  std::string model_revision = "main";
-  std::string tokenizer_name_or_path;
-  TorchDtype torch_dtype = TorchDtype::kAutomatic;
-  std::optional<bool> bf16;
-
-  template <class Visitor>
-  void fields(Visitor& v) {
-    v.group("Model");
-    v("model_name_or_path", model_name_or_path,
-      "Folder of the model to start from, or its name on the Hugging Face hub");
-    v("model_revision", model_revision, "Branch, tag or commit of a model from the hub");
-    v("tokenizer_name_or_path", tokenizer_name_or_path, "Folder of the tokenizer; unset: the model's");
-    v.alias("tokenizer_name", "tokenizer_name_or_path");
-    v("torch_dtype", torch_dtype, "Dtype of the weights; auto is that of the checkpoint");
-    v("bf16", bf16, "Compute in bfloat16");
-    v.alias("dtype", "torch_dtype");
-  }
-};
-
-struct DatasetOptions {
-  std::string dataset_name;
-  std::string dataset_config;
-  YamlValue dataset_mixture;
-  std::string dataset_train_split = "train";
-  std::string dataset_test_split = "test";
-  std::string eval_dataset_name;
-  bool token_cache = true;
-
-  template <class Visitor>
-  void fields(Visitor& v) {
-    v.group("Data");
-    v("dataset_name", dataset_name, "File, folder or pattern of the data, or the name of a dataset on the hub");
-    v("dataset_config", dataset_config, "Configuration of the dataset, as its README.md says, or a folder inside it");
-    v("dataset_mixture", dataset_mixture,
-      "Instead of dataset_name: {datasets: [{id, config, split, columns, weight}], seed, test_split_size}");
-    v("dataset_train_split", dataset_train_split, "Split to train on");
-    v("dataset_test_split", dataset_test_split,
-      "Split to evaluate on, of eval_dataset_name, otherwise of dataset_name");
-    v("eval_dataset_name", eval_dataset_name, "File or folder to evaluate on; a file is taken whole");
-    v.run_only([&] {
-      v("token_cache", token_cache, "Keep encoded data in $HONE_CACHE, or in ~/.cache/hone, for the next start");
-    });
-  }
-};
 
 // Settings of `hone plan`, which are not options of a run.
 struct PlanSettings {
@@ -87,6 +42,8 @@ struct TrainingOptions {
   std::optional<std::int64_t> zero_stage;
   std::int64_t tensor_parallel_size = 1;
   std::int64_t pipeline_parallel_size = 1;
+  std::int64_t expert_parallel_size = 1;
+  std::int64_t context_parallel_size = 1;
   std::int64_t job_rank = 0;  // rank of this process, or of that which is planned; not an option
   std::int64_t per_device_train_batch_size = 8;
   std::int64_t per_device_eval_batch_size = 8;
@@ -104,6 +61,7 @@ struct TrainingOptions {
   bool dataloader_drop_last = false;
   DeviceChoice device = DeviceChoice::kAutomatic;
   GemmOptions gemm;
+  Fp8Options fp8;
 
   OptimizerType optim = OptimizerType::kAdamw;
   std::string optim_args;
@@ -163,7 +121,7 @@ struct TrainingOptions {
   }
   // Returns the processes of the job.
   [[nodiscard]] std::int64_t processes() const { return num_processes.value_or(1); }
-  // Returns the processes that compute different batches, and the number of this one's tensor group among them.
+  // Returns the processes that compute different tokens, and the number of this one's tensor group among them.
   [[nodiscard]] std::int64_t data_processes() const {
     return processes() / tensor_parallel_size / pipeline_parallel_size;
   }
@@ -178,11 +136,14 @@ struct TrainingOptions {
   [[nodiscard]] bool divides_gradients() const { return shards() > 1 && zero_stage.value_or(0) >= 2; }
   [[nodiscard]] bool divides_weights() const { return shards() > 1 && zero_stage.value_or(0) >= 3; }
   // Returns the batches of an optimizer step, over all processes.
-  [[nodiscard]] std::int64_t batches_per_step() const { return gradient_accumulation_steps * data_processes(); }
+  [[nodiscard]] std::int64_t batches_per_step() const {
+    return gradient_accumulation_steps * (data_processes() / context_parallel_size);
+  }
   // Returns the seed of the order of the data.
   [[nodiscard]] std::uint64_t order_seed() const { return static_cast<std::uint64_t>(data_seed.value_or(seed)); }
 
  private:
+  static constexpr Range kRanks{.least = 1, .most = 1024};
   static constexpr Range kBelowOne{.least = 0, .most = 1, .most_excluded = true};
 
   template <class Visitor>
@@ -215,7 +176,7 @@ struct TrainingOptions {
       "Processes that train together, each on its own GPU or on the CPU; started on this machine unless torchrun, "
       "mpirun "
       "or srun started them; unset: config_file's, otherwise 1",
-      within(1, 1024));
+      kRanks);
     v.run_only([&] {
       v("zero_stage", zero_stage,
         "1: each process has the optimizer states of its share of the weights, with the same results; 2: and their "
@@ -226,14 +187,22 @@ struct TrainingOptions {
       v("tensor_parallel_size", tensor_parallel_size,
         "Processes that divide each layer (its heads, the channels of its MLP, the vocabulary) and compute the same "
         "batches; it divides num_processes, and zero_stage divides over the rest",
-        within(1, 1024));
+        kRanks);
       v("pipeline_parallel_size", pipeline_parallel_size,
         "Stages of a pipeline: processes that have consecutive layers each and compute the same micro-batches one "
         "after the other; it divides num_processes, and the rest computes other batches",
-        within(1, 1024));
+        kRanks);
+      v("expert_parallel_size", expert_parallel_size,
+        "Processes that divide the experts of mixtures and compute different batches; it divides num_processes",
+        kRanks);
+      v("context_parallel_size", context_parallel_size,
+        "Processes that divide the tokens of each batch, and attend to each other's keys and values; it divides "
+        "num_processes",
+        kRanks);
       v("ddp_timeout", ddp_timeout, "Seconds after which a process that does not answer ends the run", at_least(1));
     });
     gemm.fields(v);
+    fp8.fields(v);
   }
 
   template <class Visitor>

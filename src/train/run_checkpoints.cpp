@@ -89,7 +89,7 @@ void RunCheckpoints::load_model(const fs::path& checkpoint) {
 }
 
 bool RunCheckpoints::has_parts() const {
-  return subject_.optimizer.has_divided_weights() || setup_.job.tensor_size() > 1 || setup_.job.pipeline_size() > 1;
+  return subject_.optimizer.has_divided_weights() || &subject_.model.whole() != &subject_.model;
 }
 
 HeldWeights RunCheckpoints::held_weights() const {
@@ -113,9 +113,10 @@ Json RunCheckpoints::load(const fs::path& checkpoint, TrainingTask& task) {
     throw Error(checkpoint.string(), text_of("is a checkpoint of hone ", command, ", not of hone ", setup_.command),
                 "name it as model_name_or_path, with another output_dir");
   }
-  const bool is_divided = setup_.job.tensor_size() > 1 || setup_.job.pipeline_size() > 1;
-  if (is_divided && state.format() != kStateFormat) {
-    const char* key = setup_.job.tensor_size() > 1 ? "tensor_parallel_size" : "pipeline_parallel_size";
+  if (&subject_.model.whole() != &subject_.model && state.format() != kStateFormat) {
+    const char* const key = setup_.job.tensor_size() > 1     ? "tensor_parallel_size"
+                            : setup_.job.pipeline_size() > 1 ? "pipeline_parallel_size"
+                                                             : "expert_parallel_size";
     throw Error(checkpoint.string(),
                 text_of("is a checkpoint of an earlier version of hone, which ", key, " cannot continue"),
                 text_of("--", key, " 1 until the next checkpoint"));

@@ -157,6 +157,8 @@ CompileOptions compile_options(const TrainingOptions& options, const Model& mode
     }
   }
   CompileOptions compile = compile_options(options, dtype, stores + held);
+  compile.fp8_weights =
+      fp8_weights_of(options.fp8, model, dtype, !options.plan.device && compile.device == DeviceKind::kCuda);
   compile.shares = shares_of_programs(model, optimizer_options(options));
   if (model.stage() != nullptr) compile.stage = model.stage()->cut();
   return compile;
@@ -166,6 +168,14 @@ std::size_t benchmark_bytes_held(const TrainingOptions& options, const Model& mo
   const bool none = std::ranges::all_of(
       options.benchmarks, [](const std::string& name) { return name == "none" || yaml_boolean(name) == false; });
   return none ? 0 : benchmark_bytes(model, dtype, open_device(options.device).kind());
+}
+
+ExpertGradients expert_gradients(const TrainingOptions& options, const Model& model) {
+  ExpertGradients experts{.names = {}, .are_summed = options.processes() > options.expert_parallel_size};
+  for (const WeightSpec& spec : model.weights()) {
+    if (options.expert_parallel_size > 1 && spec.kind == WeightKind::expert) experts.names.insert(spec.name);
+  }
+  return experts;
 }
 
 OptimizerOptions optimizer_options(const TrainingOptions& options) {
@@ -183,7 +193,8 @@ OptimizerOptions optimizer_options(const TrainingOptions& options) {
                              .rank = static_cast<int>(options.shards() > 1 ? options.data_rank() : 0),
                              .divided_gradients = options.divides_gradients(),
                              .divided_weights = options.divides_weights(),
-                             .in_tensor_group = options.tensor_parallel_size > 1};
+                             .in_tensor_group = options.tensor_parallel_size > 1,
+                             .expert_ranks = static_cast<int>(options.expert_parallel_size)};
   apply_optim_args(options.optim_args, name_of(options.optim), optimizer);
   return optimizer;
 }

@@ -5,6 +5,7 @@
 #include "compile/compiler.h"
 #include "data/source.h"
 #include "data/token_cache.h"
+#include "passes/sum_gradients.h"
 #include "train/optimizer.h"
 #include "train/options.h"
 #include "workspace/workspace.h"
@@ -46,5 +47,7 @@ namespace hone {
 // benchmarks.
 [[nodiscard]] std::size_t benchmark_bytes_held(const TrainingOptions& options, const Model& model, DType dtype);
 [[nodiscard]] OptimizerOptions optimizer_options(const TrainingOptions& options);
+// Returns the gradients of divided experts, which programs sum over other ranks than the rest.
+[[nodiscard]] ExpertGradients expert_gradients(const TrainingOptions& options, const Model& model);
 
 }  // namespace hone

@@ -37,65 +37,85 @@ std::int64_t cut_near(const WeightSpec& spec, std::int64_t wanted, bool divisibl
 
 }  // namespace
 
-UpdateShards::UpdateShards(const Model& model, const OptimizerOptions& options, int ranks) : model_(&model) {
-  if (options.divided_gradients && ranks > 1) {
-    cut_each(options, ranks);
-  } else {
-    cut_in_order(options, ranks);
-  }
-}
-
-void UpdateShards::cut_in_order(const OptimizerOptions& options, int ranks) {
-  const std::vector<WeightSpec>& specs = model_->weights();
-  std::int64_t total = 0;
-  for (const WeightSpec& spec : specs) total += spec.trainable ? elements_of(spec) : 0;
-  for (int rank = 0; rank <= ranks; ++rank) {
-    const auto wanted = static_cast<std::int64_t>(static_cast<double>(total) * rank / ranks);
-    std::vector<std::int64_t>& cuts = cuts_.emplace_back();
-    std::int64_t start = 0;
-    for (const WeightSpec& spec : specs) {
-      const std::int64_t place = rank == ranks ? total - start : wanted - start;
-      cuts.push_back(spec.trainable ? cut_near(spec, place, is_divisible(spec, options)) : 0);
-      start += spec.trainable ? elements_of(spec) : 0;
+UpdateShards::UpdateShards(const Model& model, const OptimizerOptions& options, int ranks)
+    : model_(&model),
+      ranks_(ranks),
+      divides_experts_(options.expert_ranks > 1),
+      expert_members_(std::max(1, ranks / options.expert_ranks)),
+      cuts_(model.weights().size()) {
+  for (std::size_t i = 0; i < cuts_.size(); ++i) cuts_[i].assign(static_cast<std::size_t>(members(i)) + 1, 0);
+  for (const bool experts : {false, true}) {
+    if (options.divided_gradients && ranks > 1) {
+      cut_each(options, experts);
+    } else {
+      cut_in_order(options, experts);
     }
   }
 }
 
-void UpdateShards::cut_each(const OptimizerOptions& options, int ranks) {
+bool UpdateShards::is_expert(std::size_t index) const {
+  return divides_experts_ && model_->weights()[index].kind == WeightKind::expert;
+}
+
+void UpdateShards::cut_in_order(const OptimizerOptions& options, bool experts) {
   const std::vector<WeightSpec>& specs = model_->weights();
+  const int ranks = experts ? expert_members_ : ranks_;
+  const auto is_cut = [&](std::size_t i) { return specs[i].trainable && is_expert(i) == experts; };
+  std::int64_t total = 0;
+  for (std::size_t i = 0; i < specs.size(); ++i) total += is_cut(i) ? elements_of(specs[i]) : 0;
+  for (int rank = 0; rank <= ranks; ++rank) {
+    const auto wanted = static_cast<std::int64_t>(static_cast<double>(total) * rank / ranks);
+    std::int64_t start = 0;
+    for (std::size_t i = 0; i < specs.size(); ++i) {
+      if (!is_cut(i)) continue;
+      const std::int64_t place = rank == ranks ? total - start : wanted - start;
+      cuts_[i][static_cast<std::size_t>(rank)] = cut_near(specs[i], place, is_divisible(specs[i], options));
+      start += elements_of(specs[i]);
+    }
+  }
+}
+
+void UpdateShards::cut_each(const OptimizerOptions& options, bool experts) {
+  const std::vector<WeightSpec>& specs = model_->weights();
+  const int ranks = experts ? expert_members_ : ranks_;
   std::vector<std::int64_t> held(static_cast<std::size_t>(ranks), 0);  // elements of each rank so far
-  cuts_.assign(static_cast<std::size_t>(ranks) + 1, std::vector<std::int64_t>(specs.size(), 0));
   for (std::size_t i = 0; i < specs.size(); ++i) {
     const WeightSpec& spec = specs[i];
-    if (!spec.trainable) continue;
+    if (!spec.trainable || is_expert(i) != experts) continue;
     const std::int64_t rows = spec.shape[0];
     const std::int64_t unit = rows_per_cut(spec, kNormBlock);
     const bool divides = is_divisible(spec, options) && rows / unit >= ranks;
     const auto owner = std::ranges::min_element(held) - held.begin();
+    std::vector<std::int64_t>& cuts = cuts_[i];
     for (int rank = 1; rank <= ranks; ++rank) {
-      std::int64_t& cut = cuts_[static_cast<std::size_t>(rank)][i];
-      cut = rank == ranks ? rows : divides ? (rows * rank / ranks + unit / 2) / unit * unit : rank <= owner ? 0 : rows;
+      cuts[static_cast<std::size_t>(rank)] = rank == ranks   ? rows
+                                             : divides       ? (rows * rank / ranks + unit / 2) / unit * unit
+                                             : rank <= owner ? 0
+                                                             : rows;
     }
-    for (int rank = 0; rank < ranks; ++rank) {
-      held[static_cast<std::size_t>(rank)] += rows_of(i, rank).count * row_elements(spec);
+    for (std::size_t rank = 0; rank < held.size(); ++rank) {
+      held[rank] += (cuts[rank + 1] - cuts[rank]) * row_elements(spec);
     }
   }
 }
 
 RowRange UpdateShards::rows_of(std::size_t index, int rank) const {
-  const std::int64_t first = cuts_[static_cast<std::size_t>(rank)][index];
-  return {first, cuts_[static_cast<std::size_t>(rank) + 1][index] - first};
+  const auto member = static_cast<std::size_t>(rank / (ranks_ / members(index)));
+  const std::int64_t first = cuts_[index][member];
+  return {first, cuts_[index][member + 1] - first};
 }
 
-std::vector<std::vector<ByteRange>> UpdateShards::gathered(const TensorStore& weights) const {
+std::vector<std::vector<ByteRange>> UpdateShards::gathered(const TensorStore& weights, bool experts) const {
   std::vector<std::vector<ByteRange>> calls;
   if (weights.tensors().empty()) return calls;
   const std::byte* const base = weights.data(weights.tensors().front().name);
   const std::vector<WeightSpec>& specs = model_->weights();
-  for (int rank = 0; rank < ranks(); ++rank) {
+  const int ranks = experts ? expert_members_ : ranks_;
+  for (int rank = 0; rank < ranks; ++rank) {
     std::vector<ByteRange> ranges;
     for (std::size_t i = 0; i < specs.size(); ++i) {
-      const RowRange rows = rows_of(i, rank);
+      if (is_expert(i) != experts) continue;
+      const RowRange rows = rows_of(i, rank * (ranks_ / ranks));
       if (rows.count == 0) continue;
       const Type& type = weights.type(specs[i].name);
       const std::size_t row = type.bytes() / static_cast<std::size_t>(specs[i].shape[0]);
@@ -110,7 +130,7 @@ std::vector<std::vector<ByteRange>> UpdateShards::gathered(const TensorStore& we
       }
     }
     if (calls.size() < ranges.size())
-      calls.resize(ranges.size(), std::vector<ByteRange>(static_cast<std::size_t>(ranks())));
+      calls.resize(ranges.size(), std::vector<ByteRange>(static_cast<std::size_t>(ranks)));
     for (std::size_t call = 0; call < ranges.size(); ++call) calls[call][static_cast<std::size_t>(rank)] = ranges[call];
   }
   return calls;
@@ -119,14 +139,19 @@ std::vector<std::vector<ByteRange>> UpdateShards::gathered(const TensorStore& we
 std::shared_ptr<const WeightShares> shares_of_programs(const Model& model, const OptimizerOptions& options) {
   if (options.ranks == 1 || !options.divided_gradients) return nullptr;
   const UpdateShards shards(model, options, options.ranks);
-  auto shares = std::make_shared<WeightShares>(
-      WeightShares{.rank = options.rank, .weights = options.divided_weights, .cuts = {}});
+  auto shares = std::make_shared<WeightShares>(WeightShares{.rank = options.rank,
+                                                            .expert_member = options.rank / options.expert_ranks,
+                                                            .weights = options.divided_weights,
+                                                            .cuts = {},
+                                                            .experts = {}});
   for (std::size_t i = 0; i < model.weights().size(); ++i) {
     const WeightSpec& spec = model.weights()[i];
-    if (!spec.trainable) continue;
+    const int members = shards.members(i);
+    if (!spec.trainable || members == 1) continue;
     std::vector<std::int64_t>& cuts = shares->cuts[spec.name];
-    for (int rank = 0; rank < options.ranks; ++rank) cuts.push_back(shards.rows_of(i, rank).first);
+    for (int m = 0; m < members; ++m) cuts.push_back(shards.rows_of(i, m * (options.ranks / members)).first);
     cuts.push_back(spec.shape[0]);
+    if (shards.is_expert(i)) shares->experts.insert(spec.name);
   }
   return shares;
 }

@@ -29,24 +29,34 @@ struct RowRange {
 // gradients each large weight is divided over all ranks, so that all of them send when it is gathered, at multiples of
 // kNormBlock, so that the norm has the same bits; a small one has one owner, the rank with the least so far. A weight
 // whose update needs all of it (Muon's matrices, SGD, rules of a kind) has one owner.
+//
+// Weights of divided experts are divided over the ranks that have the same experts, others over all ranks.
 class UpdateShards {
  public:
   UpdateShards(const Model& model, const OptimizerOptions& options, int ranks);
 
   // Rows of the model's weight `index` that a rank updates; of count 0 if there are none or it is not trainable.
   [[nodiscard]] RowRange rows_of(std::size_t index, int rank) const;
-  // Returns the ranges of bytes of a store of the weights that the ranks have updated, [calls][ranks], for calls of
-  // Collective::all_gather(). Neighbouring weights of a rank are one range.
-  [[nodiscard]] std::vector<std::vector<ByteRange>> gathered(const TensorStore& weights) const;
-  [[nodiscard]] int ranks() const { return static_cast<int>(cuts_.size()) - 1; }
+  // Returns the number of ranks that a weight is divided over.
+  [[nodiscard]] int members(std::size_t index) const { return is_expert(index) ? expert_members_ : ranks_; }
+  // Returns the ranges of bytes of a store of the weights that the ranks have updated, [calls][members], for calls of
+  // Collective::all_gather(): of divided experts, or of the other weights. Neighbouring weights of a rank are one
+  // range.
+  [[nodiscard]] std::vector<std::vector<ByteRange>> gathered(const TensorStore& weights, bool experts = false) const;
+  [[nodiscard]] int ranks() const { return ranks_; }
   [[nodiscard]] const Model& model() const { return *model_; }
+  // Returns true for the weights of divided experts.
+  [[nodiscard]] bool is_expert(std::size_t index) const;
 
  private:
-  void cut_in_order(const OptimizerOptions& options, int ranks);
-  void cut_each(const OptimizerOptions& options, int ranks);
+  void cut_in_order(const OptimizerOptions& options, bool experts);
+  void cut_each(const OptimizerOptions& options, bool experts);
 
   const Model* model_;
-  std::vector<std::vector<std::int64_t>> cuts_;  // [ranks + 1][weights]: the first row of each rank's share
+  int ranks_;
+  bool divides_experts_;
+  int expert_members_;                           // ranks that have the same experts
+  std::vector<std::vector<std::int64_t>> cuts_;  // [weights][members + 1]: the first row of each member's share
 };
 
 // Returns the division of gradients and weights that programs of the model have; null if both are whole.

@@ -56,6 +56,7 @@ struct OptimizerOptions {
   bool divided_gradients = false;  // each rank has the gradients of its share only
   bool divided_weights = false;    // and the weights
   bool in_tensor_group = false;    // the model is a rank's part of one (model/tensor_parallel_model.h)
+  int expert_ranks = 1;            // of an expert group, if the model is that of one (model/expert_parallel_model.h)
 };
 
 // Returns true if weights of this dtype have f32 master weights.

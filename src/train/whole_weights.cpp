@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "model/expert_parallel_model.h"
 #include "model/stage_model.h"
 #include "model/tensor_parallel_model.h"
 
@@ -103,10 +104,13 @@ TensorStore HeldWeights::assemble(const TensorStore& stored, const Job& job) con
     std::span<std::byte> target;  // on rank 0: the whole weight, or a tensor rank's part of it
     if (job.is_first() && is_divided(spec)) part.resize(bytes);
     if (job.is_first()) target = is_divided(spec) ? std::span(part) : std::span(whole.data(types[i].name), bytes);
-    for (int t = 0; t < (is_divided(spec) ? job.tensor_size() : 1); ++t) {
-      for (int d = 0; d < (divided_ && spec.trainable ? job.data_size() : 1); ++d) {
-        const int from = d * job.tensor_size() + t;
-        const ByteRange rows = rows_of(i, d, bytes);
+    // One of the ranks that have a part of the weight has number t among those of its tensor or expert group.
+    const int ranks = is_divided(spec) ? job.tensor_size() * job.expert_size() : 1;
+    const int apart = is_divided(spec) ? ranks : job.tensor_size();  // ranks with the same part
+    for (int t = 0; t < ranks; ++t) {
+      for (int d = 0; d < (divided_ && spec.trainable ? shards_.members(i) : 1); ++d) {
+        const int from = d * apart + t;
+        const ByteRange rows = rows_of(i, from / job.tensor_size(), bytes);
         const std::span<std::byte> to =
             job.is_first() ? target.subspan(rows.begin, rows.end - rows.begin) : std::span<std::byte>();
         if (from > 0) {
@@ -117,8 +121,9 @@ TensorStore HeldWeights::assemble(const TensorStore& stored, const Job& job) con
       }
       if (!job.is_first() || !is_divided(spec)) continue;
       const WeightSpec& all = model.whole().weights()[i];
-      put_part(part_spec(all, t, job.tensor_size()), all, size_of(types[i].type.dtype), part,
-               std::span(whole.data(types[i].name), types[i].type.bytes()));
+      const bool by_expert = job.expert_size() > 1;
+      put_part(by_expert ? expert_spec(all, t, ranks) : part_spec(all, t, ranks), all, size_of(types[i].type.dtype),
+               part, std::span(whole.data(types[i].name), types[i].type.bytes()));
     }
   }
   return whole;

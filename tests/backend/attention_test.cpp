@@ -327,6 +327,116 @@ TEST(Attention, GradientMatchesFiniteDifferences) {
   }
 }
 
+// A rank's share of two documents, of 150 and 40 tokens: pieces of the first one, which the second one's separates in
+// the rows, and the results of a rank that has them.
+template <class T>
+void expect_pieces_equal_documents(int heads, int kv_heads, int head_dim) {
+  const Problem<T> p(heads, kv_heads, head_dim, {150, 40});
+  const Forward<T> whole = forward(p);
+  const std::vector<T> whole_gradient = backward(p, whole);
+  const std::int64_t keys_width = 2 * p.shape.num_kv_heads * p.shape.head_dim;
+  std::vector<T> sums(index(p.tokens * keys_width), T(0.0F));  // over the ranks
+  struct Rank {
+    std::vector<std::int32_t> bounds, starts, keys, of, tokens;
+  };
+  const auto range = [](std::int32_t begin, std::int32_t end) {
+    std::vector<std::int32_t> all;
+    for (std::int32_t i = begin; i < end; ++i) all.push_back(i);
+    return all;
+  };
+  const auto joined = [](std::vector<std::int32_t> a, const std::vector<std::int32_t>& b) {
+    a.insert(a.end(), b.begin(), b.end());
+    return a;
+  };
+  const std::vector<Rank> ranks{
+      {{0, 37, 67, 80},
+       {0, 120, 27},
+       {0, 0, 150},
+       {0, 2, 3},
+       joined(joined(range(0, 37), range(120, 150)), range(177, 190))},
+      {{0, 83, 110, 110}, {37, 0, 0}, {0, 150, 0}, {0, 1, 2}, joined(range(37, 120), range(150, 177))}};
+  for (const Rank& rank : ranks) {
+    const auto rows = static_cast<std::int64_t>(rank.tokens.size());
+    const std::int64_t capacity = rows + 2;
+    std::vector<T> qkv(index(capacity * p.width), T(std::numeric_limits<float>::quiet_NaN()));
+    std::vector<T> keys(index((p.tokens + 5) * keys_width), T(std::numeric_limits<float>::quiet_NaN()));
+    std::vector<T> grad_o(index(capacity * p.o_width()), T(0.0F));
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const std::int64_t token = rank.tokens[index(r)];
+      std::copy_n(p.qkv.begin() + token * p.width, p.o_width(), qkv.begin() + r * p.width);
+      std::copy_n(p.grad_o.begin() + token * p.o_width(), p.o_width(), grad_o.begin() + r * p.o_width());
+    }
+    for (std::int64_t t = 0; t < p.tokens; ++t) {
+      std::copy_n(p.qkv.begin() + p.k_at(t, 0), keys_width, keys.begin() + t * keys_width);
+    }
+    const AttentionPieces pieces{.starts = rank.starts,
+                                 .key_rows = rank.keys,
+                                 .documents = p.cu_seqlens,
+                                 .of = rank.of,
+                                 .key_capacity = p.tokens + 5};
+    Forward<T> part{std::vector<T>(index(capacity * p.o_width()), T(7.0F)),
+                    std::vector<Accumulator<T>>(index(capacity * p.shape.num_heads), 7)};
+    std::vector<std::byte> workspace(attention_backward_workspace_bytes<T>(p.shape, p.tokens, 2));
+    const T* const values = keys.data() + p.shape.num_kv_heads * p.shape.head_dim;
+    attention_forward<T>({.queries = {.shape = p.shape,
+                                      .cu_seqlens = rank.bounds,
+                                      .capacity = capacity,
+                                      .q = {qkv.data(), p.width},
+                                      .o = {part.o.data(), p.o_width()},
+                                      .lse = part.lse.data(),
+                                      .workspace = workspace},
+                          .k = {keys.data(), keys_width},
+                          .v = {values, keys_width},
+                          .pieces = pieces});
+    std::vector<T> grad_qkv(qkv.size(), T(9.0F));
+    std::vector<T> grad_keys(keys.size(), T(9.0F));
+    attention_backward<T>({.shape = p.shape,
+                           .cu_seqlens = rank.bounds,
+                           .capacity = capacity,
+                           .q = {qkv.data(), p.width},
+                           .k = {keys.data(), keys_width},
+                           .v = {values, keys_width},
+                           .o = {part.o.data(), p.o_width()},
+                           .grad_o = {grad_o.data(), p.o_width()},
+                           .lse = part.lse.data(),
+                           .grad_q = {grad_qkv.data(), p.width},
+                           .grad_k = {grad_keys.data(), keys_width},
+                           .grad_v = {grad_keys.data() + p.shape.num_kv_heads * p.shape.head_dim, keys_width},
+                           .pieces = pieces,
+                           .workspace = workspace});
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const std::int64_t token = rank.tokens[index(r)];
+      for (std::int64_t i = 0; i < p.o_width(); ++i) {
+        ASSERT_EQ(part.o[index(r * p.o_width() + i)], whole.o[index(token * p.o_width() + i)]) << token;
+        ASSERT_NEAR(static_cast<double>(static_cast<Accumulator<T>>(grad_qkv[index(r * p.width + i)])),
+                    static_cast<double>(static_cast<Accumulator<T>>(whole_gradient[index(token * p.width + i)])), 1e-5)
+            << token;
+      }
+      for (std::int64_t h = 0; h < p.shape.num_heads; ++h) {
+        ASSERT_EQ(part.lse[index(r * p.shape.num_heads + h)], whole.lse[index(token * p.shape.num_heads + h)]);
+      }
+    }
+    for (std::int64_t i = rows * p.o_width(); i < capacity * p.o_width(); ++i) ASSERT_EQ(part.o[index(i)], T(0.0F));
+    for (std::int64_t i = p.tokens * keys_width; i < (p.tokens + 5) * keys_width; ++i) {
+      ASSERT_EQ(grad_keys[index(i)], T(0.0F));
+    }
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = T(sums[i] + grad_keys[i]);
+  }
+  for (std::int64_t t = 0; t < p.tokens; ++t) {
+    for (std::int64_t i = 0; i < keys_width; ++i) {
+      ASSERT_NEAR(static_cast<double>(sums[index(t * keys_width + i)]),
+                  static_cast<double>(whole_gradient[index(p.k_at(t, 0) + i)]), 2e-5)
+          << t;
+    }
+  }
+}
+
+TEST(Attention, PiecesOfDocumentsHaveTheBitsOfWholeOnes) {
+  expect_pieces_equal_documents<float>(4, 2, 16);
+  expect_pieces_equal_documents<float>(2, 2, 40);
+  expect_pieces_equal_documents<double>(3, 1, 8);
+}
+
 template <class T>
 void expect_gradient_near_double(const Problem<T>& p, double tolerance) {
   Problem<double> exact(p.shape.num_heads, p.shape.num_kv_heads, p.shape.head_dim, p.lengths);

@@ -98,7 +98,7 @@ TEST(LatentCache, ABlockTakesItsRowsAndTheirExpansion) {
   FixtureModel fixture("deepseek_v3", DType::kBf16);
   const ModelShape& s = fixture.model->shape();
   // With few blocks a GPU's scratch memory for attention would hide a part of them.
-  EngineOptions options = resolved({.max_model_len = 256, .max_num_seqs = 64});
+  EngineOptions options = resolved({.max_model_len = 256, .max_num_seqs = 1024});
   const auto bytes = [&] {
     return static_cast<std::int64_t>(bytes_of_block(*fixture.model, DType::kBf16, options, test_device().kind()));
   };

@@ -115,7 +115,7 @@ void run_stage(std::string_view family, int rank, int size, std::uint16_t port, 
                Results& results, std::mutex& mutex) {
   Peers peers({.rank = rank, .size = size, .local_rank = rank, .local_size = size, .port = port});
   const std::unique_ptr<Collective> stages = make_collective(cpu_device(), peers);
-  const CollectiveScope scope(nullptr, nullptr, stages.get());
+  const CollectiveScope scope(MeshCollectives{.pipeline = stages.get()});
   const StageModel model(model_of(family), rank, size);
   const TensorStore whole = random_weights(model.whole(), 5, DType::kF32, cpu_device());
   Workspace workspace(std::make_shared<Arena>(cpu_device()));
@@ -130,7 +130,7 @@ void run_stage(std::string_view family, int rank, int size, std::uint16_t port, 
   for (const WeightSpec& spec : model.weights()) weights.upload(spec.name, whole.download(spec.name));
   workspace.provide(kWeightStore, std::move(weights));
   workspace.allocate(cpu_device());
-  const hone::Job job(&peers, 1, size);
+  const hone::Job job(&peers, {.pipeline_size = size});
   Pipeline pipeline(workspace, model, job);
   LossSums sums = pipeline.train(micro_batches(count), kWeight, {.seed = 7, .step = 3, .first = 0});
   LossSums evaluated;
@@ -485,6 +485,11 @@ TEST_F(PipelineJob, WhatIsMissingIsRefused) {
   }
   EXPECT_THAT(with(2, {"--activation_offloading", "true"}),
               HasSubstr("pipeline_parallel_size: is 2, but activation_offloading"));
+  EXPECT_THAT(with(2, {"--expert_parallel_size", "2"}),
+              HasSubstr("pipeline_parallel_size: is 2, but expert_parallel_size is 2"));
+  EXPECT_THAT(with(2, {"--context_parallel_size", "2"}),
+              HasSubstr("pipeline_parallel_size: is 2, but context_parallel_size is 2"));
+  EXPECT_THAT(with(2, {"--fp8", "true"}), HasSubstr("pipeline_parallel_size: is 2, but fp8 is for whole models"));
   run("llama", "model", 1, 1, {"--max_steps", "1"});
   EXPECT_THAT(refused({"sft", "--model_name_or_path", path("model").string(), "--dataset_name",
                        path("data/sft.jsonl").string(), "--num_processes", "2", "--pipeline_parallel_size", "2",

@@ -174,6 +174,8 @@ TEST(GrpoOptions, KeysOfTheRunAreMarked) {
                                               "zero_stage",
                                               "tensor_parallel_size",
                                               "pipeline_parallel_size",
+                                              "expert_parallel_size",
+                                              "context_parallel_size",
                                               "ddp_timeout",
                                               "push_to_hub",
                                               "hub_model_id",

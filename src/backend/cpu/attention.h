@@ -48,11 +48,22 @@ struct AttentionQueries {
   std::span<std::byte> workspace;  // attention_workspace_bytes<T>(...); a smaller one reduces the number of threads
 };
 
-// Self-attention without a cache: k and v have the same tokens as q.
+// Documents of which queries have only pieces: each sequence of queries is one, from some position of its document on,
+// and keys and values have separate rows for all tokens of the documents. Empty: each sequence is a whole document.
+struct AttentionPieces {
+  std::span<const std::int32_t> starts;     // [sequences]: position of a sequence's first query in its document
+  std::span<const std::int32_t> key_rows;   // [sequences]: the first row of its document in k and v
+  std::span<const std::int32_t> documents;  // [documents + 1]: the first row of each document in k and v
+  std::span<const std::int32_t> of;         // [documents + 1]: the first sequence of each document
+  std::int64_t key_capacity = 0;            // rows of k and v
+};
+
+// Attention without a cache: k and v have the tokens of q or, with `pieces`, of the documents.
 template <class T>
 struct AttentionForwardArgs {
   AttentionQueries<T> queries;
   HeadRows<const T> k, v;
+  AttentionPieces pieces = {};
 };
 
 // Attention to a paged KV cache: position p of sequence s is row p % block_size of page
@@ -70,7 +81,8 @@ struct PagedAttentionArgs {
 };
 
 // Backward pass, from the inputs and outputs of the forward pass and the gradient of o. Gradients must not overlap
-// inputs; those of tokens from cu_seqlens.back() on are set to zero. The order of every sum is fixed.
+// inputs; those of tokens from cu_seqlens.back() on are set to zero. The order of every sum is fixed. With `pieces`,
+// gradients of keys and values are those of the queries that are there.
 template <class T>
 struct AttentionBackwardArgs {
   AttentionShape shape;
@@ -79,6 +91,7 @@ struct AttentionBackwardArgs {
   HeadRows<const T> q, k, v, o, grad_o;
   const Accumulator<T>* lse = nullptr;
   HeadRows<T> grad_q, grad_k, grad_v;
+  AttentionPieces pieces = {};
   std::span<std::byte> workspace;  // attention_backward_workspace_bytes<T>(...); smaller as in AttentionQueries
 };
 
@@ -91,11 +104,11 @@ template <class T>
 void attention_backward(const AttentionBackwardArgs<T>& args);
 
 // Workspaces with which the passes use up to `threads` threads. That of the backward pass grows with the longest
-// sequence: each thread holds 2 * head_dim sums for each of its tokens.
+// document: each thread holds 2 * head_dim sums for each of its tokens.
 template <class T>
 [[nodiscard]] std::size_t attention_workspace_bytes(const AttentionShape& shape, int threads);
 template <class T>
-[[nodiscard]] std::size_t attention_backward_workspace_bytes(const AttentionShape& shape, std::int64_t longest_sequence,
+[[nodiscard]] std::size_t attention_backward_workspace_bytes(const AttentionShape& shape, std::int64_t longest_document,
                                                              int threads);
 
 }  // namespace hone

@@ -1,4 +1,4 @@
-// Backward pass. For each sequence and key head, for each head of its group, for each tile of 96 queries and each tile
+// Backward pass. For each document and key head, for each head of its group, for each tile of 96 queries and each tile
 // of 96 keys that these see:
 //
 //   S = Q K^T, dP = dO V^T                        recomputed scores, gradient of the weights
@@ -9,6 +9,7 @@
 // from copies that are widened and padded to whole tiles. Weights that the causal mask excludes are 0 or not
 // multiplied.
 #include <type_traits>
+#include <vector>
 
 #include "backend/cpu/attention.h"
 #include "backend/cpu/attention_common.h"
@@ -40,8 +41,8 @@ struct BackwardBuffers {
   Real* packed_keys;    // [kTile, head_dim], packed
   Real* packed_values;  // [kTile, head_dim], packed
   Real* grad_q;         // [kTile, width]
-  Real* grad_k;         // [longest sequence, width]
-  Real* grad_v;         // [longest sequence, width]
+  Real* grad_k;         // [longest document, width]
+  Real* grad_v;         // [longest document, width]
   std::int64_t width;
   std::size_t bytes;
 
@@ -62,7 +63,13 @@ struct BackwardBuffers {
   }
 };
 
-// Computes the gradients of one sequence and one key head. Tiles of queries are processed one after another, head by
+// A document: the rows of its keys and the sequences of its queries.
+struct KeyDocument {
+  std::int64_t key_row = 0, keys = 0;
+  std::vector<AttentionPiece> pieces;
+};
+
+// Computes the gradients of one document and one key head. Tiles of queries are processed one after another, head by
 // head, each with all keys that it sees. The gradients of keys and values are thus summed over the heads of the group
 // and the queries in a fixed order.
 template <class T>
@@ -78,17 +85,21 @@ class BackwardUnit {
         width_(buffers_.width),
         group_(args.shape.num_heads / args.shape.num_kv_heads) {}
 
-  void run(std::int64_t token, std::int64_t length, std::int64_t kv_head) {
-    std::fill_n(buffers_.grad_k, length * width_, Real(0));
-    std::fill_n(buffers_.grad_v, length * width_, Real(0));
+  void run(const KeyDocument& document, std::int64_t kv_head) {
+    key_row_ = document.key_row;
+    std::fill_n(buffers_.grad_k, document.keys * width_, Real(0));
+    std::fill_n(buffers_.grad_v, document.keys * width_, Real(0));
     for (std::int64_t head = kv_head * group_; head < (kv_head + 1) * group_; ++head) {
-      for (query_ = 0; query_ < length; query_ += kTile) {
-        rows_ = std::min(kTile, length - query_);
-        run_queries(token, head, kv_head);
+      for (const AttentionPiece& piece : document.pieces) {
+        for (std::int64_t row = 0; row < piece.rows; row += kTile) {
+          query_ = piece.start + row;
+          rows_ = std::min(kTile, piece.rows - row);
+          run_queries(piece.token + row, head, kv_head);
+        }
       }
     }
-    write(buffers_.grad_k, at(args_.grad_k, token, kv_head), length);
-    write(buffers_.grad_v, at(args_.grad_v, token, kv_head), length);
+    write(buffers_.grad_k, at(args_.grad_k, key_row_, kv_head), document.keys);
+    write(buffers_.grad_v, at(args_.grad_v, key_row_, kv_head), document.keys);
   }
 
  private:
@@ -97,19 +108,20 @@ class BackwardUnit {
     return {rows.data + token * rows.stride + head * head_dim_, rows.stride};
   }
 
+  // token: of the first query of the tile.
   void run_queries(std::int64_t token, std::int64_t head, std::int64_t kv_head) {
-    const auto o = at(args_.o, token + query_, head);
-    const auto grad_o = at(args_.grad_o, token + query_, head);
+    const auto o = at(args_.o, token, head);
+    const auto grad_o = at(args_.grad_o, token, head);
     Real overlap[kTile];  // [rows], dot(grad_o, o) of each row: the term of the softmax gradient
     for (std::int64_t r = 0; r < rows_; ++r) {
       overlap[r] = dot16(grad_o.data + r * grad_o.stride, o.data + r * o.stride, head_dim_);
     }
-    const Block<const Real> queries = widened(at(args_.q, token + query_, head), rows_, buffers_.queries);
+    const Block<const Real> queries = widened(at(args_.q, token, head), rows_, buffers_.queries);
     const Block<const Real> grads = widened(grad_o, rows_, buffers_.grad_o);
     for (key_ = 0; key_ < query_ + rows_; key_ += kTile) {
       keys_ = std::min(kTile, query_ + rows_ - key_);
-      const auto k = at(args_.k, token + key_, kv_head);
-      const auto v = at(args_.v, token + key_, kv_head);
+      const auto k = at(args_.k, key_row_ + key_, kv_head);
+      const auto v = at(args_.v, key_row_ + key_, kv_head);
       const Block<const Real> keys = widened(k, keys_, buffers_.keys);
       pack({k.data, DTypeOf<T>::value, k.stride, false}, {0, keys_, 0, head_dim_}, tile_.columns, buffers_.packed_keys);
       pack({v.data, DTypeOf<T>::value, v.stride, false}, {0, keys_, 0, head_dim_}, tile_.columns,
@@ -117,13 +129,13 @@ class BackwardUnit {
       multiply_rows(queries, buffers_.packed_keys, buffers_.weights);
       multiply_rows(grads, buffers_.packed_values, buffers_.grad_scores);
       for (std::int64_t r = 0; r < rows_; ++r) {
-        apply_softmax(r, args_.lse[(token + query_ + r) * args_.shape.num_heads + head], overlap[r]);
+        apply_softmax(r, args_.lse[(token + r) * args_.shape.num_heads + head], overlap[r]);
       }
       add_over_queries(buffers_.weights, grads, buffers_.grad_v);
       add_over_queries(buffers_.grad_scores, queries, buffers_.grad_k);
       add_over_keys(keys);
     }
-    write(buffers_.grad_q, at(args_.grad_q, token + query_, head), rows_);
+    write(buffers_.grad_q, at(args_.grad_q, token, head), rows_);
   }
 
   // Number of keys of the tile that row r sees.
@@ -221,8 +233,29 @@ class BackwardUnit {
   const TileKernels<Real>& tile_;
   BackwardBuffers<T> buffers_;
   std::int64_t head_dim_, width_, group_;
-  std::int64_t query_ = 0, rows_ = 0, key_ = 0, keys_ = 0;  // the current tiles
+  // The current tiles: positions of the first query and key in the document, whose first key is row key_row_.
+  std::int64_t query_ = 0, rows_ = 0, key_ = 0, keys_ = 0, key_row_ = 0;
 };
+
+// Returns the documents of which there are keys.
+template <class T>
+std::vector<KeyDocument> documents_of(const AttentionBackwardArgs<T>& args) {
+  std::vector<KeyDocument> documents;
+  const bool of_pieces = !args.pieces.documents.empty();
+  const auto bounds = of_pieces ? args.pieces.documents : args.cu_seqlens;
+  for (std::size_t d = 0; d + 1 < bounds.size(); ++d) {
+    const std::int64_t keys = bounds[d + 1] - bounds[d];
+    documents.push_back({bounds[d], keys, {}});
+    if (!of_pieces) documents.back().pieces.push_back({d, bounds[d], keys, 0, bounds[d], keys});
+  }
+  if (!of_pieces) return documents;
+  std::size_t d = 0;
+  for_each_piece(args.pieces, args.cu_seqlens, [&](const AttentionPiece& piece) {
+    while (static_cast<std::size_t>(args.pieces.of[d + 1]) <= piece.sequence) ++d;
+    documents[d].pieces.push_back(piece);
+  });
+  return documents;
+}
 
 }  // namespace
 
@@ -230,31 +263,32 @@ template <class T>
 void attention_backward(const AttentionBackwardArgs<T>& args) {
   check_attention_shape(args.shape);
   check_cu_seqlens(args.cu_seqlens, args.capacity);
+  const std::vector<KeyDocument> documents = documents_of(args);
   std::int64_t longest = 0;
-  for (std::size_t s = 1; s < args.cu_seqlens.size(); ++s) {
-    longest = std::max<std::int64_t>(longest, args.cu_seqlens[s] - args.cu_seqlens[s - 1]);
-  }
+  for (const KeyDocument& document : documents) longest = std::max(longest, document.keys);
   const std::size_t share = BackwardBuffers<T>(args.shape, longest, nullptr).bytes;
   for_each_share(args.workspace, share, [&](std::byte* workspace, std::int64_t thread, std::int64_t threads) {
     BackwardUnit<T> unit(args, longest, workspace);
     std::int64_t turn = 0;
-    for (std::size_t s = 0; s + 1 < args.cu_seqlens.size(); ++s) {
+    for (const KeyDocument& document : documents) {
       for (std::int64_t head = 0; head < args.shape.num_kv_heads; ++head) {
-        if (turn++ % threads == thread) unit.run(args.cu_seqlens[s], args.cu_seqlens[s + 1] - args.cu_seqlens[s], head);
+        if (turn++ % threads == thread) unit.run(document, head);
       }
     }
   });
-  const std::int64_t tokens = args.cu_seqlens.back();
-  zero_rows(args.grad_q, tokens, args.capacity, args.shape.num_heads * args.shape.head_dim);
-  zero_rows(args.grad_k, tokens, args.capacity, args.shape.num_kv_heads * args.shape.head_dim);
-  zero_rows(args.grad_v, tokens, args.capacity, args.shape.num_kv_heads * args.shape.head_dim);
+  zero_rows(args.grad_q, args.cu_seqlens.back(), args.capacity, args.shape.num_heads * args.shape.head_dim);
+  const bool of_pieces = !args.pieces.documents.empty();
+  const std::int64_t keys = of_pieces ? args.pieces.documents.back() : args.cu_seqlens.back();
+  const std::int64_t capacity = of_pieces ? args.pieces.key_capacity : args.capacity;
+  zero_rows(args.grad_k, keys, capacity, args.shape.num_kv_heads * args.shape.head_dim);
+  zero_rows(args.grad_v, keys, capacity, args.shape.num_kv_heads * args.shape.head_dim);
 }
 
 template <class T>
-std::size_t attention_backward_workspace_bytes(const AttentionShape& shape, std::int64_t longest_sequence,
+std::size_t attention_backward_workspace_bytes(const AttentionShape& shape, std::int64_t longest_document,
                                                int threads) {
   check_attention_shape(shape);
-  const std::size_t share = BackwardBuffers<T>(shape, longest_sequence, nullptr).bytes;
+  const std::size_t share = BackwardBuffers<T>(shape, longest_document, nullptr).bytes;
   return share * static_cast<std::size_t>(std::max(threads, 1)) + kWorkspaceAlignment;
 }
 

@@ -63,6 +63,34 @@ inline void check_cu_seqlens(std::span<const std::int32_t> cu_seqlens, std::int6
   HONE_ASSERT(cu_seqlens.back() <= capacity, cu_seqlens.back(), " tokens exceed the capacity of ", capacity);
 }
 
+// Queries [token, token + rows) from position `start` of a document on, which has its keys in `keys` rows from key_row
+// on.
+struct AttentionPiece {
+  std::size_t sequence = 0;
+  std::int64_t token = 0, rows = 0, start = 0;
+  std::int64_t key_row = 0, keys = 0;
+};
+
+// Calls use(piece) for the sequences of queries of all documents in order; asserts that they are within these.
+template <class Use>
+void for_each_piece(const AttentionPieces& pieces, std::span<const std::int32_t> cu_seqlens, const Use& use) {
+  HONE_ASSERT(pieces.of.size() == pieces.documents.size() && pieces.starts.size() + 1 == cu_seqlens.size() &&
+                  pieces.key_rows.size() == pieces.starts.size(),
+              pieces.documents.size(), " documents, ", pieces.of.size(), " first sequences, ", pieces.starts.size(),
+              " starts, ", cu_seqlens.size(), " cu_seqlens");
+  check_cu_seqlens(pieces.documents, pieces.key_capacity);
+  for (std::size_t d = 0; d + 1 < pieces.documents.size(); ++d) {
+    const std::int64_t keys = pieces.documents[d + 1] - pieces.documents[d];
+    for (auto s = static_cast<std::size_t>(pieces.of[d]); s < static_cast<std::size_t>(pieces.of[d + 1]); ++s) {
+      HONE_ASSERT(s + 1 < cu_seqlens.size(), "document ", d, " has sequence ", s);
+      const std::int64_t rows = cu_seqlens[s + 1] - cu_seqlens[s];
+      HONE_ASSERT(pieces.starts[s] >= 0 && pieces.starts[s] + rows <= keys && pieces.key_rows[s] == pieces.documents[d],
+                  "sequence ", s, " is at ", pieces.starts[s], " of document ", d);
+      use(AttentionPiece{s, cu_seqlens[s], rows, pieces.starts[s], pieces.documents[d], keys});
+    }
+  }
+}
+
 template <class T>
 void zero_rows(const HeadRows<T>& rows, std::int64_t begin, std::int64_t end, std::int64_t width) {
   for (std::int64_t t = begin; t < end; ++t) std::fill_n(rows.data + t * rows.stride, width, T());

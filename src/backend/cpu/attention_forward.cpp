@@ -31,16 +31,20 @@ struct TileRows {
   std::int64_t stride;
 };
 
-// Source of keys and values in rows, packed like the queries.
+// Source of keys and values in rows, packed like the queries or in the order of documents.
 template <class T>
 struct PlainKeys {
   const AttentionForwardArgs<T>& args;
 
-  [[nodiscard]] std::int64_t start(std::int64_t) const { return 0; }
+  [[nodiscard]] std::int64_t start(std::int64_t sequence) const {
+    return args.pieces.starts.empty() ? 0 : args.pieces.starts[static_cast<std::size_t>(sequence)];
+  }
   [[nodiscard]] TileRows<T> rows(const HeadRows<const T>& from, std::int64_t sequence, std::int64_t head,
                                  std::int64_t first) const {
     const auto& queries = args.queries;
-    const std::int64_t token = queries.cu_seqlens[static_cast<std::size_t>(sequence)] + first;
+    const auto at = static_cast<std::size_t>(sequence);
+    const auto first_rows = args.pieces.key_rows.empty() ? queries.cu_seqlens : args.pieces.key_rows;
+    const std::int64_t token = first_rows[at] + first;
     return {from.data + token * from.stride + head * queries.shape.head_dim, from.stride};
   }
   [[nodiscard]] TileRows<T> keys(std::int64_t sequence, std::int64_t head, std::int64_t first, std::int64_t, T*) const {
@@ -60,24 +64,35 @@ struct PagedKeys {
   [[nodiscard]] std::int64_t start(std::int64_t sequence) const {
     return args.start[static_cast<std::size_t>(sequence)];
   }
+  // The row of a position that has a page.
+  [[nodiscard]] const T* row(const T* cache, std::int64_t sequence, std::int64_t head, std::int64_t position) const {
+    const AttentionShape& shape = args.queries.shape;
+    const std::int64_t page =
+        args.block_table[static_cast<std::size_t>(sequence * args.max_blocks + position / args.block_size)];
+    HONE_ASSERT(page >= 0 && page < args.num_blocks, "page ", page, " of ", args.num_blocks);
+    return cache + ((page * args.block_size + position % args.block_size) * shape.num_kv_heads + head) * shape.head_dim;
+  }
+  // Copies rows. Meanwhile the row of the next tile at the same place is fetched into the L2 cache for each row: rows
+  // of a head are too far apart for the processor to foresee.
   [[nodiscard]] TileRows<T> rows(const T* cache, std::int64_t sequence, std::int64_t head, std::int64_t first,
                                  std::int64_t count, T* gathered) const {
-    const AttentionShape& shape = args.queries.shape;
-    const std::int64_t stride = shape.num_kv_heads * shape.head_dim;
+    constexpr std::int64_t kLine = 64 / sizeof(T);
+    const std::int64_t head_dim = args.queries.shape.head_dim;
+    const std::int64_t stride = args.queries.shape.num_kv_heads * head_dim;
+    const std::int64_t end = start(sequence) + 1;
     T* to = gathered;
     for (std::int64_t position = first; position < first + count;) {
-      const std::int64_t page =
-          args.block_table[static_cast<std::size_t>(sequence * args.max_blocks + position / args.block_size)];
-      HONE_ASSERT(page >= 0 && page < args.num_blocks, "page ", page, " of ", args.num_blocks);
-      const std::int64_t offset = position % args.block_size;
-      const std::int64_t rows = std::min(args.block_size - offset, first + count - position);
-      const T* from = cache + (page * args.block_size + offset) * stride + head * shape.head_dim;
-      for (std::int64_t i = 0; i < rows; ++i, from += stride, to += shape.head_dim) {
-        for (std::int64_t d = 0; d < shape.head_dim; d += 8) std::memcpy(to + d, from + d, 8 * sizeof(T));
+      const T* from = row(cache, sequence, head, position);
+      const std::int64_t later = position + kKeyTile;
+      const T* next = later < end ? row(cache, sequence, head, later) : from;
+      const std::int64_t rows = std::min(args.block_size - position % args.block_size, first + count - position);
+      for (std::int64_t i = 0; i < rows; ++i, from += stride, next += stride, to += head_dim) {
+        for (std::int64_t d = 0; d < head_dim; d += kLine) __builtin_prefetch(next + d, 0, 2);
+        for (std::int64_t d = 0; d < head_dim; d += 8) std::memcpy(to + d, from + d, 8 * sizeof(T));
       }
       position += rows;
     }
-    return {gathered, shape.head_dim};
+    return {gathered, head_dim};
   }
   [[nodiscard]] TileRows<T> keys(std::int64_t sequence, std::int64_t head, std::int64_t first, std::int64_t count,
                                  T* gathered) const {
@@ -315,6 +330,9 @@ void check_attention_shape(const AttentionShape& shape) {
 
 template <class T>
 void attention_forward(const AttentionForwardArgs<T>& args) {
+  if (!args.pieces.documents.empty()) {
+    for_each_piece(args.pieces, args.queries.cu_seqlens, [](const AttentionPiece&) {});  // checks them
+  }
   run_forward(args.queries, PlainKeys<T>{args});
 }
 

@@ -16,6 +16,7 @@
 #include <type_traits>
 
 #include "backend/cpu/bf16_products.h"
+#include "backend/cpu/few_rows.h"
 #include "backend/cpu/gemm_bf16.h"
 #include "backend/cpu/gemm_fp8.h"
 #include "backend/cpu/gemm_kernels.h"
@@ -336,6 +337,7 @@ void gemm(const GemmArgs& args) {
   check(args);
   if (args.m == 0 || args.n == 0) return;
   if (args.c_type == DType::kF64) return run<double, double>(args);
+  if (is_few_rows(args)) return few_rows(args);
   if (both_bf16(args) && bf16_products() != Bf16Products::kFma) return gemm_bf16(args);
   if (args.c_type == DType::kBf16) return run<float, BFloat16>(args);
   run<float, float>(args);
@@ -364,6 +366,7 @@ std::size_t gemm_fp8_workspace_bytes(const GemmArgs& args, int threads) {
 std::size_t gemm_workspace_bytes(const GemmArgs& args, int threads) {
   std::size_t share =
       args.c_type == DType::kF64 ? Blocking<double>::most_bytes(args) : Blocking<float>::most_bytes(args);
+  share = std::max(share, few_rows_share(args));
   if (both_bf16(args)) share = std::max(share, gemm_bf16_share(args));  // whatever the kind, so that plans are the same
   return share * static_cast<std::size_t>(std::max(threads, 1)) + kGemmAlignment;
 }

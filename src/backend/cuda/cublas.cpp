@@ -10,6 +10,7 @@
 #include "backend/cuda/check.h"
 #include "backend/cuda/cublas_library.h"
 #include "backend/cuda/gemm_search.h"
+#include "backend/cuda/scaled_gemm.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/log.h"
@@ -102,6 +103,7 @@ struct Cublas::State {
   };
 
   CublasLibrary library;
+  ScaledGemms scaled{library};
   GemmTuning tuning;
   std::optional<GemmTable> table;  // read at the first GEMM
   std::filesystem::path path;
@@ -190,6 +192,8 @@ void Cublas::State::add(const GemmKey& key, const GemmChoice& choice) {
   tuned.set(key, choice);
   tuned.write(path);
 }
+
+void Cublas::scaled_gemm(const ScaledGemmArgs& args, cudaStream_t stream) { state_->scaled.run(args, stream); }
 
 void Cublas::gemm(const GemmArgs& args, cudaStream_t stream) {
   if (args.m == 0 || args.n == 0) return;

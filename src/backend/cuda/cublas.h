@@ -18,6 +18,8 @@ inline constexpr std::size_t kCublasWorkspace = std::size_t{32} << 20;
 // of k rounds c twice.
 inline constexpr std::int64_t kCublasAlignment = 8;
 
+struct ScaledGemmArgs;  // backend/cuda/scaled_gemm.h
+
 class Cublas {
  public:
   Cublas();  // throws Error if the library is not found
@@ -29,6 +31,8 @@ class Cublas {
   // not use TF32. All GEMMs with the same GemmKey run the same kernel. Pointers must be aligned to 16 bytes, and
   // args.workspace must have kCublasWorkspace bytes.
   void gemm(const GemmArgs& args, cudaStream_t stream);
+  // Enqueues a GEMM of e4m3 operands. Throws Error if the library has no algorithm for it on this GPU.
+  void scaled_gemm(const ScaledGemmArgs& args, cudaStream_t stream);
   // Implements set_gemm_tuning(). No GEMM may be running.
   void set_tuning(const GemmTuning& tuning);
 

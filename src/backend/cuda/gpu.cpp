@@ -14,6 +14,15 @@ std::optional<Error> gpu_obstacle() {
   return Error("device", "cuda cannot be used: " + obstacle, "use device: cpu");
 }
 
+std::optional<Error> gpu_fp8_obstacle() {
+  const int capability = cuda_device().compute_capability();
+  if (capability == 90) return std::nullopt;
+  return Error("fp8",
+               text_of(cuda_device().name(), " has compute capability ", capability / 10, ".", capability % 10,
+                       "; cuBLASLt multiplies e4m3 with scales for blocks of 128 on 9.0 only"),
+               "remove fp8");
+}
+
 int gpu_count() {
   int devices = 0;
   return !gpu_obstacle() && cudaGetDeviceCount(&devices) == cudaSuccess ? devices : 0;

@@ -191,6 +191,23 @@ class GpuCollective final : public Collective {
         data);
   }
 
+  void all_to_all(const std::byte* from, std::span<const ByteRange> sent, std::byte* to,
+                  std::span<const ByteRange> received) override {
+    const auto own = static_cast<std::size_t>(rank());
+    copy(to + received[own].begin, from + sent[own].begin, sent[own].end - sent[own].begin);
+    together([&] {
+      for (std::size_t r = 0; r < sent.size(); ++r) {
+        if (r == own) continue;
+        const std::size_t out = sent[r].end - sent[r].begin;
+        const std::size_t in = received[r].end - received[r].begin;
+        const auto peer = static_cast<int>(r);
+        if (out > 0) nccl_.check(nccl_.send(from + sent[r].begin, out, kNcclUint8, peer, comm_, stream_), "ncclSend");
+        if (in > 0)
+          nccl_.check(nccl_.receive(to + received[r].begin, in, kNcclUint8, peer, comm_, stream_), "ncclRecv");
+      }
+    });
+  }
+
   void broadcast(std::byte* data, std::size_t bytes, int root) override {
     submit("ncclBroadcast", [&] { return nccl_.broadcast(data, data, bytes, kNcclUint8, root, comm_, stream_); });
   }

@@ -1,11 +1,14 @@
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 
 #include "backend/device_model.h"
 #include "cli/bench/kind.h"
+#include "cli/bench/read_rate.h"
 #include "cli/bench/results.h"
 #include "cli/bench/training_step.h"
 #include "cli/command.h"
@@ -218,6 +221,36 @@ double weight_bytes(const Model& model, const TensorStore& weights) {
   return bytes;
 }
 
+// The rate that limits decoding: of copies on a GPU, of reading on a CPU. The latter is measured next to each decoding,
+// because the load of the machine changes it.
+class MemoryLimit {
+ public:
+  MemoryLimit(Device& device, DType dtype, double weight_bytes) {
+    if (device.kind() == DeviceKind::kCpu) {
+      reading_.emplace(device, static_cast<std::size_t>(std::clamp(4 * weight_bytes, kLeastRead, kMostRead)));
+    } else {
+      rate_ = device_limits(device, dtype, kCopyLimitSeconds, false).copy_bytes_per_second;
+    }
+  }
+  // Call before and after a decoding.
+  void measure() {
+    if (reading_) rate_ = std::max(rate_, reading_->measure());
+  }
+  [[nodiscard]] std::string share(double bytes_per_second) const {
+    std::array<char, 64> text{};
+    const double percent = 100 * bytes_per_second / rate_;
+    reading_ ? std::snprintf(text.data(), text.size(), "%.0f%% of a read's %.1f GB/s", percent, rate_ * 1e-9)
+             : std::snprintf(text.data(), text.size(), "%.0f%% of a copy's rate", percent);
+    return text.data();
+  }
+
+ private:
+  static constexpr double kLeastRead = 64 << 20, kMostRead = 1 << 30;  // bytes
+
+  std::optional<ReadRate> reading_;
+  double rate_ = 0;  // bytes per second
+};
+
 int decode_bench(BenchDecodeOptions& options, const OptionInput&, const std::string& command) {
   for (const std::int64_t context : options.contexts) {
     if (context > options.steps / 2) continue;
@@ -233,8 +266,6 @@ int decode_bench(BenchDecodeOptions& options, const OptionInput&, const std::str
   }
   Device& device = open_device(options.device);
   set_gemm_tuning(device, options.gemm.tuning());
-  const double copy_rate =
-      device_limits(device, options.weight_dtype(), kCopyLimitSeconds, false).copy_bytes_per_second;
   const TensorStore weights = random_weights(*model, 1, options.weight_dtype(), device);
   const double weights_read = weight_bytes(*model, weights);
   std::vector<ResultRow> rows;
@@ -242,7 +273,10 @@ int decode_bench(BenchDecodeOptions& options, const OptionInput&, const std::str
     for (const std::int64_t streams : options.streams) {
       const auto arena = std::make_shared<Arena>(device);
       Decoding decoding(options, *model, weights, arena, streams, context);
+      MemoryLimit limit(device, options.weight_dtype(), weights_read);
+      limit.measure();
       const Decoded decoded = decoding.measure();
+      limit.measure();
       const double rate = static_cast<double>(streams) / decoded.seconds_per_step;
       const double bytes = (weights_read + decoding.kv_bytes()) / decoded.seconds_per_step;
       const std::string shape =
@@ -250,10 +284,10 @@ int decode_bench(BenchDecodeOptions& options, const OptionInput&, const std::str
                   options.latent_kv_cache ? ", latent rows" : "", ", streams ", streams, ", context ", context);
       const bool tera = bytes >= 1e12;
       std::printf(
-          "%s: %.0f tokens/s, step %.3f ms, %.2f %s (%.0f%% of a copy's rate), first token after %.1f ms, "
+          "%s: %.0f tokens/s, step %.3f ms, %.2f %s (%s), first token after %.1f ms, "
           "KV cache %.0f bytes/token\n",
           shape.c_str(), rate, decoded.seconds_per_step * 1e3, bytes * (tera ? 1e-12 : 1e-9), tera ? "TB/s" : "GB/s",
-          100 * bytes / copy_rate, decoded.first_token_seconds * 1e3, decoding.kv_bytes_per_token());
+          limit.share(bytes).c_str(), decoded.first_token_seconds * 1e3, decoding.kv_bytes_per_token());
       std::fflush(stdout);
       rows.push_back({"decode", shape, rate, "tokens/s"});
       rows.push_back({"decode", shape, decoded.seconds_per_step * 1e3, "ms"});

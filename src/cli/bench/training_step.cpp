@@ -76,6 +76,7 @@ TrainingOptions StepOptions::training() const {
   training.optim = optim;
   training.gradient_dtype = gradient_dtype;
   training.device = device;
+  training.fp8 = fp8;
   training.per_device_train_batch_size = batch_size;
   training.num_processes = num_processes;
   training.zero_stage = zero_stage;
@@ -94,10 +95,10 @@ Workspace trace_with(const StepOptions& options, const Model& model, const Train
   const auto sequences = static_cast<std::int64_t>(document_lengths(micro_batch).size());
   Workspace workspace = training_workspace(training, model, dtype);
   workspace.add(kTrainingProgram,
-                trace_training(model, {.capacity = {rows * options.seq_len, sequences},
+                trace_training(model, {.capacity = {fp8_capacity(training.fp8, rows * options.seq_len), sequences},
                                        .compile = compile_options(training, model, dtype, workspace)}),
                 training_use());
-  if (training.sums_in_programs()) add_summing_programs(workspace, training_use());
+  if (training.sums_in_programs()) add_summing_programs(workspace, training_use(), {});
   return workspace;
 }
 

@@ -34,6 +34,7 @@ struct StepOptions {
   GradientType gradient_dtype = GradientType::kBfloat16;
   DeviceChoice device = DeviceChoice::kAutomatic;
   GemmOptions gemm;
+  Fp8Options fp8;
   // The job that the step is a part of, and this process of it; not keys of every command.
   std::int64_t num_processes = 1;
   std::int64_t zero_stage = 0;
@@ -59,6 +60,7 @@ struct StepOptions {
       "Dtype in which gradients of matrices accumulate; unset with dtype float32: float32");
     v("device", device, kDeviceHelp);
     gemm.fields(v);
+    fp8.fields(v);
   }
 
   // Sets optim and gradient_dtype to float32 variants if the weights are float32 and the user did not set them.

@@ -1,6 +1,7 @@
 #include "cli/profile/subject.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "cli/command.h"
 #include "cli/profile/node_clock.h"
@@ -72,6 +73,17 @@ Subject of_run(LanguageRun run, std::int64_t steps, double start) {
   return subject;
 }
 
+// Throws Error if the model is divided over processes: a profile is of one.
+void check_one_process(const TrainingOptions& options, const OptionInput& input) {
+  for (const auto& [key, size] : {std::pair{"tensor_parallel_size", options.tensor_parallel_size},
+                                  std::pair{"expert_parallel_size", options.expert_parallel_size},
+                                  std::pair{"context_parallel_size", options.context_parallel_size}}) {
+    if (size > 1)
+      throw Error(input.place_of(key), text_of("is ", size, ", but a profile is of one process"),
+                  text_of("--", key, " 1"));
+  }
+}
+
 void set_data_settings(const PretrainOptions& options, StepSettings& settings) {
   settings.caches_tokens = options.token_cache;
 }
@@ -96,6 +108,7 @@ Subject of_recipe(const RecipeSource& source, const Settings& changes, LanguageR
   const OptionInput input = read_recipe(source, changes, OptionTable(options), options);
   if (options.output_dir.empty()) options.output_dir = source.profile.output_dir;
   check_options(options, input);
+  check_one_process(options, input);
   const double start = host_seconds();
   Subject subject = of_run(prepare(options), source.profile.num_steps, start);
   set_data_settings(options, subject.settings);

@@ -11,6 +11,7 @@ class Add final : public Op {
  public:
   std::string_view name() const override { return "add"; }
   OpCategory category() const override { return OpCategory::kElementwise; }
+  bool is_token_wise() const override { return true; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& a = required(inputs, AddIn::a, name());
     const Type& b = required(inputs, AddIn::b, name());

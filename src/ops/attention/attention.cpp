@@ -1,6 +1,7 @@
 #include "ops/attention/attention.h"
 
 #include "core/error.h"
+#include "ops/context_attention/context_attention.h"
 #include "ops/registry.h"
 #include "program/gradient_builder.h"
 #include "program/kernel.h"
@@ -82,6 +83,11 @@ class Attention final : public Op {
     own.heads /= builder.ranks();
     own.kv_heads /= builder.ranks();
     shard_alike(builder, own, kDividedColumns);
+  }
+  // Each rank attends with the queries of its tokens to the keys and values of all tokens.
+  void divide_tokens(ContextBuilder& builder, const Node& node) const override {
+    builder.set_output(AttentionOut::o, context_attention(builder.input(AttentionIn::qkv), builder.inputs(),
+                                                          node.attributes.as<AttentionAttributes>()));
   }
 };
 

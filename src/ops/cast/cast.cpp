@@ -11,6 +11,7 @@ class Cast final : public Op {
  public:
   std::string_view name() const override { return "cast"; }
   OpCategory category() const override { return OpCategory::kMemory; }
+  bool is_token_wise() const override { return true; }
   Attributes default_attributes() const override { return CastAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& x = required(inputs, 0, name());

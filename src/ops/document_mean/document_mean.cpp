@@ -1,7 +1,9 @@
 #include "ops/document_mean/document_mean.h"
 
 #include "core/error.h"
+#include "ops/context_rows/context_rows.h"
 #include "ops/registry.h"
+#include "program/context_builder.h"
 #include "program/gradient_builder.h"
 
 namespace hone {
@@ -35,6 +37,13 @@ class DocumentMean final : public Op {
     if (!dy || !builder.needs(DocumentMeanIn::x)) return;
     builder.add(DocumentMeanIn::x,
                 document_mean(dy, builder.input(DocumentMeanIn::member), builder.input(DocumentMeanIn::cu_seqlens)));
+  }
+  // The tokens of a document are on several ranks: each rank computes the means of all.
+  void divide_tokens(ContextBuilder& builder, const Node&) const override {
+    const ContextInputs& context = builder.inputs();
+    const Tensor x = context_gather(builder.input(DocumentMeanIn::x), context.rows);
+    const Tensor member = context_gather(builder.input(DocumentMeanIn::member), context.rows);
+    builder.set_output(0, context_take(document_mean(x, member, context.cu_seqlens), context.tokens));
   }
 };
 

@@ -15,6 +15,7 @@ class Dropout final : public Op {
  public:
   std::string_view name() const override { return "dropout"; }
   OpCategory category() const override { return OpCategory::kElementwise; }
+  bool is_token_wise() const override { return true; }
   Attributes default_attributes() const override { return DropoutAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& x = required(inputs, DropoutIn::x, name());

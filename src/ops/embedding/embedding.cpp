@@ -47,6 +47,7 @@ class Embedding : public Op {
  public:
   std::string_view name() const override { return "embedding"; }
   OpCategory category() const override { return OpCategory::kMemory; }
+  bool is_token_wise() const override { return true; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& tokens = required(inputs, EmbeddingIn::tokens, name());
     const Type& weight = required(inputs, EmbeddingIn::weight, name());

@@ -41,6 +41,7 @@ class ExpertCombine final : public Op {
  public:
   std::string_view name() const override { return "expert_combine"; }
   OpCategory category() const override { return OpCategory::kMemory; }
+  bool is_token_wise() const override { return true; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& y = required(inputs, ExpertCombineIn::y, name());
     const Type& position = required(inputs, ExpertCombineIn::position, name());

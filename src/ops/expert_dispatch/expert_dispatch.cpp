@@ -37,6 +37,7 @@ class ExpertDispatch final : public Op {
  public:
   std::string_view name() const override { return "expert_dispatch"; }
   OpCategory category() const override { return OpCategory::kMemory; }
+  bool is_token_wise() const override { return true; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& x = required(inputs, ExpertDispatchIn::x, name());
     const Type& position = required(inputs, ExpertDispatchIn::position, name());

@@ -12,6 +12,7 @@ class ExpertLoad final : public Op {
  public:
   std::string_view name() const override { return "expert_load"; }
   OpCategory category() const override { return OpCategory::kMemory; }
+  bool is_token_wise() const override { return true; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& expert = required(inputs, ExpertLoadIn::expert, name());
     const Type& sums = required(inputs, ExpertLoadIn::sums, name());

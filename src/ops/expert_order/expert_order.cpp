@@ -13,6 +13,7 @@ class ExpertOrderOp final : public Op {
  public:
   std::string_view name() const override { return "expert_order"; }
   OpCategory category() const override { return OpCategory::kMemory; }
+  bool is_token_wise() const override { return true; }
   Attributes default_attributes() const override { return ExpertOrderAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& expert = required(inputs, 0, name());

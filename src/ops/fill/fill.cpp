@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "ops/registry.h"
+#include "program/context_builder.h"
 
 namespace hone {
 namespace {
@@ -15,6 +16,11 @@ class Fill final : public Op {
     Type type = type_from_text(attributes.as<FillAttributes>().type);
     expect(is_floating(type.dtype), name(), text_of("the type is ", to_text(type), "; expected a floating type"));
     return {std::move(type)};
+  }
+  void divide_tokens(ContextBuilder& builder, const Node& node) const override {
+    FillAttributes own = node.attributes.as<FillAttributes>();
+    own.type = to_text(builder.divided(type_from_text(own.type)));
+    divide_alike(builder, node, own);
   }
 };
 

@@ -31,6 +31,7 @@ class Gelu final : public Op {
  public:
   std::string_view name() const override { return "gelu"; }
   OpCategory category() const override { return OpCategory::kActivation; }
+  bool is_token_wise() const override { return true; }
   Attributes default_attributes() const override { return GeluAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& x = required(inputs, 0, name());

@@ -136,24 +136,24 @@ std::int64_t sum_whole(const KernelCall& call, double* sums) {
 }
 
 // In a data group each block is summed by one rank and 0 on the others, so that adding them rounds nothing. In a tensor
-// group each rank has the sums of its parts; the first rank alone has those of gradients that are whole.
+// or expert group each rank has the sums of its parts; the first rank alone has those of gradients that are whole.
 std::int64_t sum_divided(const KernelCall& call, double* sums, const GradientNormAttributes& division) {
   const std::vector<std::int64_t> firsts = block_numbers(division.firsts);
   const std::vector<std::int64_t> parts = block_numbers(division.parts);
   Collective* const data = current_collective();
-  Collective* const tensor = current_tensor_collective();
-  HONE_ASSERT((data != nullptr || !division.data_group) && (tensor != nullptr || parts.empty()),
+  Collective* const group = division.expert_group ? current_expert_collective() : current_tensor_collective();
+  HONE_ASSERT((data != nullptr || !division.data_group) && (group != nullptr || parts.empty()),
               "a norm of divided gradients without a job");
   const std::size_t blocks = divided_blocks(division);
   check_cuda(cudaMemsetAsync(sums, 0, blocks * sizeof(double), stream_of(call)), "cudaMemset");
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
-    if (!parts.empty() && parts[i] == 0 && tensor->rank() != 0) continue;
+    if (!parts.empty() && parts[i] == 0 && group->rank() != 0) continue;
     Batch batch{};
     add_tensor(batch, call.in(i));
     (void)launch_squares(call, batch, sums + firsts[i]);
   }
   if (division.data_group) data->all_reduce(call.workspace.data(), DType::kF64, blocks);
-  if (!parts.empty()) tensor->all_reduce(call.workspace.data(), DType::kF64, blocks);
+  if (!parts.empty()) group->all_reduce(call.workspace.data(), DType::kF64, blocks);
   return static_cast<std::int64_t>(blocks);
 }
 

@@ -49,7 +49,8 @@ Tensor gradient_norm(std::span<const Tensor> gradients) {
 
 Tensor divided_gradient_norm(std::span<const GradientShare> gradients, const GradientGroups& groups) {
   HONE_ASSERT(!gradients.empty(), "gradient_norm needs at least one gradient");
-  GradientNormAttributes division{.blocks = {}, .firsts = {}, .data_group = groups.data, .parts = {}};
+  GradientNormAttributes division{
+      .blocks = {}, .firsts = {}, .data_group = groups.data, .parts = {}, .expert_group = groups.experts};
   std::vector<Tensor> rows;
   std::int64_t before = 0;
   for (const GradientShare& each : gradients) {
@@ -58,7 +59,7 @@ Tensor divided_gradient_norm(std::span<const GradientShare> gradients, const Gra
     const char* separator = rows.empty() ? "" : ",";
     division.blocks += separator + std::to_string(norm_blocks(each.elements));
     division.firsts += separator + std::to_string(before + each.first / kNormBlock);
-    if (groups.tensor) division.parts += separator + std::to_string(each.is_part ? 1 : 0);
+    if (groups.tensor || groups.experts) division.parts += separator + std::to_string(each.is_part ? 1 : 0);
     before += norm_blocks(each.elements);
     rows.push_back(each.rows);
   }

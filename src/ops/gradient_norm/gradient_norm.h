@@ -20,7 +20,10 @@ struct GradientNormAttributes {
   std::string blocks;       // numbers of blocks of the whole tensors, "3,1"
   std::string firsts;       // for each gradient: its first block, counted over all whole tensors
   bool data_group = false;  // the ranks of the data group have rows of each gradient
-  std::string parts;  // for each gradient: 1 if it is a tensor rank's part of one; empty: there is no tensor group
+  // For each gradient: 1 if it is a rank's part of one, in a tensor group or in an expert group; empty: there is
+  // neither.
+  std::string parts;
+  bool expert_group = false;  // the parts are those of an expert group
 
   template <class Visitor>
   void fields(Visitor& v) {
@@ -28,6 +31,7 @@ struct GradientNormAttributes {
     v("firsts", firsts);
     v("data_group", data_group);
     v("parts", parts);
+    v("expert_group", expert_group);
   }
 };
 
@@ -36,13 +40,14 @@ struct GradientShare {
   Tensor rows;
   std::int64_t first = 0;     // its first element in the whole gradient, a multiple of kNormBlock
   std::int64_t elements = 0;  // of the whole gradient
-  bool is_part = false;       // the whole gradient is a tensor rank's part; otherwise all tensor ranks have the same
+  bool is_part = false;       // the whole gradient is a rank's part of a weight; otherwise all ranks have the same
 };
 
 // The groups of a job over which gradients are divided.
 struct GradientGroups {
   bool data = true;
   bool tensor = false;
+  bool experts = false;  // instead of a tensor group
 };
 
 // Returns the norm [1], f32 (f64 if the gradients are f64), of at least one floating tensor; either all are f64 or none

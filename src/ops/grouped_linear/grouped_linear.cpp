@@ -17,9 +17,10 @@ void expect_weight(std::string_view op, const Type& weight, const Type& start, s
 }
 
 // `rows` of the experts, `columns` of each row's product.
-Cost product_cost(const Cost& traffic, const Type& rows, std::int64_t columns) {
+Cost product_cost(const Cost& traffic, const Type& rows, std::int64_t columns, const Attributes& attributes) {
   Cost cost = traffic;
-  cost.flops = 2.0 * static_cast<double>(rows.elements()) * static_cast<double>(columns);
+  cost.flops = 2.0 * static_cast<double>(rows.elements()) * static_cast<double>(columns) *
+               attributes.as<GroupedLinearAttributes>().share;
   return cost;
 }
 
@@ -40,7 +41,7 @@ class GroupedLinearInputGradient final : public Op {
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     return product_cost(Op::cost(inputs, outputs, attributes), outputs[0],
-                        required(inputs, GroupedLinearInputGradientIn::dy, name()).shape[1].size);
+                        required(inputs, GroupedLinearInputGradientIn::dy, name()).shape[1].size, attributes);
   }
 };
 
@@ -64,7 +65,7 @@ class GroupedLinearWeightGradient final : public Op {
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     return product_cost(Op::cost(inputs, outputs, attributes),
                         required(inputs, GroupedLinearWeightGradientIn::x, name()),
-                        required(inputs, GroupedLinearWeightGradientIn::dy, name()).shape[1].size);
+                        required(inputs, GroupedLinearWeightGradientIn::dy, name()).shape[1].size, attributes);
   }
   std::optional<std::size_t> alias(std::size_t) const override { return GroupedLinearWeightGradientIn::dweight; }
 };
@@ -77,6 +78,7 @@ class GroupedLinear final : public Op {
  public:
   std::string_view name() const override { return "grouped_linear"; }
   OpCategory category() const override { return OpCategory::kGemm; }
+  bool is_token_wise() const override { return true; }
   Attributes default_attributes() const override { return GroupedLinearAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& x = required(inputs, GroupedLinearIn::x, name());
@@ -89,7 +91,7 @@ class GroupedLinear final : public Op {
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     return product_cost(Op::cost(inputs, outputs, attributes), required(inputs, GroupedLinearIn::x, name()),
-                        outputs[0].shape[1].size);
+                        outputs[0].shape[1].size, attributes);
   }
   void gradient(GradientBuilder& builder, const Node& node) const override {
     const Tensor dy = builder.output_gradient(0);

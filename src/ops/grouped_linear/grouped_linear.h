@@ -21,10 +21,12 @@ struct GroupedLinearWeightGradientIn {
 
 struct GroupedLinearAttributes {
   std::int64_t experts = 1;
+  double share = 1;  // of the rows, those that experts have on average; the cost counts them
 
   template <class Visitor>
   void fields(Visitor& v) {
     v("experts", experts);
+    v("share", share);
   }
 };
 

@@ -37,6 +37,7 @@ class HeadColumns final : public Op {
  public:
   std::string_view name() const override { return "head_columns"; }
   OpCategory category() const override { return OpCategory::kMemory; }
+  bool is_token_wise() const override { return true; }
   Attributes default_attributes() const override { return HeadColumnsAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& x = required(inputs, 0, name());

@@ -54,6 +54,7 @@ class LatentHeadsForward final : public Op {
  public:
   std::string_view name() const override { return "latent_heads"; }
   OpCategory category() const override { return OpCategory::kMemory; }
+  bool is_token_wise() const override { return true; }
   Attributes default_attributes() const override { return LatentHeadsAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& query = required(inputs, LatentHeadsIn::query, name());

@@ -41,6 +41,7 @@ class LayerNorm final : public Op {
  public:
   std::string_view name() const override { return "layer_norm"; }
   OpCategory category() const override { return OpCategory::kNormalization; }
+  bool is_token_wise() const override { return true; }
   Attributes default_attributes() const override { return LayerNormAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& x = required(inputs, LayerNormIn::x, name());

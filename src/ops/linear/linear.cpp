@@ -74,6 +74,7 @@ class Linear final : public Op {
  public:
   std::string_view name() const override { return "linear"; }
   OpCategory category() const override { return OpCategory::kGemm; }
+  bool is_token_wise() const override { return true; }
   Attributes default_attributes() const override { return LinearAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& x = required(inputs, LinearIn::x, name());

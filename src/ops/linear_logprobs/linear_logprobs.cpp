@@ -89,6 +89,7 @@ class LinearLogprobsPart final : public Op {
   std::string_view name() const override { return "linear_logprobs_part"; }
   // Its time is that of the GEMM; what the ranks exchange is small. Programs that contain it communicate.
   OpCategory category() const override { return OpCategory::kCommunication; }
+  bool is_token_wise() const override { return true; }
   Attributes default_attributes() const override { return LinearLogprobsPartAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const auto& a = attributes.as<LinearLogprobsPartAttributes>();
@@ -113,6 +114,7 @@ class LinearLogprobsOp final : public Op {
  public:
   std::string_view name() const override { return "linear_logprobs"; }
   OpCategory category() const override { return OpCategory::kLoss; }
+  bool is_token_wise() const override { return true; }
   Attributes default_attributes() const override { return LinearLogprobsAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     return checked_outputs(inputs, attributes.as<LinearLogprobsAttributes>().temperature, name());

@@ -68,6 +68,7 @@ class LinearAdapted final : public Op {
  public:
   std::string_view name() const override { return "lora_linear"; }
   OpCategory category() const override { return OpCategory::kGemm; }
+  bool is_token_wise() const override { return true; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& x = required(inputs, LoraLinearIn::x, name());
     const Type& weight = required(inputs, LoraLinearIn::weight, name());
@@ -134,6 +135,7 @@ class DoraProduct final : public Op {
  public:
   std::string_view name() const override { return "lora_dora_product"; }
   OpCategory category() const override { return OpCategory::kElementwise; }
+  bool is_token_wise() const override { return true; }
   Attributes default_attributes() const override { return LoraAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& dy = required(inputs, LoraDoraProductIn::dy, name());
@@ -151,6 +153,7 @@ class DoraScale final : public Op {
  public:
   std::string_view name() const override { return "lora_dora_scale"; }
   OpCategory category() const override { return OpCategory::kElementwise; }
+  bool is_token_wise() const override { return true; }
   Attributes default_attributes() const override { return LoraAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& z = required(inputs, LoraDoraScaleIn::z, name());
@@ -234,6 +237,7 @@ class TakeColumns final : public Op {
  public:
   std::string_view name() const override { return "lora_columns"; }
   OpCategory category() const override { return OpCategory::kMemory; }
+  bool is_token_wise() const override { return true; }
   Attributes default_attributes() const override { return LoraColumns{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& x = required(inputs, 0, name());
@@ -251,6 +255,7 @@ class JoinColumns final : public Op {
  public:
   std::string_view name() const override { return "lora_join"; }
   OpCategory category() const override { return OpCategory::kMemory; }
+  bool is_token_wise() const override { return true; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& a = required(inputs, LoraJoinIn::a, name());
     const Type& b = required(inputs, LoraJoinIn::b, name());

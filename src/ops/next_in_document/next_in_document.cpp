@@ -1,7 +1,9 @@
 #include "ops/next_in_document/next_in_document.h"
 
 #include "core/error.h"
+#include "ops/context_rows/context_rows.h"
 #include "ops/registry.h"
+#include "program/context_builder.h"
 
 namespace hone {
 namespace {
@@ -21,6 +23,13 @@ class NextInDocument final : public Op {
            text_of("x is ", to_text(x), ", cu_seqlens ", to_text(cu_seqlens),
                    "; expected i32[tokens] and i32[documents + 1]"));
     return {x};
+  }
+  // The next token may be another rank's: all tokens are shifted.
+  void divide_tokens(ContextBuilder& builder, const Node& node) const override {
+    const ContextInputs& context = builder.inputs();
+    const Tensor all = context_gather(builder.input(NextInDocumentIn::x), context.rows);
+    const std::vector<Tensor> operands{all, context.cu_seqlens};
+    builder.set_output(0, context_take(builder.append(node.attributes, operands)[0], context.tokens));
   }
 };
 

@@ -31,6 +31,7 @@ class PolicyTermOp final : public Op {
  public:
   std::string_view name() const override { return "policy_term"; }
   OpCategory category() const override { return OpCategory::kLoss; }
+  bool is_token_wise() const override { return true; }
   Attributes default_attributes() const override { return PolicyTermAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& logp = required(inputs, PolicyTermIn::logp, name());

@@ -59,6 +59,7 @@ class QkNorm final : public Op {
  public:
   std::string_view name() const override { return "qk_norm"; }
   OpCategory category() const override { return OpCategory::kNormalization; }
+  bool is_token_wise() const override { return true; }
   Attributes default_attributes() const override { return QkNormAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& qkv = required(inputs, QkNormIn::qkv, name());

@@ -28,6 +28,7 @@ class RanksSum final : public Op {
  public:
   std::string_view name() const override { return "ranks_sum"; }
   OpCategory category() const override { return OpCategory::kCommunication; }
+  bool is_token_wise() const override { return true; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& x = required(inputs, RanksSumIn::x, name());
     expect(is_floating(x.dtype), name(), text_of("x is ", to_text(x), "; expected a floating type"));
@@ -53,6 +54,7 @@ class RanksGather final : public Op {
  public:
   std::string_view name() const override { return "ranks_gather"; }
   OpCategory category() const override { return OpCategory::kCommunication; }
+  bool is_token_wise() const override { return true; }
   Attributes default_attributes() const override { return RanksGatherAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& x = required(inputs, 0, name());
@@ -73,6 +75,7 @@ class RanksEnter final : public Op {
  public:
   std::string_view name() const override { return "ranks_enter"; }
   OpCategory category() const override { return OpCategory::kMemory; }
+  bool is_token_wise() const override { return true; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override { return {required(inputs, 0, name())}; }
   Cost cost(InputTypes, std::span<const Type>, const Attributes&) const override { return {}; }
   std::optional<std::size_t> alias(std::size_t) const override { return 0; }

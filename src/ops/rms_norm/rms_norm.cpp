@@ -36,6 +36,7 @@ class RmsNorm final : public Op {
  public:
   std::string_view name() const override { return "rms_norm"; }
   OpCategory category() const override { return OpCategory::kNormalization; }
+  bool is_token_wise() const override { return true; }
   Attributes default_attributes() const override { return RmsNormAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& x = required(inputs, RmsNormIn::x, name());

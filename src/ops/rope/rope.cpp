@@ -17,6 +17,7 @@ class RopeTable final : public Op {
  public:
   std::string_view name() const override { return "rope_table"; }
   OpCategory category() const override { return OpCategory::kRope; }
+  bool is_token_wise() const override { return true; }
   Attributes default_attributes() const override { return RopeTableAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& positions = required(inputs, 0, name());
@@ -50,6 +51,7 @@ class Rope final : public Op {
  public:
   std::string_view name() const override { return "rope"; }
   OpCategory category() const override { return OpCategory::kRope; }
+  bool is_token_wise() const override { return true; }
   Attributes default_attributes() const override { return RopeAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& x = required(inputs, RopeIn::x, name());

@@ -54,6 +54,7 @@ class Router final : public Op {
  public:
   std::string_view name() const override { return "router"; }
   OpCategory category() const override { return OpCategory::kElementwise; }
+  bool is_token_wise() const override { return true; }
   Attributes default_attributes() const override { return RouterAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& logits = required(inputs, RouterIn::logits, name());

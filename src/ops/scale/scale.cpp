@@ -11,6 +11,7 @@ class Scale final : public Op {
  public:
   std::string_view name() const override { return "scale"; }
   OpCategory category() const override { return OpCategory::kElementwise; }
+  bool is_token_wise() const override { return true; }
   Attributes default_attributes() const override { return ScaleAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& x = required(inputs, 0, name());

@@ -12,9 +12,11 @@
 
 namespace hone {
 
-[[nodiscard]] inline Collective& job_of_shares() {
-  HONE_ASSERT(current_collective() != nullptr, "a program with shares of weights runs without a job");
-  return *current_collective();
+[[nodiscard]] inline Collective& ranks_of_shares(const KernelCall& call) {
+  const bool same_experts = call.attributes_as<ShardsAttributes>().same_experts;
+  Collective* const ranks = same_experts ? current_same_experts_collective() : current_collective();
+  HONE_ASSERT(ranks != nullptr, "a program with shares of weights runs without a job");
+  return *ranks;
 }
 
 // Returns the ranges of bytes of a whole tensor that the ranks have, [ranks].
@@ -34,7 +36,7 @@ namespace hone {
 
 // shards_gather: copies this rank's rows to their places, then those of the others.
 inline void start_gather(const KernelCall& call) {
-  Collective& job = job_of_shares();
+  Collective& job = ranks_of_shares(call);
   const std::vector<RowCuts> tensors = row_cuts(call.attributes_as<ShardsAttributes>());
   job.start(slot_of_shares(call), [&] {
     for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -48,7 +50,7 @@ inline void start_gather(const KernelCall& call) {
 }
 
 // shards_gather_wait and shards_sum_whole_wait
-inline void wait_for_work(const KernelCall& call) { job_of_shares().wait(slot_of_shares(call)); }
+inline void wait_for_work(const KernelCall& call) { ranks_of_shares(call).wait(slot_of_shares(call)); }
 
 // Tensors that follow each other in memory, with the zeros that align them.
 struct SummedRegion {
@@ -77,7 +79,7 @@ struct SummedRegion {
 
 // shards_sum_whole
 inline void start_sum_whole(const KernelCall& call) {
-  Collective& job = job_of_shares();
+  Collective& job = ranks_of_shares(call);
   job.start(slot_of_shares(call), [&] {
     job.together([&] {
       for (const SummedRegion& region : regions_of(call.outputs)) {
@@ -89,7 +91,7 @@ inline void start_sum_whole(const KernelCall& call) {
 
 // shards_sum
 inline void start_sum(const KernelCall& call) {
-  Collective& job = job_of_shares();
+  Collective& job = ranks_of_shares(call);
   const std::vector<RowCuts> tensors = row_cuts(call.attributes_as<ShardsAttributes>());
   job.start(slot_of_shares(call), [&] {
     job.together([&] {
@@ -103,7 +105,7 @@ inline void start_sum(const KernelCall& call) {
 // shards_add: waits for the sums and calls add(i, rows, bytes) for the rows of each whole tensor that this rank has.
 template <class Add>
 void wait_and_add(const KernelCall& call, const Add& add) {
-  Collective& job = job_of_shares();
+  Collective& job = ranks_of_shares(call);
   job.wait(slot_of_shares(call));
   const std::vector<RowCuts> tensors = row_cuts(call.attributes_as<ShardsAttributes>());
   for (std::size_t i = 0; i < tensors.size(); ++i) {

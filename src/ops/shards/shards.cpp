@@ -13,8 +13,8 @@ namespace {
 
 constexpr char kSeparator = ';';
 
-ShardsAttributes attributes_of(std::span<const RowCuts> tensors, std::int64_t slot) {
-  ShardsAttributes attributes{.slot = slot, .types = {}, .cuts = {}};
+ShardsAttributes attributes_of(std::span<const RowCuts> tensors, std::int64_t slot, ShardGroup group) {
+  ShardsAttributes attributes{.slot = slot, .same_experts = group == ShardGroup::kSameExperts, .types = {}, .cuts = {}};
   for (const RowCuts& tensor : tensors) {
     if (!attributes.types.empty()) {
       attributes.types += kSeparator;
@@ -138,31 +138,33 @@ Type share_of(const RowCuts& tensor, int rank) {
   return share;
 }
 
-std::vector<Tensor> gather_shares(std::span<const Tensor> shares, std::span<const RowCuts> tensors, std::int64_t slot) {
-  return shares[0].program().append(kGather, attributes_of(tensors, slot), shares);
+std::vector<Tensor> gather_shares(std::span<const Tensor> shares, std::span<const RowCuts> tensors, std::int64_t slot,
+                                  ShardGroup group) {
+  return shares[0].program().append(kGather, attributes_of(tensors, slot, group), shares);
 }
 
-std::vector<Tensor> wait_for_shares(std::span<const Tensor> gathered, std::int64_t slot) {
-  return gathered[0].program().append(kGatherWait, ShardsAttributes{.slot = slot, .types = {}, .cuts = {}}, gathered);
+std::vector<Tensor> wait_for_shares(std::span<const Tensor> gathered, std::int64_t slot, ShardGroup group) {
+  return gathered[0].program().append(kGatherWait, attributes_of({}, slot, group), gathered);
 }
 
-std::vector<Tensor> sum_shares(std::span<const Tensor> whole, std::span<const RowCuts> tensors, std::int64_t slot) {
-  return whole[0].program().append(kSum, attributes_of(tensors, slot), whole);
+std::vector<Tensor> sum_shares(std::span<const Tensor> whole, std::span<const RowCuts> tensors, std::int64_t slot,
+                               ShardGroup group) {
+  return whole[0].program().append(kSum, attributes_of(tensors, slot, group), whole);
 }
 
 std::vector<Tensor> add_shares(std::span<const Tensor> whole, std::span<const Tensor> shares,
-                               std::span<const RowCuts> tensors, std::int64_t slot) {
+                               std::span<const RowCuts> tensors, std::int64_t slot, ShardGroup group) {
   std::vector<Tensor> inputs;
   for (std::size_t i = 0; i < whole.size(); ++i) inputs.insert(inputs.end(), {shares[i], whole[i]});
-  return shares[0].program().append(kAdd, attributes_of(tensors, slot), inputs);
+  return shares[0].program().append(kAdd, attributes_of(tensors, slot, group), inputs);
 }
 
-std::vector<Tensor> sum_whole(std::span<const Tensor> tensors, std::int64_t slot) {
-  return tensors[0].program().append(kSumWhole, ShardsAttributes{.slot = slot, .types = {}, .cuts = {}}, tensors);
+std::vector<Tensor> sum_whole(std::span<const Tensor> tensors, std::int64_t slot, ShardGroup group) {
+  return tensors[0].program().append(kSumWhole, attributes_of({}, slot, group), tensors);
 }
 
-std::vector<Tensor> wait_for_sums(std::span<const Tensor> tensors, std::int64_t slot) {
-  return tensors[0].program().append(kSumWholeWait, ShardsAttributes{.slot = slot, .types = {}, .cuts = {}}, tensors);
+std::vector<Tensor> wait_for_sums(std::span<const Tensor> tensors, std::int64_t slot, ShardGroup group) {
+  return tensors[0].program().append(kSumWholeWait, attributes_of({}, slot, group), tensors);
 }
 
 void register_shards(OpRegistry& registry) {

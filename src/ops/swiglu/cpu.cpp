@@ -1,35 +1,23 @@
-#include "backend/cpu/vector_math.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
+#include "ops/swiglu/rows.h"
 #include "ops/swiglu/swiglu.h"
 
 namespace hone {
 namespace {
 
-// y = gate s up, where s = sigmoid(gate).
 template <class T>
 void forward_row(const T* gate, const T* up, std::int64_t n, T* y) {
-  using A = Accumulator<T>;
-  for (std::int64_t i = 0; i < n; ++i) {
-    const A g = widen(gate[i]);
-    y[i] = static_cast<T>(g * vsigmoid(g) * widen(up[i]));
-  }
+  swiglu_row(gate, up, n, y);
 }
 HONE_VECTOR_CLONES void forward_row(const float* __restrict gate, const float* __restrict up, std::int64_t n,
                                     float* __restrict y) {
   for (std::int64_t i = 0; i < n; ++i) y[i] = gate[i] * vsigmoid(gate[i]) * up[i];
 }
 
-// dgate = dy up s (1 + gate (1 - s)) and dup = dy gate s.
 template <class T>
 void backward_row(const T* dy, const T* gate, const T* up, std::int64_t n, T* dgate, T* dup) {
-  using A = Accumulator<T>;
-  for (std::int64_t i = 0; i < n; ++i) {
-    const A g = widen(gate[i]);
-    const A s = vsigmoid(g);
-    dgate[i] = static_cast<T>(widen(dy[i]) * widen(up[i]) * s * (A(1) + g * (A(1) - s)));
-    dup[i] = static_cast<T>(widen(dy[i]) * g * s);
-  }
+  swiglu_backward_row(dy, gate, up, n, dgate, dup);
 }
 HONE_VECTOR_CLONES void backward_row(const float* __restrict dy, const float* __restrict gate,
                                      const float* __restrict up, std::int64_t n, float* __restrict dgate,

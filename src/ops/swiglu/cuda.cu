@@ -2,7 +2,7 @@
 
 #include "core/error.h"
 #include "ops/registry.h"
-#include "ops/sigmoid.cuh"
+#include "ops/swiglu/element.cuh"
 #include "ops/swiglu/swiglu.h"
 
 namespace hone {
@@ -38,8 +38,7 @@ __global__ void __launch_bounds__(kThreads)
   if (row < rows.get()) {
 #pragma unroll
     for (int k = 0; k < kPack; ++k) {
-      const auto g = widened(gate[k]);
-      result[k] = narrowed<T>(g * sigmoid<T>(g) * widened(up[k]));
+      result[k] = swiglu_element(gate[k], up[k]);
     }
   }
   *reinterpret_cast<Pack<T, kPack>*>(y + row * n + at) = result;
@@ -49,7 +48,6 @@ __global__ void __launch_bounds__(kThreads)
 template <class T, int kPack>
 __global__ void __launch_bounds__(kThreads)
     swiglu_backward_kernel(const T* dy, const T* gate_up, RowCount rows, std::int64_t n, int packs_a_row, T* dgate_up) {
-  using A = CudaAccumulator<T>;
   const auto [row, at] = place_of<kPack>(packs_a_row);
   if (row >= rows.capacity) return;
   const T* gates = gate_up + row * 2 * n + at;
@@ -61,10 +59,7 @@ __global__ void __launch_bounds__(kThreads)
   if (row < rows.get()) {
 #pragma unroll
     for (int k = 0; k < kPack; ++k) {
-      const A g = widened(gate[k]);
-      const A s = sigmoid<T>(g);
-      dgate[k] = narrowed<T>(widened(d[k]) * widened(up[k]) * s * (A(1) + g * (A(1) - s)));
-      dup[k] = narrowed<T>(widened(d[k]) * g * s);
+      swiglu_gradient_element(d[k], gate[k], up[k], dgate[k], dup[k]);
     }
   }
   T* to = dgate_up + row * 2 * n + at;

@@ -30,6 +30,7 @@ class Swiglu final : public Op {
  public:
   std::string_view name() const override { return "swiglu"; }
   OpCategory category() const override { return OpCategory::kActivation; }
+  bool is_token_wise() const override { return true; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& gate_up = required(inputs, 0, name());
     expect(gate_up.shape.size() == 2 && gate_up.shape[1].size % 2 == 0, name(),
@@ -43,7 +44,7 @@ class Swiglu final : public Op {
   }
   void gradient(GradientBuilder& builder, const Node&) const override {
     const Tensor dy = builder.output_gradient(0);
-    if (dy && builder.needs(0)) builder.add(0, builder.program().append1(kBackward, {}, {dy, builder.input(0)}));
+    if (dy && builder.needs(0)) builder.add(0, swiglu_gradient(dy, builder.input(0)));
   }
   // Each rank has the same columns of gate and of up, and computes these columns of y.
   void shard(ShardBuilder& builder, const Node& node) const override {
@@ -56,6 +57,8 @@ const Swiglu kSwiglu;
 }  // namespace
 
 Tensor swiglu(Tensor gate_up) { return gate_up.program().append1(kSwiglu, {}, {gate_up}); }
+
+Tensor swiglu_gradient(Tensor dy, Tensor gate_up) { return dy.program().append1(kBackward, {}, {dy, gate_up}); }
 
 void register_swiglu(OpRegistry& registry) {
   registry.add(kSwiglu);

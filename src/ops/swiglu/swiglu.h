@@ -17,4 +17,7 @@ struct SwigluBackwardIn {
 // rounded once. Rows past the count are zero.
 [[nodiscard]] Tensor swiglu(Tensor gate_up);
 
+// Returns the gradient of gate_up [rows, 2 n] for that of y, dy [rows, n], rounded once.
+[[nodiscard]] Tensor swiglu_gradient(Tensor dy, Tensor gate_up);
+
 }  // namespace hone

@@ -28,6 +28,7 @@ class WeightedSum final : public Op {
  public:
   std::string_view name() const override { return "weighted_sum"; }
   OpCategory category() const override { return OpCategory::kLoss; }
+  bool is_token_wise() const override { return true; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& values = required(inputs, WeightedSumIn::values, name());
     const Type& weights = required(inputs, WeightedSumIn::weights, name());

@@ -1,0 +1,92 @@
+#include "ops/quantize/quantize.h"
+
+#include "core/error.h"
+#include "ops/registry.h"
+#include "program/gradient_builder.h"
+
+namespace hone {
+namespace {
+
+// (x) -> (rows, row_scale) or (rows, row_scale, columns, column_scale)
+class Quantize final : public Op {
+ public:
+  std::string_view name() const override { return "quantize"; }
+  OpCategory category() const override { return OpCategory::kElementwise; }
+  Attributes default_attributes() const override { return QuantizeAttributes{}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
+    const Type& x = required(inputs, 0, name());
+    expect(x.dtype == DType::kBf16 && x.shape.size() == 2 && x.rows() % kQuantizedRows == 0 &&
+               x.shape[1].size % kScaleBlock == 0,
+           name(),
+           text_of("x is ", to_text(x), "; expected bf16 [rows, k], rows a multiple of ", kQuantizedRows, " and k of ",
+                   kScaleBlock));
+    const std::int64_t rows = x.rows();
+    const std::int64_t k = x.shape[1].size;
+    std::vector<Type> types{{DType::kU8, x.shape}, {DType::kF32, {k / kScaleBlock, rows}}};
+    const auto& forms = attributes.as<QuantizeAttributes>();
+    if (forms.columns) {
+      types.push_back({DType::kU8, {k, rows}});
+      types.push_back({DType::kF32, forms.blocks ? Shape{k / kScaleBlock, weight_scale_stride(rows)}
+                                                 : Shape{scale_blocks(rows), k}});
+    }
+    return types;
+  }
+  void gradient(GradientBuilder& builder, const Node&) const override {
+    const Tensor gradient = builder.output_gradient(QuantizeOut::rows);
+    if (gradient && builder.needs(0)) builder.add(0, gradient);
+  }
+};
+
+// (weight) -> (weight, scale) of W or of W^T, or of both
+class QuantizeWeight final : public Op {
+ public:
+  std::string_view name() const override { return "quantize_weight"; }
+  OpCategory category() const override { return OpCategory::kElementwise; }
+  Attributes default_attributes() const override { return QuantizeWeightAttributes{}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
+    const Type& weight = required(inputs, 0, name());
+    expect(weight.dtype == DType::kBf16 && weight.shape.size() == 2 && weight.shape[0].size % kScaleBlock == 0 &&
+               weight.shape[1].size % kScaleBlock == 0,
+           name(), text_of("the weight is ", to_text(weight), "; expected bf16 [n, k], multiples of ", kScaleBlock));
+    const auto& forms = attributes.as<QuantizeWeightAttributes>();
+    expect(forms.plain || forms.transposed, name(), "neither the weight nor its transposed copy is requested");
+    std::vector<Type> types;
+    const auto add = [&](std::int64_t rows, std::int64_t columns) {
+      types.push_back({DType::kU8, {rows, columns}});
+      types.push_back({DType::kF32, {rows / kScaleBlock, weight_scale_stride(columns)}});
+    };
+    if (forms.plain) add(weight.shape[0].size, weight.shape[1].size);
+    if (forms.transposed) add(weight.shape[1].size, weight.shape[0].size);
+    return types;
+  }
+};
+
+const Quantize kQuantize;
+const QuantizeWeight kQuantizeWeight;
+
+}  // namespace
+
+QuantizedRows quantize(Tensor x, const QuantizeAttributes& attributes) {
+  const std::vector<Tensor> outputs = x.program().append(kQuantize, attributes, {&x, 1});
+  QuantizedRows result{.rows = outputs[QuantizeOut::rows], .row_scale = outputs[QuantizeOut::row_scale]};
+  if (attributes.columns) {
+    result.columns = outputs[QuantizeOut::columns];
+    result.column_scale = outputs[QuantizeOut::column_scale];
+  }
+  return result;
+}
+
+QuantizedWeights quantize_weight(Tensor weight, const QuantizeWeightAttributes& attributes) {
+  const std::vector<Tensor> outputs = weight.program().append(kQuantizeWeight, attributes, {&weight, 1});
+  const QuantizedWeight first{outputs[QuantizeWeightOut::weight], outputs[QuantizeWeightOut::scale]};
+  if (!attributes.transposed) return {.plain = first, .transposed = {}};
+  if (!attributes.plain) return {.plain = {}, .transposed = first};
+  return {.plain = first, .transposed = {outputs[QuantizeWeightOut::other], outputs[QuantizeWeightOut::other_scale]}};
+}
+
+void register_quantize(OpRegistry& registry) {
+  registry.add(kQuantize);
+  registry.add(kQuantizeWeight);
+}
+
+}  // namespace hone

@@ -1,0 +1,113 @@
+#include "ops/quantize_swiglu/quantize_swiglu.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "ops/registry.h"
+#include "ops/swiglu/swiglu.h"
+#include "program/gradient_builder.h"
+
+namespace hone {
+namespace {
+
+// Returns the fusion of node `first`, an `op`, with the quantize that alone reads its result.
+std::optional<Fusion> with_quantize(const Program& program, std::size_t first, std::string_view op) {
+  const std::vector<Node>& nodes = program.nodes();
+  const Node& made = nodes[first];
+  if (made.op->name() != op) return std::nullopt;
+  const ValueId value = made.outputs[0];
+  const bool is_output =
+      std::ranges::any_of(program.outputs(), [&](const Output& each) { return each.value == value; });
+  std::optional<std::size_t> quantized;
+  for (std::size_t i = first + 1; i < nodes.size(); ++i) {
+    if (std::ranges::find(nodes[i].inputs, value) == nodes[i].inputs.end()) continue;
+    if (quantized || nodes[i].op->name() != "quantize") return std::nullopt;
+    quantized = i;
+  }
+  if (!quantized || is_output) return std::nullopt;
+  const Node& node = nodes[*quantized];
+  Fusion fusion{.nodes = {first, *quantized}, .inputs = made.inputs, .attributes = node.attributes, .outputs = {}};
+  for (std::size_t i = 0; i < node.outputs.size(); ++i) fusion.outputs.emplace_back(node.outputs[i], i);
+  return fusion;
+}
+
+// The outputs of quantize for a matrix of the dtype and rows of gate_up and k columns.
+std::vector<Type> quantized_types(const Type& gate_up, std::int64_t k, const Attributes& attributes,
+                                  std::string_view name) {
+  const std::int64_t n = gate_up.shape.size() == 2 ? gate_up.shape[1].size / 2 : 0;
+  expect(gate_up.shape.size() == 2 && gate_up.shape[1].size % 2 == 0 && n % kScaleBlock == 0, name,
+         text_of("gate_up is ", to_text(gate_up), "; expected bf16 [rows, 2 n], n a multiple of ", kScaleBlock));
+  const std::optional<Type> x = Type{gate_up.dtype, {gate_up.shape[0], k}};
+  return op_registry().get("quantize").infer({&x, 1}, attributes);
+}
+
+// (dy, gate_up) -> the outputs of quantize for dgate_up
+class QuantizeSwigluBackward final : public FusedOp {
+ public:
+  std::string_view name() const override { return "quantize_swiglu_backward"; }
+  OpCategory category() const override { return OpCategory::kActivation; }
+  Attributes default_attributes() const override { return QuantizeAttributes{}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
+    const Type& gate_up = required(inputs, QuantizeSwigluBackwardIn::gate_up, name());
+    return quantized_types(gate_up, gate_up.row_size(), attributes, name());
+  }
+  Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
+    Cost cost = Op::cost(inputs, outputs, attributes);
+    cost.flops = 6.0 * static_cast<double>(outputs[QuantizeOut::rows].elements());
+    return cost;
+  }
+  int fusion_priority() const override { return 600; }
+  std::optional<Fusion> fuse(const Program& program, std::size_t first) const override {
+    std::optional<Fusion> fusion = with_quantize(program, first, "swiglu_backward");
+    if (fusion && program.value(fusion->inputs[SwigluBackwardIn::dy]).type.row_size() % kScaleBlock != 0) return {};
+    return fusion;
+  }
+};
+
+const QuantizeSwigluBackward kBackward;
+
+// (gate_up) -> the outputs of quantize for swiglu(gate_up)
+class QuantizeSwiglu final : public FusedOp {
+ public:
+  std::string_view name() const override { return "quantize_swiglu"; }
+  OpCategory category() const override { return OpCategory::kActivation; }
+  Attributes default_attributes() const override { return QuantizeAttributes{}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
+    const Type& gate_up = required(inputs, 0, name());
+    return quantized_types(gate_up, gate_up.row_size() / 2, attributes, name());
+  }
+  Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
+    Cost cost = Op::cost(inputs, outputs, attributes);
+    cost.flops = 5.0 * static_cast<double>(outputs[QuantizeOut::rows].elements());
+    return cost;
+  }
+  void gradient(GradientBuilder& builder, const Node&) const override {
+    const Tensor dy = builder.output_gradient(QuantizeOut::rows);
+    if (dy && builder.needs(0)) builder.add(0, swiglu_gradient(dy, builder.input(0)));
+  }
+  int fusion_priority() const override { return 500; }
+  std::optional<Fusion> fuse(const Program& program, std::size_t first) const override {
+    return with_quantize(program, first, "swiglu");
+  }
+};
+
+const QuantizeSwiglu kForward;
+
+}  // namespace
+
+QuantizedRows quantize_swiglu(Tensor gate_up, const QuantizeAttributes& attributes) {
+  const std::vector<Tensor> outputs = gate_up.program().append(kForward, attributes, {&gate_up, 1});
+  QuantizedRows result{.rows = outputs[QuantizeOut::rows], .row_scale = outputs[QuantizeOut::row_scale]};
+  if (attributes.columns) {
+    result.columns = outputs[QuantizeOut::columns];
+    result.column_scale = outputs[QuantizeOut::column_scale];
+  }
+  return result;
+}
+
+void register_quantize_swiglu(OpRegistry& registry) {
+  registry.add(kForward);
+  registry.add(kBackward);
+}
+
+}  // namespace hone

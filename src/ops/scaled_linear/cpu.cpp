@@ -1,0 +1,116 @@
+// Scaled products on the CPU. The operands are numbers of bf16 exactly, so these are the products of bf16 that a linear
+// layer has, in its order of sums (backend/cpu/gemm.h).
+#include "backend/cpu/gemm.h"
+#include "backend/cpu/gemm_fp8.h"
+#include "core/float8.h"
+#include "core/parallel.h"
+#include "ops/linear/products.h"
+#include "ops/registry.h"
+#include "ops/rows.h"
+#include "ops/scaled_linear/scaled_linear.h"
+
+namespace hone {
+namespace {
+
+using GradientIn = ScaledLinearWeightGradientIn;
+
+constexpr std::size_t kAlignment = 64;  // bytes
+
+std::size_t bf16_bytes(const Type& type) {
+  return (static_cast<std::size_t>(type.elements()) * sizeof(BFloat16) + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+// Converts `rows` rows of bytes [rows, columns] with scales [ceil(columns / 128), stride].
+void widen_rows(const TensorView& bytes, const TensorView& scale, std::int64_t rows, BFloat16* to) {
+  const std::int64_t columns = bytes.row_size();
+  const float* scales = scale.as<float>();
+  const auto* from = bytes.as<std::uint8_t>();
+  for_rows(rows, columns, [&](std::int64_t row) {
+    for (std::int64_t at = 0; at < columns; at += kScaleBlock) {
+      dequantize_e4m3(from + row * columns + at, scales[at / kScaleBlock * scale.row_size() + row],
+                      std::min(kScaleBlock, columns - at), to + row * columns + at);
+    }
+  });
+}
+
+// Converts bytes [rows, columns] with scales of blocks of 128 x 128, [ceil(rows / 128), stride].
+void widen_blocks(const TensorView& bytes, const TensorView& scale, BFloat16* to) {
+  const std::int64_t columns = bytes.row_size();
+  const auto* from = bytes.as<std::uint8_t>();
+  for_rows(bytes.rows(), columns, [&](std::int64_t row) {
+    const float* scales = scale.as<float>() + row / kScaleBlock * scale.row_size();
+    for (std::int64_t at = 0; at < columns; at += kScaleBlock) {
+      dequantize_e4m3(from + row * columns + at, scales[at / kScaleBlock], std::min(kScaleBlock, columns - at),
+                      to + row * columns + at);
+    }
+  });
+}
+
+Type as_bf16(const Type& type) { return {DType::kBf16, type.shape}; }
+
+GemmArgs forward_product(const Type& x, const Type& weight, const Type& y) {
+  return linear_product(as_bf16(x), weight, y);
+}
+
+// dW += dy^T x of the transposed copies [n, rows] and [k, rows].
+GemmArgs gradient_product(const Type& dy, const Type& x, const Type& dweight) {
+  GemmArgs args = linear_product(as_bf16(dy), as_bf16(x), dweight);
+  args.accumulate = true;
+  return args;
+}
+
+void forward(const KernelCall& call) {
+  using In = ScaledLinearIn;
+  const TensorView& x = call.in(In::x);
+  const TensorView& scale = call.in(In::weight_scale);
+  GemmArgs args = forward_product(*x.type, *call.in(In::weight).type, *call.out(0).type);
+  auto* widened = reinterpret_cast<BFloat16*>(call.workspace.data());
+  widen_rows(x, call.in(In::x_scale), x.rows(), widened);
+  args.m = x.rows();
+  args.a = widened;
+  args.b = call.in(In::weight).data;
+  args.c = call.out(0).data;
+  if (call.in(In::bias)) {
+    args.bias = call.in(In::bias).data;
+    args.bias_type = DType::kBf16;
+  }
+  args.workspace = call.workspace.subspan(bf16_bytes(*x.type));
+  gemm_fp8(args, {.data = scale.as<float>(), .stride = scale.row_size()});
+  zero_tail(call.out(0));
+}
+
+std::size_t forward_workspace(InputTypes inputs, std::span<const Type> outputs, const Attributes&) {
+  const Type& x = required(inputs, ScaledLinearIn::x, "scaled_linear");
+  const Type& weight = required(inputs, ScaledLinearIn::weight, "scaled_linear");
+  return bf16_bytes(x) + gemm_fp8_workspace_bytes(forward_product(x, weight, outputs[0]), thread_count());
+}
+
+void weight_gradient(const KernelCall& call) {
+  const TensorView& dy = call.in(GradientIn::dy);
+  const TensorView& x = call.in(GradientIn::x);
+  GemmArgs args = gradient_product(*dy.type, *x.type, *call.out(0).type);
+  std::byte* const scratch = call.workspace.data();
+  const std::size_t dy_bytes = bf16_bytes(*dy.type);
+  widen_rows(dy, call.in(GradientIn::dy_scale), dy.rows(), reinterpret_cast<BFloat16*>(scratch));
+  widen_blocks(x, call.in(GradientIn::x_scale), reinterpret_cast<BFloat16*>(scratch + dy_bytes));
+  args.a = scratch;
+  args.b = scratch + dy_bytes;
+  args.c = call.out(0).data;
+  args.workspace = call.workspace.subspan(dy_bytes + bf16_bytes(*x.type));
+  gemm(args);
+}
+
+std::size_t gradient_workspace(InputTypes inputs, std::span<const Type> outputs, const Attributes&) {
+  const Type& dy = required(inputs, GradientIn::dy, "scaled_linear_weight_gradient");
+  const Type& x = required(inputs, GradientIn::x, "scaled_linear_weight_gradient");
+  return bf16_bytes(dy) + bf16_bytes(x) + gemm_workspace_bytes(gradient_product(dy, x, outputs[0]), thread_count());
+}
+
+}  // namespace
+
+void register_scaled_linear_cpu(KernelRegistry& registry) {
+  registry.add("scaled_linear", DeviceKind::kCpu, {forward, forward_workspace});
+  registry.add("scaled_linear_weight_gradient", DeviceKind::kCpu, {weight_gradient, gradient_workspace});
+}
+
+}  // namespace hone

@@ -1,0 +1,41 @@
+// Linear layer whose operands are in e4m3 with scales (ops/quantize), and the products of its backward pass.
+#pragma once
+
+#include <cstddef>
+
+#include "ops/quantize/quantize.h"
+#include "program/program.h"
+
+namespace hone {
+
+// Indices of the inputs. What only the gradient reads may be missing if there is none.
+struct ScaledLinearIn {
+  enum : std::size_t {
+    x,
+    x_scale,
+    weight,
+    weight_scale,
+    bias,
+    x_columns,
+    x_column_scale,
+    source,
+    turned,
+    turned_scale
+  };
+};
+struct ScaledLinearWeightGradientIn {
+  enum : std::size_t { dy, dy_scale, x, x_scale, dweight };
+};
+
+// Returns y bf16 [rows, n] = x W^T + bias for x [rows, k] and weight [n, k] in e4m3 and bias bf16 [n] or none. Sums are
+// f32, and y is rounded once. The backward pass quantizes dy and computes
+//
+//   dx = dy W        by the rows of dy and W^T in e4m3
+//   dW += dy^T x     by the columns of dy and x.columns
+//
+// as gradients of x and of `source`, the weight in bf16 that `weight` was quantized from, and dbias += dy. It quantizes
+// W^T, unless `transposed` is that. Rows past the count are bias, or 0 on a CPU. Throws Error if the types do not fit.
+[[nodiscard]] Tensor scaled_linear(const QuantizedRows& x, const QuantizedWeight& weight, Tensor bias, Tensor source,
+                                   const QuantizedWeight& transposed = {});
+
+}  // namespace hone

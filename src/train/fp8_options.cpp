@@ -1,0 +1,71 @@
+#include "train/fp8_options.h"
+
+#include <algorithm>
+#include <string>
+
+#include "backend/gpu.h"
+#include "core/block_scales.h"
+#include "core/error.h"
+#include "core/log.h"
+#include "model/model.h"
+
+namespace hone {
+
+void check_fp8(const Fp8Options& options, std::int64_t tensor_parallel_size, const OptionInput& input) {
+  const auto check_part = [&](const char* key, std::optional<bool> value) {
+    if (value == true && !options.fp8) log_once(text_of(input.place_of(key), " has no effect: fp8 is not set"));
+    if (value == false && options.fp8) {
+      throw Error(input.place_of(key), "is false, but a product in FP8 has both operands in e4m3",
+                  text_of("remove ", key, ", or fp8"));
+    }
+  };
+  check_part("fp8_weight_quant", options.fp8_weight_quant);
+  check_part("fp8_activation_quant", options.fp8_activation_quant);
+  if (options.fp8 && tensor_parallel_size > 1) {
+    throw Error(input.place_of("fp8"),
+                text_of("is not implemented for layers that are divided over processes, saw "
+                        "tensor_parallel_size ",
+                        tensor_parallel_size),
+                "remove one of the two");
+  }
+}
+
+std::shared_ptr<const Fp8Weights> fp8_weights_of(const Fp8Options& options, const Model& model, DType dtype, bool gpu) {
+  if (!options.fp8) return nullptr;
+  if (dtype != DType::kBf16) {
+    throw Error("fp8", text_of("is for weights of bfloat16, these are ", name_of(dtype)),
+                "set torch_dtype: bfloat16, or remove fp8");
+  }
+  if (gpu) {
+    if (const std::optional<Error> obstacle = gpu_fp8_obstacle()) throw *obstacle;
+  }
+  auto weights = std::make_shared<Fp8Weights>();
+  std::int64_t linear = 0;
+  std::int64_t experts = 0;
+  for (const WeightSpec& spec : model.weights()) {
+    if (spec.kind == WeightKind::expert) ++experts;
+    if (spec.kind != WeightKind::linear || spec.shape.size() != 2 || spec.dtype) continue;
+    ++linear;
+    if (spec.shape[0] % kScaleBlock == 0 && spec.shape[1] % kScaleBlock == 0) weights->insert(spec.name);
+  }
+  const auto left = linear - static_cast<std::int64_t>(weights->size());
+  if (weights->empty()) {
+    throw Error("fp8",
+                text_of("none of the ", linear, " linear layers has dimensions that are multiples of ", kScaleBlock),
+                "remove fp8");
+  }
+  if (left > 0) {
+    log_once(text_of("fp8: ", left, " of ", linear,
+                     " linear layers stay in bfloat16, because their dimensions are no "
+                     "multiples of ",
+                     kScaleBlock));
+  }
+  if (experts > 0) log_once("fp8: experts stay in bfloat16");
+  return weights;
+}
+
+std::int64_t fp8_capacity(const Fp8Options& options, std::int64_t tokens) {
+  return options.fp8 ? (tokens + kScaleBlock - 1) / kScaleBlock * kScaleBlock : tokens;
+}
+
+}  // namespace hone

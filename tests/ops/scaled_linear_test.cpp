@@ -1,0 +1,442 @@
+// Quantization to e4m3 and products of quantized operands, compared with an independent reference in f64. Bytes and
+// scales have to be the same in every bit on every device.
+#include "ops/scaled_linear/scaled_linear.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "core/float8.h"
+#include "ops/linear/linear.h"
+#include "ops/test_run.h"
+#include "passes/fp8.h"
+#include "passes/gradient.h"
+
+namespace hone::test {
+namespace {
+
+using Matrix = std::vector<double>;  // row-major
+
+// The least power of two with which no value is above 448; 1 for zeros.
+double reference_scale(std::span<const double> values) {
+  double amax = 0;
+  for (const double value : values) amax = std::max(amax, std::fabs(value));
+  if (amax == 0) return 1;
+  double scale = std::ldexp(1.0, -100);
+  while (amax > 448 * scale) scale *= 2;
+  return scale;
+}
+
+// The nearest number of e4m3, of two the one with an even byte, found among all of them.
+std::uint8_t reference_byte(double value) {
+  static const std::vector<double> numbers = [] {
+    std::vector<double> all(0x7F);
+    for (std::size_t byte = 0; byte < all.size(); ++byte) {
+      all[byte] = static_cast<double>(e4m3_value(static_cast<std::uint8_t>(byte)));
+    }
+    return all;
+  }();
+  std::size_t best = 0;
+  for (std::size_t byte = 1; byte < numbers.size(); ++byte) {
+    const double distance = std::fabs(std::fabs(value) - numbers[byte]);
+    const double least = std::fabs(std::fabs(value) - numbers[best]);
+    if (distance < least || (distance == least && byte % 2 == 0)) best = byte;
+  }
+  return static_cast<std::uint8_t>(best | (std::signbit(value) ? 0x80 : 0));
+}
+
+struct Reference {
+  std::vector<std::uint8_t> bytes;
+  std::vector<float> scales;  // by block of rows, then by block of columns
+  Matrix values;              // bytes x scale
+};
+
+// Quantizes [rows, columns] in blocks of block_rows x block_columns.
+Reference reference_of(const Matrix& x, std::int64_t rows, std::int64_t columns, std::int64_t block_rows,
+                       std::int64_t block_columns) {
+  Reference result{std::vector<std::uint8_t>(x.size()), {}, Matrix(x.size())};
+  for (std::int64_t row = 0; row < rows; row += block_rows) {
+    for (std::int64_t column = 0; column < columns; column += block_columns) {
+      std::vector<std::size_t> places;
+      std::vector<double> block;
+      for (std::int64_t i = row; i < std::min(row + block_rows, rows); ++i) {
+        for (std::int64_t j = column; j < std::min(column + block_columns, columns); ++j) {
+          places.push_back(static_cast<std::size_t>(i * columns + j));
+          block.push_back(x[places.back()]);
+        }
+      }
+      const double scale = reference_scale(block);
+      result.scales.push_back(static_cast<float>(scale));
+      for (const std::size_t place : places) {
+        result.bytes[place] = reference_byte(x[place] / scale);
+        result.values[place] = static_cast<double>(e4m3_value(result.bytes[place])) * scale;
+      }
+    }
+  }
+  return result;
+}
+
+Matrix transposed(const Matrix& x, std::int64_t rows, std::int64_t columns) {
+  Matrix result(x.size());
+  for (std::int64_t i = 0; i < rows; ++i) {
+    for (std::int64_t j = 0; j < columns; ++j) result[j * rows + i] = x[i * columns + j];
+  }
+  return result;
+}
+
+// Normal numbers of magnitudes that differ from block to block, with zeros, as bf16. Rows from `used` on are garbage.
+std::vector<BFloat16> values_of(std::int64_t rows, std::int64_t columns, std::uint64_t seed) {
+  std::vector<BFloat16> values = normal_values<BFloat16>(static_cast<std::size_t>(rows * columns), seed);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t column = 0; column < columns; ++column) {
+      BFloat16& value = values[static_cast<std::size_t>(row * columns + column)];
+      const auto exponent = static_cast<int>((row / 3 + 5 * (column / 50) + static_cast<int>(seed)) % 11) - 7;
+      value = BFloat16(std::ldexp(static_cast<float>(value), exponent));
+      if (row % 17 == 4 && column < 140) value = BFloat16(0.0F);
+    }
+  }
+  return values;
+}
+
+Matrix widened(const std::vector<BFloat16>& values, std::int64_t rows, std::int64_t used, std::int64_t columns) {
+  Matrix result(static_cast<std::size_t>(rows * columns));
+  for (std::int64_t i = 0; i < used * columns; ++i) result[i] = static_cast<double>(static_cast<float>(values[i]));
+  return result;
+}
+
+// Scales by block of rows and then of columns, as [columns / 128, rows].
+std::vector<float> by_columns(const std::vector<float>& scales, std::int64_t rows) {
+  const auto across = static_cast<std::int64_t>(scales.size()) / rows;
+  std::vector<float> result(scales.size());
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t block = 0; block < across; ++block) result[block * rows + row] = scales[row * across + block];
+  }
+  return result;
+}
+
+// Scales of blocks of 128 x 128 as [rows / 128, stride], 1 where a row has no more.
+std::vector<float> with_stride(const std::vector<float>& scales, std::int64_t blocks, std::int64_t stride) {
+  const auto rows = static_cast<std::int64_t>(scales.size()) / blocks;
+  std::vector<float> result(static_cast<std::size_t>(rows * stride), 1.0F);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t block = 0; block < blocks; ++block) result[row * stride + block] = scales[row * blocks + block];
+  }
+  return result;
+}
+
+void expect_quantized(std::int64_t rows, std::int64_t used, std::int64_t k, bool blocks) {
+  SCOPED_TRACE(text_of(used, " of ", rows, " x ", k, blocks ? " in blocks" : ""));
+  Program program;
+  const QuantizedRows quantized =
+      quantize(program.input("x", {DType::kBf16, {{rows, Count::tokens}, k}}), {.columns = true, .blocks = blocks});
+  program.output("rows", quantized.rows);
+  program.output("row_scale", quantized.row_scale);
+  program.output("columns", quantized.columns);
+  program.output("column_scale", quantized.column_scale);
+  TestRun run(std::move(program));
+  const std::vector<BFloat16> x = values_of(rows, k, 3);
+  run.set("x", x);
+  run.executable().set_count(Count::tokens, used);
+  run.executable().run();
+  const Matrix wide = widened(x, rows, used, k);
+  const Reference by_row = reference_of(wide, rows, k, 1, 128);
+  const Reference by_column = reference_of(transposed(wide, rows, k), k, rows, blocks ? 128 : 1, 128);
+  const std::size_t size = x.size();
+  EXPECT_TRUE(same_bits(run.output<std::uint8_t>("rows", size), by_row.bytes));
+  EXPECT_TRUE(same_bits(run.output<float>("row_scale", by_row.scales.size()), by_columns(by_row.scales, rows)));
+  EXPECT_TRUE(same_bits(run.output<std::uint8_t>("columns", size), by_column.bytes));
+  const std::vector<float> column_scales =
+      blocks ? with_stride(by_column.scales, scale_blocks(rows), weight_scale_stride(rows))
+             : by_columns(by_column.scales, k);
+  EXPECT_TRUE(same_bits(run.output<float>("column_scale", column_scales.size()), column_scales));
+}
+
+TEST(Quantize, HasTheNearestNumbersAndTheLeastScales) {
+  for (const bool blocks : {false, true}) {
+    expect_quantized(16, 16, 128, blocks);
+    expect_quantized(128, 128, 256, blocks);
+    expect_quantized(144, 131, 384, blocks);
+    expect_quantized(400, 257, 640, blocks);
+    expect_quantized(256, 1, 128, blocks);
+  }
+}
+
+TEST(Quantize, MagnitudesFromTheLeastToTheLargest) {
+  Program program;
+  const QuantizedRows quantized = quantize(program.input("x", {DType::kBf16, {32, 128}}), {});
+  program.output("rows", quantized.rows);
+  program.output("row_scale", quantized.row_scale);
+  TestRun run(std::move(program));
+  std::vector<BFloat16> x(32 * 128);
+  for (int row = 0; row < 32; ++row) x[row * 128 + 5] = BFloat16(std::ldexp(1.75F, 8 * row - 126));
+  x[31 * 128 + 5] = BFloat16(std::numeric_limits<float>::max() * 0.99F);
+  run.set("x", x);
+  run.executable().run();
+  const std::vector<float> scales = run.output<float>("row_scale", 32);
+  const std::vector<std::uint8_t> bytes = run.output<std::uint8_t>("rows", x.size());
+  for (int row = 0; row < 32; ++row) {
+    const double value = static_cast<double>(static_cast<float>(x[row * 128 + 5]));
+    EXPECT_EQ(static_cast<double>(scales[row]), reference_scale(std::span(&value, 1))) << "row " << row;
+    EXPECT_EQ(bytes[row * 128 + 5], reference_byte(value / static_cast<double>(scales[row]))) << "row " << row;
+  }
+}
+
+// A number that is not finite makes its block's results NaN, and no other.
+TEST(Quantize, KeepsWhatIsNotFinite) {
+  Program program;
+  const Tensor x = program.input("x", {DType::kBf16, {16, 256}});
+  const Tensor weight = program.weight("weight", {DType::kBf16, {128, 256}});
+  program.output("y", scaled_linear(quantize(x, {}), quantize_weight(weight).plain, {}, {}));
+  TestRun run(std::move(program));
+  std::vector<BFloat16> values = values_of(16, 256, 1);
+  values[3 * 256 + 7] = BFloat16(std::numeric_limits<float>::quiet_NaN());
+  values[9 * 256 + 200] = BFloat16(-std::numeric_limits<float>::infinity());
+  run.set("x", values);
+  run.set_weight("weight", values_of(128, 256, 2));
+  run.executable().run();
+  const std::vector<BFloat16> y = run.output<BFloat16>("y", 16 * 128);
+  for (std::int64_t row = 0; row < 16; ++row) {
+    for (std::int64_t i = 0; i < 128; ++i) {
+      EXPECT_EQ(std::isnan(static_cast<float>(y[row * 128 + i])), row == 3 || row == 9) << "row " << row;
+    }
+  }
+}
+
+void expect_weight(std::int64_t n, std::int64_t k) {
+  SCOPED_TRACE(text_of(n, " x ", k));
+  Program program;
+  const Tensor weight = program.weight("weight", {DType::kBf16, {n, k}});
+  const QuantizedWeight plain = quantize_weight(weight).plain;
+  const QuantizedWeight turned = quantize_weight(weight, {.plain = false, .transposed = true}).transposed;
+  const QuantizedWeights both = quantize_weight(weight, {.transposed = true});
+  const auto output = [&](const std::string& name, const QuantizedWeight& quantized) {
+    program.output(name, quantized.weight);
+    program.output(name + "_scale", quantized.scale);
+  };
+  output("plain", plain);
+  output("turned", turned);
+  output("plain of both", both.plain);
+  output("turned of both", both.transposed);
+  TestRun run(std::move(program));
+  const std::vector<BFloat16> values = values_of(n, k, 5);
+  run.set_weight("weight", values);
+  run.executable().run();
+  const auto expect = [&](const std::string& name, const Matrix& wide, std::int64_t rows, std::int64_t columns) {
+    const Reference reference = reference_of(wide, rows, columns, 128, 128);
+    EXPECT_TRUE(same_bits(run.output<std::uint8_t>(name, wide.size()), reference.bytes)) << name;
+    const std::int64_t stride = weight_scale_stride(columns);
+    const auto scales = run.output<float>(name + "_scale", static_cast<std::size_t>(rows / 128 * stride));
+    for (std::int64_t row = 0; row < rows / 128; ++row) {
+      for (std::int64_t column = 0; column < stride; ++column) {
+        const float wanted = column < columns / 128 ? reference.scales[row * (columns / 128) + column] : 1.0F;
+        EXPECT_EQ(scales[row * stride + column], wanted) << name << " block " << row << ", " << column;
+      }
+    }
+  };
+  const Matrix wide = widened(values, n, n, k);
+  expect("plain", wide, n, k);
+  expect("turned", transposed(wide, n, k), k, n);
+  expect("plain of both", wide, n, k);
+  expect("turned of both", transposed(wide, n, k), k, n);
+}
+
+TEST(Quantize, Weights) {
+  expect_weight(128, 128);
+  expect_weight(256, 640);
+}
+
+// Rows of a b^T, each element with the sum of the magnitudes of its terms, to which errors are relative.
+struct Product {
+  Matrix values, magnitudes;
+};
+Product multiply(const Matrix& a, const Matrix& b, std::int64_t m, std::int64_t n, std::int64_t k) {
+  Product result{Matrix(static_cast<std::size_t>(m * n)), Matrix(static_cast<std::size_t>(m * n))};
+  for (std::int64_t i = 0; i < m; ++i) {
+    for (std::int64_t j = 0; j < n; ++j) {
+      for (std::int64_t l = 0; l < k; ++l) {
+        const double term = a[i * k + l] * b[j * k + l];
+        result.values[i * n + j] += term;
+        result.magnitudes[i * n + j] += std::fabs(term);
+      }
+    }
+  }
+  return result;
+}
+
+// kSums: errors of the additions of k terms, relative to their magnitudes; result: of the result. A CPU adds in f32.
+// Tensor cores of Hopper cut what they add, 32 products of e4m3 at a time, 13 bits behind the leading one of the
+// largest (DeepSeek-V3 technical report, section 3.3.2), always towards 0.
+template <class T>
+void expect_near(const std::vector<T>& actual, const Product& expected, std::int64_t elements, double result,
+                 const std::string& name) {
+  const double kSums = test_device().kind() == DeviceKind::kCpu ? 0x1p-15 : 0x1p-11;
+  for (std::int64_t i = 0; i < elements; ++i) {
+    const double error = std::fabs(static_cast<double>(static_cast<float>(actual[i])) - expected.values[i]);
+    ASSERT_LE(error, result * std::fabs(expected.values[i]) + kSums * expected.magnitudes[i] + 1e-30)
+        << name << " at " << i << ": " << static_cast<float>(actual[i]) << ", expected " << expected.values[i];
+  }
+}
+
+struct LayerShape {
+  std::int64_t rows, used, n, k;
+  bool bias;
+  GradientAccumulation sums = GradientAccumulation::kWide;
+};
+
+Program layer_program(const LayerShape& shape, bool keeps = false) {
+  Program program;
+  const Tensor x = program.input("x", {DType::kBf16, {{shape.rows, Count::tokens}, shape.k}});
+  const Tensor weight = program.weight("weight", {DType::kBf16, {shape.n, shape.k}});
+  const Tensor bias = shape.bias ? program.weight("bias", {DType::kBf16, {shape.n}}) : Tensor();
+  program.output("y", linear(x, weight, bias));
+  program = with_fp8(program, {"weight"}, true, keeps);
+  const Tensor y = program.tensor(program.outputs()[0].value);
+  const Tensor dy = program.input("dy", y.type());
+  const GradientSeed seed{y, dy};
+  const Tensor wanted = program.tensor(program.find(Role::kInput, "x"));
+  const std::vector<Tensor> gradients = append_gradients(program, {&seed, 1}, {&wanted, 1}, shape.sums);
+  program.output("dx", gradients[0]);
+  return program;
+}
+
+template <class T>
+std::vector<T> typed(const std::vector<std::byte>& bytes) {
+  std::vector<T> values(bytes.size() / sizeof(T));
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
+}
+
+void expect_layer(const LayerShape& shape) {
+  const auto [rows, used, n, k, has_bias, sums] = shape;
+  SCOPED_TRACE(text_of(used, " of ", rows, " rows, ", n, " x ", k));
+  TestRun run(layer_program(shape));
+  const std::vector<BFloat16> x = values_of(rows, k, 1);
+  const std::vector<BFloat16> weight = values_of(n, k, 2);
+  const std::vector<BFloat16> dy = values_of(rows, n, 6);
+  const std::vector<BFloat16> bias = normal_values<BFloat16>(static_cast<std::size_t>(n), 9);
+  run.set("x", x);
+  run.set("dy", dy);
+  run.set_weight("weight", weight);
+  if (has_bias) run.set_weight("bias", bias);
+  run.executable().set_count(Count::tokens, used);
+  run.executable().run();
+
+  const Matrix wide_x = widened(x, rows, used, k);
+  const Matrix wide_dy = widened(dy, rows, used, n);
+  const Matrix w = reference_of(widened(weight, n, n, k), n, k, 128, 128).values;
+  Product y = multiply(reference_of(wide_x, rows, k, 1, 128).values, w, rows, n, k);
+  for (std::int64_t i = 0; has_bias && i < rows * n; ++i) {
+    y.values[i] += static_cast<double>(static_cast<float>(bias[i % n]));
+  }
+  const Product dx = multiply(reference_of(wide_dy, rows, n, 1, 128).values, transposed(w, n, k), rows, k, n);
+  const Product dw = multiply(reference_of(transposed(wide_dy, rows, n), n, rows, 1, 128).values,
+                              reference_of(transposed(wide_x, rows, k), k, rows, 128, 128).values, n, k, rows);
+  expect_near(run.output<BFloat16>("y", x.size() / k * n), y, used * n, 1.0 / 256, "y");
+  expect_near(run.output<BFloat16>("dx", x.size()), dx, rows * k, 1.0 / 256, "dx");
+  if (sums == GradientAccumulation::kWide) {
+    expect_near(typed<float>(run.gradient("weight")), dw, n * k, 1e-5, "dW");
+  } else {
+    expect_near(typed<BFloat16>(run.gradient("weight")), dw, n * k, 1.0 / 256, "dW");
+  }
+  if (!has_bias) return;
+  const std::vector<float> dbias = typed<float>(run.gradient("bias"));
+  for (std::int64_t i = 0; i < n; ++i) {
+    double sum = 0;
+    for (std::int64_t row = 0; row < used; ++row) sum += wide_dy[row * n + i];
+    EXPECT_NEAR(dbias[i], sum, 1e-4 * (1 + std::fabs(sum)));
+  }
+}
+
+TEST(ScaledLinear, HasTheProductsOfTheQuantizedOperands) {
+  expect_layer({16, 16, 128, 128, false});
+  expect_layer({128, 128, 256, 384, true});
+  expect_layer({144, 101, 128, 256, true});
+  expect_layer({272, 272, 384, 128, false, GradientAccumulation::kAsWeights});
+}
+
+TEST(ScaledLinear, KeptCopiesOfWeightsChangeNoBit) {
+  const auto results = [](bool keeps) {
+    Program program = layer_program({64, 50, 128, 256, false}, keeps);
+    const auto quantized =
+        std::ranges::count_if(program.nodes(), [](const Node& node) { return node.op->name() == "quantize_weight"; });
+    EXPECT_EQ(quantized, keeps ? 1 : 2);
+    TestRun run(std::move(program));
+    run.set("x", values_of(64, 256, 1));
+    run.set("dy", values_of(64, 128, 6));
+    run.set_weight("weight", values_of(128, 256, 2));
+    run.executable().set_count(Count::tokens, 50);
+    run.executable().run();
+    return run.output<BFloat16>("dx", 50 * 256);
+  };
+  EXPECT_TRUE(same_bits(results(true), results(false)));
+}
+
+// The weight gradient accumulates, and a run gives the same bits as the one before.
+TEST(ScaledLinear, AccumulatesAndRepeats) {
+  TestRun once(layer_program({64, 50, 128, 256, false}));
+  TestRun twice(layer_program({64, 50, 128, 256, false}));
+  for (TestRun* run : {&once, &twice}) {
+    run->set("x", values_of(64, 256, 1));
+    run->set("dy", values_of(64, 128, 6));
+    run->set_weight("weight", values_of(128, 256, 2));
+    run->executable().set_count(Count::tokens, 50);
+    run->executable().run();
+  }
+  EXPECT_TRUE(same_bits(once.gradient("weight"), twice.gradient("weight")));
+  EXPECT_TRUE(same_bits(once.output<BFloat16>("dx", 50 * 256), twice.output<BFloat16>("dx", 50 * 256)));
+  twice.executable().run();
+  const std::vector<float> first = typed<float>(once.gradient("weight"));
+  const std::vector<float> sum = typed<float>(twice.gradient("weight"));
+  // The second run rounds after each term that it adds to the first one's sum.
+  for (std::size_t i = 0; i < sum.size(); ++i) {
+    ASSERT_NEAR(sum[i], 2 * first[i], 1e-4 * (1 + std::fabs(first[i]))) << i;
+  }
+}
+
+TEST(ScaledLinear, SharesTheQuantizedCopyOfAnInput) {
+  Program program;
+  const Tensor x = program.input("x", {DType::kBf16, {{32, Count::tokens}, 128}});
+  program.output("a", linear(x, program.weight("a", {DType::kBf16, {128, 128}})));
+  program.output("b", linear(x, program.weight("b", {DType::kBf16, {256, 128}}, false)));
+  program.output("c", linear(x, program.weight("c", {DType::kBf16, {128, 128}})));
+  const auto count = [](const Program& in, std::string_view op) {
+    return std::ranges::count_if(in.nodes(), [&](const Node& node) { return node.op->name() == op; });
+  };
+  const Program training = with_fp8(program, {"a", "b"}, true);
+  EXPECT_EQ(count(training, "quantize"), 1);
+  EXPECT_EQ(count(training, "quantize_weight"), 2);
+  EXPECT_EQ(count(training, "scaled_linear"), 2);
+  EXPECT_EQ(count(training, "linear"), 1);
+  const auto columns = [](const Program& in) {
+    const auto node = std::ranges::find_if(in.nodes(), [](const Node& each) { return each.op->name() == "quantize"; });
+    return node->attributes.as<QuantizeAttributes>().columns;
+  };
+  EXPECT_TRUE(columns(training));
+  EXPECT_FALSE(columns(with_fp8(program, {"b"}, true)));
+  EXPECT_FALSE(columns(with_fp8(program, {"a", "b"}, false)));
+}
+
+TEST(ScaledLinear, ChecksTypes) {
+  Program program;
+  EXPECT_THROW((void)quantize(program.input("f32", {DType::kF32, {16, 128}}), {}), Error);
+  EXPECT_THROW((void)quantize(program.input("k", {DType::kBf16, {16, 130}}), {}), Error);
+  EXPECT_THROW((void)quantize(program.input("rows", {DType::kBf16, {17, 128}}), {}), Error);
+  EXPECT_THROW((void)quantize_weight(program.weight("none", {DType::kBf16, {128, 128}}), {.plain = false}), Error);
+  EXPECT_THROW((void)quantize_weight(program.weight("odd", {DType::kBf16, {130, 128}})), Error);
+  const QuantizedRows x = quantize(program.input("x", {DType::kBf16, {16, 128}}), {});
+  const Tensor weight = program.weight("weight", {DType::kBf16, {256, 128}});
+  EXPECT_EQ(scaled_linear(x, quantize_weight(weight).plain, {}, weight).type(), (Type{DType::kBf16, {16, 256}}));
+  EXPECT_THROW((void)scaled_linear(x, quantize_weight(weight, {.transposed = true}).transposed, {}, {}), Error);
+  EXPECT_THROW((void)scaled_linear(x, quantize_weight(weight).plain, program.weight("bias", {DType::kF32, {256}}), {}),
+               Error);
+}
+
+}  // namespace
+}  // namespace hone::test
