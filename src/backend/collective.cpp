@@ -97,6 +97,11 @@ class HostCollective final : public Collective {
     all_gather(data, parts);
   }
 
+  void exchange(int rank, std::span<const std::byte> out, std::span<std::byte> in) override {
+    const Peers::Transfer transfer{job_rank(rank), out, in};
+    peers().exchange({&transfer, 1});
+  }
+
   void copy(std::byte* to, const std::byte* from, std::size_t bytes) override {
     if (bytes > 0) std::memcpy(to, from, bytes);
   }
@@ -151,14 +156,16 @@ CollectiveScope::~CollectiveScope() { innermost = before_; }
 
 Collective* current_collective() { return innermost.data; }
 Collective* current_tensor_collective() { return innermost.tensor; }
+Collective* current_pipeline_collective() { return innermost.pipeline; }
 Collective* current_expert_collective() { return innermost.experts; }
 Collective* current_same_experts_collective() { return innermost.same_experts; }
 Collective* current_context_collective() { return innermost.context; }
 
 namespace {
 
-std::array<Collective*, 5> all_innermost() {
-  return {innermost.data, innermost.tensor, innermost.experts, innermost.same_experts, innermost.context};
+std::array<Collective*, 6> all_innermost() {
+  return {innermost.data,    innermost.tensor,       innermost.pipeline,
+          innermost.experts, innermost.same_experts, innermost.context};
 }
 
 }  // namespace

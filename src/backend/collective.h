@@ -55,6 +55,9 @@ class Collective {
                           std::span<const ByteRange> received) = 0;
   // Copies the bytes of rank `root` to all others.
   virtual void broadcast(std::byte* data, std::size_t bytes, int root) = 0;
+  // Sends `out` to a rank and receives `in` from it, either of which may be empty. The other rank does the reverse with
+  // as many bytes; both may wait for each other.
+  virtual void exchange(int rank, std::span<const std::byte> out, std::span<std::byte> in) = 0;
   // Copies bytes of this rank's device, in order with the operations.
   virtual void copy(std::byte* to, const std::byte* from, std::size_t bytes) = 0;
 
@@ -81,12 +84,14 @@ class Collective {
 };
 
 // The operations that a program uses. A job is a mesh: the ranks of a tensor group have parts of the same weights and
-// compute the same batches; those of a data group have the same weights and compute different tokens. The ranks of an
-// expert group are in one data group, but each has other experts. The ranks of a context group are in one data group
-// and divide the tokens of the same batches.
+// compute the same batches; those of a data group have the same weights and compute different tokens; those of a
+// pipeline have consecutive layers and compute the same batches one after the other. The ranks of an expert group are
+// in one data group, but each has other experts. The ranks of a context group are in one data group and divide the
+// tokens of the same batches.
 struct MeshCollectives {
   Collective* data = nullptr;          // null: a job of one process
   Collective* tensor = nullptr;        // null: weights are not divided
+  Collective* pipeline = nullptr;      // null: layers are not divided
   Collective* experts = nullptr;       // of the expert group; null: each rank has all experts
   Collective* same_experts = nullptr;  // of the ranks that have this rank's experts; null: no other rank has them
   Collective* context = nullptr;       // null: the tokens of a batch are not divided
@@ -106,9 +111,10 @@ class CollectiveScope {
 };
 
 // Return the operations of the innermost scope of this thread; null if there are none.
-[[nodiscard]] Collective* current_collective();         // of the data group
-[[nodiscard]] Collective* current_tensor_collective();  // of the tensor group
-[[nodiscard]] Collective* current_expert_collective();  // of the expert group
+[[nodiscard]] Collective* current_collective();           // of the data group
+[[nodiscard]] Collective* current_tensor_collective();    // of the tensor group
+[[nodiscard]] Collective* current_pipeline_collective();  // of the pipeline
+[[nodiscard]] Collective* current_expert_collective();    // of the expert group
 [[nodiscard]] Collective* current_same_experts_collective();
 [[nodiscard]] Collective* current_context_collective();  // of the context group
 // Call expect() or check() of all of them.

@@ -40,6 +40,7 @@ int report_failures(Peers& peers, const std::function<int()>& work) {
 
 JobShape shape_of(const TrainingOptions& options) {
   return {.tensor_size = static_cast<int>(options.tensor_parallel_size),
+          .pipeline_size = static_cast<int>(options.pipeline_parallel_size),
           .expert_size = static_cast<int>(options.expert_parallel_size),
           .context_size = static_cast<int>(options.context_parallel_size)};
 }

@@ -12,17 +12,32 @@
 namespace hone {
 namespace {
 
-// Returns the fused program with its backward pass from the output named `loss`, fused again across both passes.
+// Returns the fused program with its backward pass from the output named `loss`, fused again across both passes. That
+// of a stage of a pipeline starts from the values that it sends as well, and ends at those that it has received.
 Program with_gradients(const Program& program, std::string_view loss, GradientAccumulation sums, FusionScope reach) {
   Program result = fuse(program, reach);
-  for (const Output& output : result.outputs()) {
-    if (output.name != loss) continue;
+  std::vector<GradientSeed> seeds;
+  for (const Output& output : std::vector<Output>(result.outputs())) {
     const Tensor value = result.tensor(output.value);
-    const GradientSeed seed{value, fill(result, value.type(), 1.0)};
-    append_gradients(result, {&seed, 1}, {}, sums);
-    return fuse(result, reach);
+    if (output.name == loss) seeds.push_back({value, fill(result, value.type(), 1.0)});
+    if (is_sent(output.name) && has_gradient(output.name)) {
+      seeds.push_back({value, result.input(gradient_name(output.name), value.type())});
+    }
   }
-  throw Defect(text_of("the program has no output ", loss));
+  if (seeds.empty()) throw Defect(text_of("the program has no output ", loss));
+  std::vector<Tensor> received;
+  for (std::size_t i = 0; i < result.values().size(); ++i) {
+    const Value& value = result.values()[i];
+    if (value.role != Role::kInput || !is_received(value.name) || !has_gradient(value.name)) continue;
+    received.push_back(result.tensor(static_cast<ValueId>(i)));
+  }
+  const std::vector<Tensor> gradients = append_gradients(result, seeds, received, sums);
+  for (std::size_t i = 0; i < received.size(); ++i) {
+    const std::string name = gradient_name(received[i].value().name);
+    HONE_ASSERT(gradients[i].valid(), "a stage has no ", name);
+    result.output(name, gradients[i]);
+  }
+  return fuse(result, reach);
 }
 
 // Returns the program with the products in FP8 that the options ask for.
@@ -35,6 +50,7 @@ Program in_fp8(const Program& typed, const CompileOptions& options, ProgramKind 
 
 Program Compiler::typed(Program traced, ProgramKind kind) const {
   Program program = with_precision(with(std::move(traced), PassStage::kTraced, kind), options_.dtype);
+  if (options_.stage != nullptr) program = cut_stage(program, *options_.stage);
   return with(std::move(program), PassStage::kTyped, kind);
 }
 

@@ -10,6 +10,7 @@
 #include "passes/fp8.h"
 #include "passes/fusion.h"
 #include "passes/gradient.h"
+#include "passes/pipeline.h"
 #include "passes/recompute.h"
 #include "passes/shard.h"
 #include "program/program.h"
@@ -27,6 +28,7 @@ struct CompileOptions {
   FusionScope inference_reach = FusionScope::kProgram;      // fusion in programs without gradients
   std::shared_ptr<const Fp8Weights> fp8_weights = nullptr;  // whose products are in FP8 (passes/fp8.h); null: none are
   std::shared_ptr<const WeightShares> shares = nullptr;  // division over the ranks of a job; null: nothing is divided
+  std::shared_ptr<const StageCut> stage = nullptr;       // the stage of a pipeline to compile; null: all of the program
 };
 
 // Applies the passes of hone and those of `passes` to traced programs. The registry must outlive the compiler.
@@ -37,8 +39,8 @@ class Compiler {
 
   // Compiles a program without gradients: evaluation, a reference model, generation.
   [[nodiscard]] Program inference(Program traced) const;
-  // Compiles a program and its backward pass from the output `loss` [1]; weight gradients accumulate. Throws Defect if
-  // the program has no such output.
+  // Compiles a program and its backward pass from the output `loss` [1]; weight gradients accumulate. A stage of a
+  // pipeline that is not the last starts from what it sends. Throws Defect if the program has no such output.
   [[nodiscard]] Program training(Program traced, std::string_view loss) const;
   // Compiles an optimizer update. Its types stay as the optimizer's rules declared them.
   [[nodiscard]] Program update(Program traced) const;
@@ -46,7 +48,7 @@ class Compiler {
   [[nodiscard]] const CompileOptions& options() const { return options_; }
 
  private:
-  // Sets the types of a traced program.
+  // Sets the types of a traced program and cuts out the options' stage, if there is one.
   [[nodiscard]] Program typed(Program traced, ProgramKind kind) const;
   // Adds products in FP8, gradients, recomputation and offload to a program whose types are final. budget: bytes of the
   // arena.

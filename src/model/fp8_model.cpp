@@ -53,11 +53,11 @@ Program Fp8Model::adapted(Program program, const TraceUse& use) const {
     const auto found = value.role == Role::kWeight ? blocks.find(value.name) : blocks.end();
     return found != blocks.end() ? found->second : nullptr;
   };
-  ProgramRewriter rewriter(traced, [&](const Value& value) {
-    Type type = value.type;
-    if (spec_of(value) != nullptr) type.dtype = DType::kU8;
-    return type;
-  });
+  ProgramRewriter rewriter(traced, {.retype = [&](const Value& value) {
+                             Type type = value.type;
+                             if (spec_of(value) != nullptr) type.dtype = DType::kU8;
+                             return type;
+                           }});
   for (const Node& node : traced.nodes()) {
     const WeightSpec* spec =
         node.op->name() == "linear" ? spec_of(traced.value(node.inputs[LinearIn::weight])) : nullptr;

@@ -49,6 +49,7 @@ class WeightBinder {
 };
 
 class LoraModel;
+class StageModel;
 
 // Settings of a model's training in addition to the token loss. Unset values are those of config.json, or off.
 struct ModelTraining {
@@ -76,8 +77,9 @@ class Model {
   [[nodiscard]] virtual const std::vector<WeightSpec>& weights() const = 0;
   // The weights with which programs are traced, before adapted(); those of weights() that differ have another type.
   [[nodiscard]] virtual const std::vector<WeightSpec>& traced_weights() const { return weights(); }
-  // The model of which this is what one rank of a tensor group has (model/tensor_parallel_model.h), otherwise this one.
-  // Model folders and parameter counts are those of the whole model.
+  // The model of which this is what one rank of a tensor group (model/tensor_parallel_model.h) or one stage of a
+  // pipeline (model/stage_model.h) has, otherwise this one. Model folders and parameter counts are those of the whole
+  // model.
   [[nodiscard]] virtual const Model& whole() const { return *this; }
   // Traces the forward pass over `batch`. Returns the hidden states after the last norm, [tokens, hidden_size].
   [[nodiscard]] virtual Tensor forward(WeightBinder& weights, Batch& batch) const = 0;
@@ -106,6 +108,8 @@ class Model {
   [[nodiscard]] virtual Program adapted(Program program, const TraceUse& use) const;
   // Returns this object as LoraModel if it is a base model with an adapter (model/lora.h), otherwise null.
   [[nodiscard]] virtual const LoraModel* adapter() const { return nullptr; }
+  // Returns this object as StageModel if it is a stage of a pipeline (model/stage_model.h), otherwise null.
+  [[nodiscard]] virtual const StageModel* stage() const { return nullptr; }
 };
 
 // A model family, registered under the model_type of config.json.

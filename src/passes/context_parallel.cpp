@@ -14,11 +14,11 @@ class TokenDivider final : public ContextBuilder {
   TokenDivider(const Program& program, int ranks)
       : from_(program),
         ranks_(ranks),
-        rewriter_(
-            program, [&](const Value& value) { return divided(value.type); },
-            [&](const CountSpec& spec) {
-              return spec.count == Count::tokens ? share_of(spec.capacity) : spec.capacity;
-            }) {
+        rewriter_(program, {.retype = [&](const Value& value) { return divided(value.type); },
+                            .recount =
+                                [&](const CountSpec& spec) {
+                                  return spec.count == Count::tokens ? share_of(spec.capacity) : spec.capacity;
+                                }}) {
     declare_inputs();
   }
 

@@ -29,12 +29,12 @@ class ExpertDivider {
   ExpertDivider(const Program& program, const ExpertDivision& division)
       : from_(program),
         division_(division),
-        rewriter_(program,
-                  [&](const Value& value) {
-                    Type type = value.type;
-                    if (is_divided(value)) type.shape.at(0).size /= division.ranks;
-                    return type;
-                  }),
+        rewriter_(program, {.retype =
+                                [&](const Value& value) {
+                                  Type type = value.type;
+                                  if (is_divided(value)) type.shape.at(0).size /= division.ranks;
+                                  return type;
+                                }}),
         exchange_of_(program.values().size(), nullptr) {}
 
   Program run() {

@@ -34,7 +34,7 @@ class Sharder {
       : from_(program),
         shares_(shares),
         runs_(layer_runs(program)),
-        rewriter_(program, [&](const Value& value) { return type_of(value); }),
+        rewriter_(program, {.retype = [&](const Value& value) { return type_of(value); }}),
         whole_(program.values().size(), false) {}
 
   Program run() {

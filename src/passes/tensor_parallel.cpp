@@ -13,13 +13,14 @@ class TensorDivider final : public ShardBuilder {
   TensorDivider(const Program& program, const TensorDivision& division)
       : from_(program),
         division_(division),
-        rewriter_(program,
-                  [&](const Value& value) {
-                    Type type = value.type;
-                    const std::int64_t dimension = dimension_of(value);
-                    if (dimension != kWhole) type.shape.at(static_cast<std::size_t>(dimension)).size /= division.ranks;
-                    return type;
-                  }),
+        rewriter_(program, {.retype =
+                                [&](const Value& value) {
+                                  Type type = value.type;
+                                  const std::int64_t dimension = dimension_of(value);
+                                  if (dimension != kWhole)
+                                    type.shape.at(static_cast<std::size_t>(dimension)).size /= division.ranks;
+                                  return type;
+                                }}),
         divisions_(program.values().size(), kWhole) {
     for (std::size_t i = 0; i < divisions_.size(); ++i) divisions_[i] = dimension_of(program.values()[i]);
   }

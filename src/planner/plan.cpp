@@ -7,7 +7,10 @@
 #include "backend/measured_rates.h"
 #include "core/error.h"
 #include "core/strings.h"
+#include "model/registry.h"
+#include "model/stage_model.h"
 #include "ops/registry.h"
+#include "train/launch.h"
 #include "train/memory_fit.h"
 
 namespace hone {
@@ -100,9 +103,9 @@ std::string printed(const char* format, Values... values) {
 
 namespace {
 
-// The plan of a run without its number of steps.
-RunPlan plan_sizes(std::string command, const LanguageSizes& sizes, const TrainingOptions& options,
-                   std::span<const std::size_t> gpus) {
+// The plan of one process, without the number of steps.
+RunPlan plan_process(std::string command, const LanguageSizes& sizes, const TrainingOptions& options,
+                     std::span<const std::size_t> gpus) {
   const Workspace workspace = trace_run(sizes, options);
   RunPlan plan{.command = std::move(command),
                .dtype = std::string(name_of(sizes.dtype)),
@@ -116,6 +119,40 @@ RunPlan plan_sizes(std::string command, const LanguageSizes& sizes, const Traini
            {.with = [&](const TrainingOptions& changed) { return trace_run(sizes, changed).memory().total(); },
             .micro_batch = token_range(sizes, options)});
   return plan;
+}
+
+// The plan of a pipeline, whose stages differ: that of the stage that takes the most memory.
+RunPlan plan_stages(const std::string& command, LanguageSizes sizes, TrainingOptions options,
+                    std::span<const std::size_t> gpus) {
+  const Model& whole = sizes.model->whole();
+  const auto stages = static_cast<int>(options.pipeline_parallel_size);
+  const auto plan_stage = [&](int stage, std::span<const std::size_t> on) {
+    const StageModel model(family_registry().create(whole.config()), stage, stages);
+    sizes.model = &model;
+    options.job_rank = stage * options.data_processes();
+    RunPlan plan = plan_process(command, sizes, options, on);
+    const std::vector<std::int64_t>& firsts = model.cut()->first_layers;
+    const std::int64_t end =
+        model.cut()->is_last() ? whole.shape().num_hidden_layers : firsts[static_cast<std::size_t>(stage) + 1];
+    plan.stages = {{firsts[static_cast<std::size_t>(stage)], end, plan.memory.total()}};
+    return plan;
+  };
+  std::vector<StagePlan> all;
+  for (int stage = 0; stage < stages; ++stage) all.push_back(plan_stage(stage, {}).stages[0]);
+  const auto largest = std::ranges::max_element(all, {}, &StagePlan::bytes) - all.begin();
+  RunPlan plan = plan_stage(static_cast<int>(largest), gpus);
+  plan.stages = std::move(all);
+  plan.largest_stage = static_cast<std::size_t>(largest);
+  plan.parameters.clear();
+  add_model(plan, whole);
+  return plan;
+}
+
+// The plan of a run without its number of steps.
+RunPlan plan_sizes(std::string command, const LanguageSizes& sizes, const TrainingOptions& options,
+                   std::span<const std::size_t> gpus) {
+  if (options.pipeline_parallel_size > 1) return plan_stages(command, sizes, options, gpus);
+  return plan_process(std::move(command), sizes, options, gpus);
 }
 
 RunPlan plan_sizes(const GrpoSizes& sizes, std::span<const std::size_t> gpus) {
@@ -210,7 +247,8 @@ RunPlan plan_sketch(const PretrainOptions& options, ModelSketch sketch, std::spa
 
 RunPlan plan_sketch(const SftOptions& options, ModelSketch sketch, std::span<const std::size_t> gpus) {
   prepare_experts(*sketch.model, options.experts, options.use_peft);
-  const std::unique_ptr<Model> model = with_adapter(std::move(sketch.model), options, options);
+  std::unique_ptr<Model> model = with_adapter(std::move(sketch.model), options, options);
+  if (options.pipeline_parallel_size > 1) model = divided_model(options, std::move(model));  // refuses adapters
   const LanguageSizes sizes{
       .model = model.get(), .dtype = weight_dtype(options).value_or(sketch.dtype), .loss = options.loss_type};
   const std::int64_t length = options.max_length.value_or(model->shape().max_position_embeddings);
@@ -246,7 +284,13 @@ std::string to_text(const RunPlan& plan) {
     text += printed("  %-28s %16s\n", name.c_str(), format_count(count).c_str());
   }
   text += printed("  %-28s %16s\n", "total", format_count(total).c_str());
-  text += "memory\n" + to_text(plan.memory) + plan.device + ": " + plan.fit;
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    const StagePlan& stage = plan.stages[s];
+    text += text_of("stage ", s, ": layers ", stage.first_layer, " to ", stage.end_layer - 1, ", memory ",
+                    format_bytes(stage.bytes), ", ", format_count(static_cast<std::int64_t>(stage.bytes)), " bytes\n");
+  }
+  text += plan.stages.empty() ? std::string("memory\n") : text_of("memory of stage ", plan.largest_stage, "\n");
+  text += to_text(plan.memory) + plan.device + ": " + plan.fit;
   text += printed("work of a micro-batch of %s tokens\n", format_count(plan.tokens_per_micro_batch).c_str());
   text += printed("  %-28s %14.3f GFLOP\n", "forward and backward", plan.flops_per_micro_batch * 1e-9);
   text += printed("  %-28s %14.3f GB\n", "read and written", plan.bytes_per_micro_batch * 1e-9);

@@ -20,11 +20,21 @@ struct DeviceFit {
   std::vector<std::string> changes;  // keys to change, as in "optim: adamw_8bit"; empty if the run fits as it is
 };
 
+// A stage of a pipeline and what its processes allocate.
+struct StagePlan {
+  std::int64_t first_layer = 0;
+  std::int64_t end_layer = 0;  // the first one of the next stage
+  std::size_t bytes = 0;
+};
+
 struct RunPlan {
   std::string command;
   std::string dtype;
   std::vector<std::pair<std::string, std::int64_t>> parameters;  // number of parameters for each part of the model
-  MemoryBreakdown memory;                                        // equals what the run allocates on its device
+  // Equals what the run allocates on its device; of a pipeline, what the largest stage does.
+  MemoryBreakdown memory;
+  std::vector<StagePlan> stages = {};  // of a pipeline
+  std::size_t largest_stage = 0;       // to which the memory and the work of a micro-batch belong
   std::string device;
   std::string fit;                          // if the run fits the device, and changes that would make it fit
   std::int64_t steps = 0;                   // optimizer steps; 0: depends on the data

@@ -174,8 +174,34 @@ Scope::Scope(Program& program, std::string_view name) : program_(program), outer
   program.set_scope(outer_.empty() ? std::string(name) : outer_ + "." + std::string(name));
 }
 
-ProgramRewriter::ProgramRewriter(const Program& from)
-    : ProgramRewriter(from, [](const Value& value) { return value.type; }) {}
+ProgramRewriter::ProgramRewriter(const Program& from, const BoundChanges& changes)
+    : from_(from), map_(from.values().size(), kNoValue) {
+  for (const CountSpec& spec : from.counts()) {
+    if (spec.source == kNoValue) to_.count(spec.count, changes.recount(spec));
+  }
+  for (std::size_t i = 0; i < from.values().size(); ++i) {
+    const Value& value = from.values()[i];
+    const auto id = static_cast<ValueId>(i);
+    if (value.producer >= 0 || !changes.keeps(id)) continue;
+    const Type type = changes.retype(value);
+    switch (value.role) {
+      case Role::kWeight:
+        map(id, to_.weight(value.name, type, value.trainable, value.keeps_dtype));
+        break;
+      case Role::kGradient:
+        map(id, to_.gradient(value.name, type));
+        break;
+      case Role::kState:
+        map(id, to_.state(value.name, type, value.placement));
+        break;
+      case Role::kInput:
+        map(id, to_.input(value.name, type));
+        break;
+      case Role::kActivation:
+        break;
+    }
+  }
+}
 
 void ProgramRewriter::map(ValueId old, Tensor value) {
   map_.at(static_cast<std::size_t>(old)) = value.id();
@@ -207,6 +233,10 @@ void ProgramRewriter::replay(const Node& node) {
 
 Program ProgramRewriter::finish() {
   for (const Output& output : from_.outputs()) to_.output(output.name, mapped(output.value));
+  return take();
+}
+
+Program ProgramRewriter::take() {
   to_.set_scope({});
   return std::move(to_);
 }

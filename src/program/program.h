@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -167,17 +168,18 @@ class Scope {
   std::string outer_;
 };
 
+// The changes that a copy of a program makes to bound values and to the counts that the host sets.
+struct BoundChanges {
+  std::function<Type(const Value&)> retype = [](const Value& value) { return value.type; };
+  std::function<std::int64_t(const CountSpec&)> recount = [](const CountSpec& spec) { return spec.capacity; };
+  std::function<bool(ValueId)> keeps = [](ValueId) { return true; };  // false: the value is left out
+};
+
 // Copies a program node by node, so that a pass has code only for the nodes that it changes. The constructor copies all
 // bound values in order; then the pass replays or replaces each node.
 class ProgramRewriter {
  public:
-  explicit ProgramRewriter(const Program& from);
-  // The same with the types of bound values replaced by `retype(value)`.
-  template <class Retype>
-  ProgramRewriter(const Program& from, const Retype& retype);
-  // The same with the capacities of counts that the host sets replaced by `recount(spec)`.
-  template <class Retype, class Recount>
-  ProgramRewriter(const Program& from, const Retype& retype, const Recount& recount);
+  explicit ProgramRewriter(const Program& from, const BoundChanges& changes = {});
 
   [[nodiscard]] Program& program() { return to_; }
   // New value of an old one; an invalid tensor for kNoValue.
@@ -190,52 +192,13 @@ class ProgramRewriter {
   void replay(const Node& node);
   // Copies the outputs of the program and returns the new program.
   [[nodiscard]] Program finish();
+  // Returns the new program with the outputs that the pass has declared.
+  [[nodiscard]] Program take();
 
  private:
-  template <class Retype>
-  void copy_bound_values(const Retype& retype);
-
   const Program& from_;
   Program to_;
   std::vector<ValueId> map_;
 };
-
-template <class Retype>
-ProgramRewriter::ProgramRewriter(const Program& from, const Retype& retype)
-    : ProgramRewriter(from, retype, [](const CountSpec& spec) { return spec.capacity; }) {}
-
-template <class Retype, class Recount>
-ProgramRewriter::ProgramRewriter(const Program& from, const Retype& retype, const Recount& recount)
-    : from_(from), map_(from.values().size(), kNoValue) {
-  for (const CountSpec& spec : from.counts()) {
-    if (spec.source == kNoValue) to_.count(spec.count, recount(spec));
-  }
-  copy_bound_values(retype);
-}
-
-template <class Retype>
-void ProgramRewriter::copy_bound_values(const Retype& retype) {
-  for (std::size_t i = 0; i < from_.values().size(); ++i) {
-    const Value& value = from_.values()[i];
-    if (value.producer >= 0) continue;
-    const Type type = retype(value);
-    switch (value.role) {
-      case Role::kWeight:
-        map(static_cast<ValueId>(i), to_.weight(value.name, type, value.trainable, value.keeps_dtype));
-        break;
-      case Role::kGradient:
-        map(static_cast<ValueId>(i), to_.gradient(value.name, type));
-        break;
-      case Role::kState:
-        map(static_cast<ValueId>(i), to_.state(value.name, type, value.placement));
-        break;
-      case Role::kInput:
-        map(static_cast<ValueId>(i), to_.input(value.name, type));
-        break;
-      case Role::kActivation:
-        break;
-    }
-  }
-}
 
 }  // namespace hone

@@ -153,6 +153,11 @@ void check_options(const GrpoOptions& options, const OptionInput& input) {
 }
 
 void check_processes(const GrpoOptions& options) {
+  if (options.pipeline_parallel_size > 1) {
+    throw Error("pipeline_parallel_size",
+                text_of("is ", options.pipeline_parallel_size, "; hone grpo generates with whole weights"),
+                "--pipeline_parallel_size 1");
+  }
   if (options.context_parallel_size > 1) {
     throw Error("context_parallel_size",
                 text_of("is ", options.context_parallel_size, "; hone grpo computes whole sequences"),

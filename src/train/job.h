@@ -7,10 +7,14 @@
 // compute different tokens of them. For weights, gradients and sums they are like data-parallel ranks.
 //
 // Tensor parallel: successive ranks form a tensor group, which computes as one rank would: they have parts of the
-// weights and the same batches. Rank = data_rank x tensor_size + tensor_rank.
+// weights and the same batches.
+//
+// Pipeline parallel: one rank of each stage form a pipeline, which computes the same batches: a stage has consecutive
+// layers. Rank = (stage x data_size + data_rank) x tensor_size + tensor_rank.
 //
 // Expert parallel: successive ranks form an expert group, each with some of the experts of mixtures. They are data
-// parallel otherwise. Ranks with the same experts are those with the same rank modulo the size of a group.
+// parallel otherwise. Ranks with the same experts are those with the same rank modulo the size of a group. There is no
+// pipeline then.
 #pragma once
 
 #include <algorithm>
@@ -24,9 +28,10 @@
 
 namespace hone {
 
-// Sizes of the groups of each kind, in ranks.
+// The numbers of ranks in the groups of each kind.
 struct JobShape {
   int tensor_size = 1;
+  int pipeline_size = 1;
   int expert_size = 1;
   int context_size = 1;
 };
@@ -41,23 +46,35 @@ class Job {
   [[nodiscard]] int size() const { return peers_ != nullptr ? peers_->size() : 1; }
   [[nodiscard]] int tensor_size() const { return shape_.tensor_size; }
   [[nodiscard]] int tensor_rank() const { return rank() % shape_.tensor_size; }
+  [[nodiscard]] int pipeline_size() const { return shape_.pipeline_size; }
+  [[nodiscard]] int stage() const { return rank() / shape_.tensor_size / data_size(); }
+  [[nodiscard]] bool is_last_stage() const { return stage() + 1 == shape_.pipeline_size; }
   [[nodiscard]] int context_size() const { return shape_.context_size; }
   [[nodiscard]] int context_rank() const { return data_rank() % shape_.context_size; }
   // The number of this rank's context group, and of all groups, each of which reads other batches.
   [[nodiscard]] int reader() const { return data_rank() / shape_.context_size; }
   [[nodiscard]] int readers() const { return data_size() / shape_.context_size; }
-  // The number of this rank's tensor group, and of all groups.
-  [[nodiscard]] int data_rank() const { return rank() / shape_.tensor_size; }
-  [[nodiscard]] int data_size() const { return size() / shape_.tensor_size; }
-  // Ranks of the job: those of the tensor group of this rank, and those of all groups that have its parts of weights.
+  // The number of this rank's tensor group within its stage, and of all groups of a stage.
+  [[nodiscard]] int data_rank() const { return rank() / shape_.tensor_size % data_size(); }
+  [[nodiscard]] int data_size() const { return size() / shape_.tensor_size / shape_.pipeline_size; }
+  [[nodiscard]] int rank_of(int stage, int data_rank, int tensor_rank) const {
+    return (stage * data_size() + data_rank) * shape_.tensor_size + tensor_rank;
+  }
+  // Ranks of the job: those of the tensor group of this rank, those of all groups that have its parts of weights, and
+  // those of its pipeline, by stage.
   [[nodiscard]] std::vector<int> tensor_group() const {
     std::vector<int> group;
-    for (int t = 0; t < shape_.tensor_size; ++t) group.push_back(data_rank() * shape_.tensor_size + t);
+    for (int t = 0; t < shape_.tensor_size; ++t) group.push_back(rank_of(stage(), data_rank(), t));
     return group;
   }
   [[nodiscard]] std::vector<int> data_group() const {
     std::vector<int> group;
-    for (int d = 0; d < data_size(); ++d) group.push_back(d * shape_.tensor_size + tensor_rank());
+    for (int d = 0; d < data_size(); ++d) group.push_back(rank_of(stage(), d, tensor_rank()));
+    return group;
+  }
+  [[nodiscard]] std::vector<int> pipeline_group() const {
+    std::vector<int> group;
+    for (int s = 0; s < shape_.pipeline_size; ++s) group.push_back(rank_of(s, data_rank(), tensor_rank()));
     return group;
   }
   [[nodiscard]] int expert_size() const { return shape_.expert_size; }
@@ -76,7 +93,7 @@ class Job {
   [[nodiscard]] std::vector<int> context_group() const {
     std::vector<int> group;
     for (int c = 0; c < shape_.context_size; ++c)
-      group.push_back((reader() * shape_.context_size + c) * shape_.tensor_size + tensor_rank());
+      group.push_back(rank_of(stage(), reader() * shape_.context_size + c, tensor_rank()));
     return group;
   }
   // Returns true for the rank that logs, saves and reports.
@@ -84,8 +101,15 @@ class Job {
 
   // The following have no effect in a job of one process; see Peers.
   //
-  // Replaces the values by their sums over the tensor groups, whose ranks have the same values.
+  // Replaces the values by their sums over the tensor groups, whose ranks have the same values, of the last stage,
+  // where a pipeline ends.
   void sum(std::span<double> values) const {
+    if (peers_ == nullptr) return;
+    if (!is_last_stage()) std::ranges::fill(values, 0.0);
+    sum_stages(values);
+  }
+  // The same over the tensor groups of all stages.
+  void sum_stages(std::span<double> values) const {
     if (peers_ == nullptr) return;
     if (tensor_rank() != 0) std::ranges::fill(values, 0.0);
     peers_->sum(values);

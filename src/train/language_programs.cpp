@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "train/setup.h"
+#include "train/stage_programs.h"
 
 namespace hone {
 namespace {
@@ -20,15 +21,16 @@ MicroBatchShape with_fp8_capacities(MicroBatchShape shape, const TrainingOptions
 
 MicroBatchShape training_shape(const LanguageSizes& sizes, const TrainingOptions& options) {
   MicroBatchShape shape = micro_batch_shape(sizes.steps, options.max_tokens_per_micro_batch, "training");
-  // Offloaded activations are states, whose types are those of one capacity.
-  if (options.activation_offloading) shape.capacities = {shape.limits.tokens};
+  // Offloaded activations and what stages exchange are states, whose types are those of one capacity.
+  if (options.activation_offloading || options.pipeline_parallel_size > 1) shape.capacities = {shape.limits.tokens};
   return with_fp8_capacities(std::move(shape), options);
 }
 
 MicroBatchShape evaluation_shape(const LanguageSizes& sizes, const TrainingOptions& options) {
   HONE_ASSERT(sizes.eval_steps.has_value(), "the run has no evaluation");
-  return with_fp8_capacities(micro_batch_shape(*sizes.eval_steps, options.max_tokens_per_micro_batch, "evaluation"),
-                             options);
+  MicroBatchShape shape = micro_batch_shape(*sizes.eval_steps, options.max_tokens_per_micro_batch, "evaluation");
+  if (options.pipeline_parallel_size > 1) shape.capacities = {shape.limits.tokens};
+  return with_fp8_capacities(std::move(shape), options);
 }
 
 Workspace trace_run(const LanguageSizes& sizes, const TrainingOptions& training) {
@@ -37,6 +39,15 @@ Workspace trace_run(const LanguageSizes& sizes, const TrainingOptions& training)
       .compile = compile_options(training, *sizes.model, sizes.dtype, workspace, sizes.benchmark_bytes_held),
       .context_size = static_cast<int>(training.context_parallel_size),
       .dynamic = sizes.loss == SftLoss::kDft};
+  if (sizes.model->stage() != nullptr) {
+    const auto sized = [&](const MicroBatchShape& shape) {
+      options.capacity = {shape.limits.tokens, std::min(shape.limits.documents, shape.limits.tokens)};
+      return options;
+    };
+    add_stage_training(workspace, *sizes.model, sized(training_shape(sizes, training)), training.sums_in_programs());
+    if (sizes.eval_steps) add_stage_evaluation(workspace, *sizes.model, sized(evaluation_shape(sizes, training)));
+    return workspace;
+  }
   const auto add = [&](const char* name, const MicroBatchShape& shape, auto trace, const ProgramUse& use) {
     const auto of = [&](std::int64_t tokens) {
       // Ranks of a context group have as many rows, so that a program may have room for a few tokens more.

@@ -334,12 +334,12 @@ void provide_weights(const LanguageRun& run, Workspace& workspace, Device& devic
 // Logs the line that a run starts with. bytes: of its memory.
 void announce(const LanguageRun& run, const std::string& title, std::size_t bytes, const Device& device) {
   const std::int64_t step_tokens = run.batches->limits().tokens * run.options.batches_per_step();
-  const std::string processes = run.job.size() > 1 ? text_of(" in ", run.job.size(), " processes") : std::string();
   log_info(start_line({.title = title,
                        .model = run.model_name,
                        .data = run.data_text,
                        .work = text_of(format_count(run.total_steps), run.total_steps == 1 ? " step" : " steps",
-                                       " of at most ", format_count(step_tokens), " tokens", processes),
+                                       " of at most ", format_count(step_tokens), " tokens",
+                                       run.job.size() > 1 ? text_of(" in ", run.job.size(), " processes") : ""),
                        .bytes = bytes,
                        .output_dir = run.options.output_dir},
                       *run.model, run.dtype, device));
@@ -356,7 +356,6 @@ MetricValues train(LanguageRun& run) {
   Workspace workspace = trace_run(sizes, run.options);
   const std::size_t bytes = workspace.memory().total();
   const BatchLimits limits = training_shape(sizes, run.options).limits;
-  const BatchWork work = work_of(workspace.program(kTrainingProgram), limits.tokens, run.job.context_size());
   const std::string title = run_title(run.command, run.options);
   announce(run, title, bytes, device);
   set_gemm_tuning(device, run.options.gemm.tuning());
@@ -366,8 +365,9 @@ MetricValues train(LanguageRun& run) {
   workspace.allocate(device);
   Optimizer optimizer(workspace, *run.model, optimizer_options(run.options));
   if (collectives.data() != nullptr) optimizer.join(*collectives.data(), true);
+  const std::unique_ptr<Pipeline> pipeline = make_pipeline(workspace, *run.model, run.job);
   LanguageTask::Setup setup{.training = {workspace, kTrainingProgram},
-                            .work = work,
+                            .work = work_of(workspace.program(kTrainingProgram), limits.tokens, run.job.context_size()),
                             .limits = limits,
                             .batches = *run.batches,
                             .gradient_accumulation_steps = run.options.gradient_accumulation_steps,
@@ -375,13 +375,13 @@ MetricValues train(LanguageRun& run) {
                             .job = run.job,
                             .training_communicates = run.job.size() > 1,
                             .evaluation_communicates = run.options.divides_weights() || collectives.has_model_group()};
-  if (run.options.sums_in_programs()) setup.summing.emplace(workspace, kSummingProgram);
+  if (run.options.sums_in_programs() && !pipeline) setup.summing.emplace(workspace, kSummingProgram);
   if (run.eval_batches != nullptr) {
     setup.evaluation.emplace(workspace, kEvaluationProgram);
     setup.eval_limits = evaluation_shape(sizes, run.options).limits;
     setup.eval_batches = run.eval_batches.get();
   }
-  LanguageTask task(std::move(setup));
+  LanguageTask task(std::move(setup), pipeline.get());
   Trainer trainer(run.options,
                   {.command = run.command,
                    .title = title,

@@ -87,27 +87,36 @@ MetricValues LanguageTask::accumulate(std::int64_t step) {
   // All micro-batches are read before the first one runs, because the loss weight depends on the number of target
   // tokens in the step.
   micro_batches_ = next_micro_batches(setup_.batches, setup_.gradient_accumulation_steps, setup_.limits, setup_.job);
-  std::array<double, 3> totals{};  // target tokens, tokens and FLOPs of the step
-  auto& [targets, tokens, flops] = totals;
+  std::array<double, 2> totals{};  // target tokens and tokens of the step
+  auto& [targets, tokens] = totals;
+  std::array<double, 1> flops{};
   for (const HostBatch& batch : micro_batches_) {
     targets += static_cast<double>(batch.target_tokens);
     tokens += static_cast<double>(batch.token_count());
-    flops += setup_.work.flops(batch);
+    flops[0] += setup_.work.flops(batch);
   }
   setup_.job.sum(totals);
+  setup_.job.sum_stages(flops);
   tokens_seen_ += static_cast<std::int64_t>(tokens);
-  flops_ += flops;
+  flops_ += flops[0];
   const double weight = targets > 0 ? 1.0 / targets : 0.0;
   std::vector<std::int64_t> tokens_of_launches;
   if (setup_.training_communicates) tokens_of_launches = agree_on_launches(micro_batches_, setup_.job);
-  LossLaunches launches(setup_.training, micro_batches_.size(), setup_.seed, step,
-                        setup_.job.data_rank() * kMostLaunchesOfRank);
-  launch_all(launches, micro_batches_, weight, tokens_of_launches, setup_.summing);
-  LossSums sums = launches.sums();
+  LossSums sums = launch_step(step, weight, tokens_of_launches);
   add_ranks(sums, setup_.job);
   MetricValues values = means(sums, 1.0, "");
   values.emplace_back(kPaddingMetric, sums.padding.share());
   return values;
+}
+
+LossSums LanguageTask::launch_step(std::int64_t step, double weight, std::span<const std::int64_t> tokens) {
+  const std::int64_t first = setup_.job.data_rank() * kMostLaunchesOfRank;
+  if (pipeline_ != nullptr) {
+    return pipeline_->train(micro_batches_, weight, {.seed = setup_.seed, .step = step, .first = first});
+  }
+  LossLaunches launches(setup_.training, micro_batches_.size(), setup_.seed, step, first);
+  launch_all(launches, micro_batches_, weight, tokens, setup_.summing);
+  return launches.sums();
 }
 
 std::vector<std::string> LanguageTask::shown_metrics() const { return {"aux_loss", "mtp_loss", "expert_load_cv"}; }
@@ -128,6 +137,10 @@ MetricValues LanguageTask::evaluate(std::int64_t) {
   while (loader.position().epoch == 0) {
     std::vector<HostBatch> batches = next_micro_batches(loader, kEvaluationBatches, setup_.eval_limits, setup_.job);
     std::vector<std::int64_t> tokens;
+    if (pipeline_ != nullptr) {
+      pipeline_->evaluate(batches, sums);
+      continue;
+    }
     if (setup_.evaluation_communicates) tokens = agree_on_launches(batches, setup_.job);
     LossLaunches launches(*setup_.evaluation, batches.size());
     launch_all(launches, batches, 1.0, tokens);

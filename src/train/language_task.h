@@ -10,6 +10,7 @@
 #include "data/loader.h"
 #include "train/job.h"
 #include "train/loss_program.h"
+#include "train/pipeline.h"
 #include "train/trainer.h"
 
 namespace hone {
@@ -45,7 +46,8 @@ class LanguageTask final : public TrainingTask {
     bool training_communicates = false;
     bool evaluation_communicates = false;
   };
-  explicit LanguageTask(Setup setup) : setup_(std::move(setup)) {}
+  // pipeline: runs the programs if this process has a stage of the model; must outlive the task.
+  explicit LanguageTask(Setup setup, Pipeline* pipeline = nullptr) : setup_(std::move(setup)), pipeline_(pipeline) {}
 
   MetricValues accumulate(std::int64_t step) override;
   std::vector<std::string> shown_metrics() const override;
@@ -58,7 +60,11 @@ class LanguageTask final : public TrainingTask {
   void restore(const Json& state, std::span<const TaskTensor> tensors) override;
 
  private:
+  // Runs the micro-batches of a step. tokens: the most of any rank for each of them; empty: this rank's own.
+  [[nodiscard]] LossSums launch_step(std::int64_t step, double weight, std::span<const std::int64_t> tokens);
+
   Setup setup_;
+  Pipeline* pipeline_;
   std::int64_t tokens_seen_ = 0;
   double flops_ = 0;
   std::vector<HostBatch> micro_batches_;  // micro-batches of the last step

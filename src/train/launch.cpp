@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/json_value.h"
 #include "model/expert_parallel_model.h"
+#include "model/stage_model.h"
 #include "model/tensor_parallel_model.h"
 #include "model/weight_layout.h"
 #include "ops/adamw_8bit/adamw_8bit.h"
@@ -44,6 +45,39 @@ std::int64_t zero_stage_of(const TrainingOptions& options) {
 }
 
 namespace {
+
+void check_pipeline(const TrainingOptions& options) {
+  const std::int64_t size = options.pipeline_parallel_size;
+  if (size == 1) return;
+  constexpr const char* kKey = "pipeline_parallel_size";
+  const auto refuse = [&](const std::string& reason, std::string_view fix) {
+    throw Error(kKey, text_of("is ", size, ", but ", reason), fix);
+  };
+  if (options.processes() % size != 0) {
+    throw Error(kKey, text_of("is ", size, ", which does not divide num_processes ", options.processes()),
+                text_of("--num_processes ", (options.processes() + size - 1) / size * size));
+  }
+  if (options.tensor_parallel_size > 1) {
+    refuse(text_of("tensor_parallel_size is ", options.tensor_parallel_size, ": one of the two divides a model"),
+           "--tensor_parallel_size 1");
+  }
+  if (options.expert_parallel_size > 1) {
+    refuse(text_of("expert_parallel_size is ", options.expert_parallel_size, ": one of the two divides a model"),
+           "--expert_parallel_size 1");
+  }
+  if (options.context_parallel_size > 1) {
+    refuse(text_of("context_parallel_size is ", options.context_parallel_size, ": stages exchange whole micro-batches"),
+           "--context_parallel_size 1");
+  }
+  if (options.fp8.fp8) refuse("fp8 is for whole models", "--fp8 false");
+  if (options.zero_stage.value_or(0) > 1) {
+    refuse(text_of("zero_stage ", *options.zero_stage, " divides gradients, which each micro-batch would exchange"),
+           "--zero_stage 1");
+  }
+  if (options.activation_offloading) {
+    refuse("activation_offloading moves the activations of one micro-batch only", "--activation_offloading false");
+  }
+}
 
 void check_expert_groups(const TrainingOptions& options) {
   const std::int64_t size = options.expert_parallel_size;
@@ -81,6 +115,7 @@ void check_context(const TrainingOptions& options) {
 }  // namespace
 
 void check_mesh(const TrainingOptions& options) {
+  check_pipeline(options);
   check_expert_groups(options);
   check_context(options);
   const std::int64_t size = options.tensor_parallel_size;
@@ -113,6 +148,10 @@ void check_division(const TrainingOptions& options, const Model& model) {
   if (options.tensor_parallel_size > 1 && needs_whole) {
     throw Error("benchmarks", "need whole weights on the device, which tensor_parallel_size divides",
                 "--tensor_parallel_size 1");
+  }
+  if (options.pipeline_parallel_size > 1 && needs_whole) {
+    throw Error("benchmarks", "need whole weights on the device, which pipeline_parallel_size divides",
+                "--pipeline_parallel_size 1");
   }
   if (options.expert_parallel_size > 1 && needs_whole) {
     throw Error("benchmarks", "need whole weights on the device, which expert_parallel_size divides",
@@ -152,6 +191,10 @@ void check_state_blocks(const TrainingOptions& options, const Model& model) {
 
 std::unique_ptr<Model> divided_model(const TrainingOptions& options, std::unique_ptr<Model> model) {
   check_division(options, *model);
+  if (options.pipeline_parallel_size > 1) {
+    return std::make_unique<StageModel>(std::move(model), static_cast<int>(options.stage()),
+                                        static_cast<int>(options.pipeline_parallel_size));
+  }
   if (const auto size = static_cast<int>(options.expert_parallel_size); size > 1) {
     auto part =
         std::make_unique<ExpertParallelModel>(std::move(model), static_cast<int>(options.job_rank) % size, size);

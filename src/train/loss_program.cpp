@@ -29,6 +29,7 @@ Tensor term_of(Tensor logp, bool dynamic) {
       .term;
 }
 
+// The program of a loss before any pass.
 Program trace_nll(const Model& model, const LossProgramOptions& options, bool trainable) {
   LossTrace trace;
   trace_log_probabilities(trace, model, options.capacity,
@@ -42,9 +43,7 @@ Program trace_nll(const Model& model, const LossProgramOptions& options, bool tr
   program.output("hits", weighted_sum(trace.hit, counted));
   output_statistics(program, trace.statistics);
   program = model.adapted(std::move(program), {.trainable = trainable, .dropout = trainable});
-  if (options.context_size > 1) program = divide_tokens(program, options.context_size);
-  const Compiler compiler(options.compile);
-  return trainable ? compiler.training(std::move(program), "loss") : compiler.inference(std::move(program));
+  return options.context_size > 1 ? divide_tokens(program, options.context_size) : std::move(program);
 }
 
 }  // namespace
@@ -68,10 +67,13 @@ void trace_log_probabilities(LossTrace& trace, const Model& model, const Capacit
 }
 
 Program trace_training(const Model& model, const LossProgramOptions& options) {
-  return trace_nll(model, options, true);
+  return Compiler(options.compile).training(trace_nll(model, options, true), "loss");
+}
+Program trace_training_forward(const Model& model, const LossProgramOptions& options) {
+  return Compiler(options.compile).inference(trace_nll(model, options, true));
 }
 Program trace_evaluation(const Model& model, const LossProgramOptions& options) {
-  return trace_nll(model, options, false);
+  return Compiler(options.compile).inference(trace_nll(model, options, false));
 }
 
 double BatchWork::flops(const HostBatch& batch) const {
@@ -142,19 +144,30 @@ void feed_context(Executable& executable, const HostBatch& batch) {
   executable.set<std::int32_t>(kContextDocumentPieces, document_pieces);
 }
 
+bool has_input(const Executable& executable, std::string_view name) {
+  return executable.program().find(Role::kInput, name) != kNoValue;
+}
+
+// Sets an input, which stages of a pipeline may lack.
+template <class T>
+void set_if_read(Executable& executable, std::string_view name, const std::vector<T>& values) {
+  if (has_input(executable, name)) executable.set<T>(name, values);
+}
+
 }  // namespace
 
 void feed(Executable& executable, const HostBatch& batch) {
   executable.set_count(Count::tokens, batch.token_count());
-  executable.set<std::int32_t>("tokens", batch.tokens);
-  executable.set<std::int32_t>("positions", batch.positions);
+  set_if_read(executable, "tokens", batch.tokens);
+  set_if_read(executable, "positions", batch.positions);
+  if (!has_input(executable, "cu_seqlens")) return;
   const ValueId id = executable.program().find(Role::kInput, "cu_seqlens");
   const auto entries = static_cast<std::size_t>(executable.program().value(id).type.elements());
   HONE_ASSERT(batch.cu_seqlens.size() <= entries, batch.document_count(), " documents, room for ", entries - 1);
   std::vector<std::int32_t> cu_seqlens = batch.cu_seqlens;  // [entries]; entries past the last document repeat its end
   cu_seqlens.resize(entries, cu_seqlens.back());
   executable.set<std::int32_t>("cu_seqlens", cu_seqlens);
-  if (executable.program().find(Role::kInput, kContextRows) != kNoValue) feed_context(executable, batch);
+  if (has_input(executable, kContextRows)) feed_context(executable, batch);
 }
 
 void LossSums::add(const LossReading& reading) {
@@ -177,8 +190,11 @@ LossLaunches::~LossLaunches() {
 }
 
 void LossLaunches::launch(const HostBatch& batch, double weight, std::int64_t room) {
-  HONE_ASSERT(pending_downloads_.size() < pending_downloads_.capacity(), "more launches than the ",
-              pending_downloads_.capacity(), " announced");
+  launch_in(programs_.holding(std::max(batch.token_count(), room)), batch, weight,
+            static_cast<std::int64_t>(pending_downloads_.size()));
+}
+
+void LossLaunches::launch_in(Executable& executable, const HostBatch& batch, double weight, std::int64_t index) {
   const auto tokens = static_cast<std::size_t>(batch.token_count());
   std::vector<float> weights(tokens);  // input "loss_weights"
   std::vector<float> counted(tokens);  // 1 for tokens with a loss
@@ -189,16 +205,17 @@ void LossLaunches::launch(const HostBatch& batch, double weight, std::int64_t ro
     counted[t] = batch.loss_weights[t] != 0 ? 1.0f : 0.0f;
     if (batch.loss_weights[t] == 0) targets[t] = -1;
   }
-  Executable& executable = programs_.holding(std::max(batch.token_count(), room));
   feed(executable, batch);
-  executable.set<std::int32_t>("targets", targets);
-  executable.set<float>("loss_weights", weights);
-  executable.set<float>("counted", counted);
-  if (executable.program().find(Role::kInput, kDropoutInput) != kNoValue) {
-    executable.set<std::int32_t>(
-        kDropoutInput, dropout_draw(seed_, step_, first_ + static_cast<std::int64_t>(pending_downloads_.size())));
+  set_if_read(executable, "targets", targets);
+  set_if_read(executable, "loss_weights", weights);
+  set_if_read(executable, "counted", counted);
+  if (has_input(executable, kDropoutInput)) {
+    executable.set<std::int32_t>(kDropoutInput, dropout_draw(seed_, step_, first_ + index));
   }
   executable.run();
+  if (!has_loss(executable.program())) return;
+  HONE_ASSERT(pending_downloads_.size() < pending_downloads_.capacity(), "more launches than the ",
+              pending_downloads_.capacity(), " announced");
   LossReading& reading = pending_downloads_.emplace_back();
   reading.target_tokens = batch.target_tokens;
   reading.tokens = batch.token_count();
@@ -207,6 +224,10 @@ void LossLaunches::launch(const HostBatch& batch, double weight, std::int64_t ro
   executable.get_later<float>("entropy", {&reading.entropy, 1});
   executable.get_later<float>("hits", {&reading.hits, 1});
   reading.figures = figures_.read_later(executable);
+}
+
+bool LossLaunches::has_loss(const Program& program) {
+  return std::ranges::find(program.outputs(), "loss", &Output::name) != program.outputs().end();
 }
 
 void LossLaunches::add_to(LossSums& sums) {

@@ -53,6 +53,8 @@ void add_summing_programs(Workspace& workspace, const ProgramUse& use, const Exp
 // were the most probable token), sums over the tokens that "counted" marks with 1. Further outputs: the losses and
 // statistics of the model (train/model_figures.h).
 [[nodiscard]] Program trace_training(const Model& model, const LossProgramOptions& options);
+// The forward pass of the same program, for a stage of a pipeline.
+[[nodiscard]] Program trace_training_forward(const Model& model, const LossProgramOptions& options);
 // The same without gradients and dropout, for evaluation.
 [[nodiscard]] Program trace_evaluation(const Model& model, const LossProgramOptions& options);
 
@@ -65,8 +67,9 @@ struct BatchWork {
 // Derives it from the cost of a program with a capacity of `tokens`, divided over context_size ranks.
 [[nodiscard]] BatchWork work_of(const Program& program, std::int64_t tokens, int context_size = 1);
 
-// Sets the inputs tokens, positions and cu_seqlens of an executable, and its token count; those of ContextInputs too if
-// its tokens are divided. Throws Defect if the batch has more documents than the executable has room for.
+// Sets the inputs tokens, positions and cu_seqlens of an executable, if it has them, and its token count; those of
+// ContextInputs too if its tokens are divided. Throws Defect if the batch has more documents than the executable has
+// room for.
 void feed(Executable& executable, const HostBatch& batch);
 
 // Names of these programs in a workspace.
@@ -127,6 +130,9 @@ class LossLaunches {
   // Launches a batch with loss weights batch.loss_weights x `weight`, in a program that has room for `room` tokens at
   // least. May be called `most` times.
   void launch(const HostBatch& batch, double weight, std::int64_t room = 0);
+  // Launches a batch in a given program, which need not have all inputs and outputs of one, as the launch of this
+  // index. Only a program with a loss counts as a launch in `most` and in the sums.
+  void launch_in(Executable& executable, const HostBatch& batch, double weight, std::int64_t index);
   // Sets other programs with the same outputs for the launches that follow.
   void continue_with(SizedExecutables programs) { programs_ = std::move(programs); }
   // Waits for all launches and adds them to `sums`, which may be those of earlier launches of the same programs.
@@ -135,6 +141,8 @@ class LossLaunches {
   [[nodiscard]] LossSums sums();
 
  private:
+  [[nodiscard]] static bool has_loss(const Program& program);
+
   SizedExecutables programs_;
   std::uint64_t seed_;
   std::int64_t step_;

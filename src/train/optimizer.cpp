@@ -5,11 +5,13 @@
 
 #include "compile/compiler.h"
 #include "core/error.h"
+#include "model/stage_model.h"
 #include "model/tensor_parallel_model.h"
 #include "model/weight_layout.h"
 #include "model/weights.h"
 #include "ops/gradient_norm/gradient_norm.h"
 #include "ops/guard/guard.h"
+#include "ops/stages/stages.h"
 #include "train/registry.h"
 
 namespace hone {
@@ -112,7 +114,8 @@ Program trace_update(const Model& model, DType dtype, const OptimizerOptions& op
                                           type_of_rows(state.type, weight.type, rows), placement_of(weight, options)));
     }
     const WeightUpdateRule* own = update_rule_registry().find(spec.kind);
-    if (own == nullptr || own->has_gradient()) {
+    const bool counts = model.stage() == nullptr || model.stage()->counts(spec.name);
+    if (counts && (own == nullptr || own->has_gradient())) {
       const std::int64_t first = options.divided_gradients ? rows.first * row_elements(spec) : 0;
       gradients.push_back({each.gradient, first, weight.type.elements(), is_divided(spec)});
     }
@@ -120,7 +123,8 @@ Program trace_update(const Model& model, DType dtype, const OptimizerOptions& op
   }
   // The norm of all gradients decides clipping, and whether any weight is updated at all: guard() sets the flag if the
   // norm is not finite, and the updates then leave the weights unchanged.
-  const Tensor norm = norm_of(gradients, options);
+  const Tensor own_norm = norm_of(gradients, options);
+  const Tensor norm = model.stage() != nullptr ? norm_of_stages(own_norm) : own_norm;
   const Tensor bad = guard(norm, program.state(kBad, {DType::kI32, {1}}));
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const auto& [spec, weight, index] = trained[i];
@@ -128,7 +132,8 @@ Program trace_update(const Model& model, DType dtype, const OptimizerOptions& op
     if (rows.count == 0) continue;
     const Scope scope(program, spec.name);
     const bool is_whole = rows.count == spec.shape[0];
-    append_update(spec, tensors[i], {.norm = norm, .hyper = hyper, .bad = bad}, options, index,
+    const auto stream = static_cast<std::int64_t>(whole_index(model, spec.name));  // the same on all ranks
+    append_update(spec, tensors[i], {.norm = norm, .hyper = hyper, .bad = bad}, options, stream,
                   is_whole ? 0 : rows.first * row_elements(spec), is_whole ? 0 : rows.count * row_elements(spec));
   }
   program.output("grad_norm", norm);

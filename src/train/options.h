@@ -18,6 +18,7 @@
 #include "train/expert_options.h"
 #include "train/fp8_options.h"
 #include "train/hub_options.h"
+#include "train/input_options.h"
 #include "train/lora_options.h"
 #include "train/option_values.h"
 #include "train/schedule.h"
@@ -26,53 +27,6 @@ namespace hone {
 
 // Range of counts that are multiplied with each other; products of three of them fit into 64 bits.
 constexpr Range kCount = within(1, 1'000'000);
-
-struct ModelOptions {
-  std::string model_name_or_path;
-  std::string model_revision = "main";
-  std::string tokenizer_name_or_path;
-  TorchDtype torch_dtype = TorchDtype::kAutomatic;
-  std::optional<bool> bf16;
-
-  template <class Visitor>
-  void fields(Visitor& v) {
-    v.group("Model");
-    v("model_name_or_path", model_name_or_path,
-      "Folder of the model to start from, or its name on the Hugging Face hub");
-    v("model_revision", model_revision, "Branch, tag or commit of a model from the hub");
-    v("tokenizer_name_or_path", tokenizer_name_or_path, "Folder of the tokenizer; unset: the model's");
-    v.alias("tokenizer_name", "tokenizer_name_or_path");
-    v("torch_dtype", torch_dtype, "Dtype of the weights; auto is that of the checkpoint");
-    v("bf16", bf16, "Compute in bfloat16");
-    v.alias("dtype", "torch_dtype");
-  }
-};
-
-struct DatasetOptions {
-  std::string dataset_name;
-  std::string dataset_config;
-  YamlValue dataset_mixture;
-  std::string dataset_train_split = "train";
-  std::string dataset_test_split = "test";
-  std::string eval_dataset_name;
-  bool token_cache = true;
-
-  template <class Visitor>
-  void fields(Visitor& v) {
-    v.group("Data");
-    v("dataset_name", dataset_name, "File, folder or pattern of the data, or the name of a dataset on the hub");
-    v("dataset_config", dataset_config, "Configuration of the dataset, as its README.md says, or a folder inside it");
-    v("dataset_mixture", dataset_mixture,
-      "Instead of dataset_name: {datasets: [{id, config, split, columns, weight}], seed, test_split_size}");
-    v("dataset_train_split", dataset_train_split, "Split to train on");
-    v("dataset_test_split", dataset_test_split,
-      "Split to evaluate on, of eval_dataset_name, otherwise of dataset_name");
-    v("eval_dataset_name", eval_dataset_name, "File or folder to evaluate on; a file is taken whole");
-    v.run_only([&] {
-      v("token_cache", token_cache, "Keep encoded data in $HONE_CACHE, or in ~/.cache/hone, for the next start");
-    });
-  }
-};
 
 // Settings of `hone plan`, which are not options of a run.
 struct PlanSettings {
@@ -87,6 +41,7 @@ struct TrainingOptions {
   std::int64_t ddp_timeout = 1800;
   std::optional<std::int64_t> zero_stage;
   std::int64_t tensor_parallel_size = 1;
+  std::int64_t pipeline_parallel_size = 1;
   std::int64_t expert_parallel_size = 1;
   std::int64_t context_parallel_size = 1;
   std::int64_t job_rank = 0;  // rank of this process, or of that which is planned; not an option
@@ -167,8 +122,12 @@ struct TrainingOptions {
   // Returns the processes of the job.
   [[nodiscard]] std::int64_t processes() const { return num_processes.value_or(1); }
   // Returns the processes that compute different tokens, and the number of this one's tensor group among them.
-  [[nodiscard]] std::int64_t data_processes() const { return processes() / tensor_parallel_size; }
-  [[nodiscard]] std::int64_t data_rank() const { return job_rank / tensor_parallel_size; }
+  [[nodiscard]] std::int64_t data_processes() const {
+    return processes() / tensor_parallel_size / pipeline_parallel_size;
+  }
+  [[nodiscard]] std::int64_t data_rank() const { return job_rank / tensor_parallel_size % data_processes(); }
+  // Returns the stage of this process in its pipeline.
+  [[nodiscard]] std::int64_t stage() const { return job_rank / tensor_parallel_size / data_processes(); }
   // Returns the processes over which the optimizer states are divided.
   [[nodiscard]] std::int64_t shards() const { return zero_stage.value_or(0) > 0 ? data_processes() : 1; }
   // Returns true if programs sum whole gradients over the processes.
@@ -228,6 +187,10 @@ struct TrainingOptions {
       v("tensor_parallel_size", tensor_parallel_size,
         "Processes that divide each layer (its heads, the channels of its MLP, the vocabulary) and compute the same "
         "batches; it divides num_processes, and zero_stage divides over the rest",
+        kRanks);
+      v("pipeline_parallel_size", pipeline_parallel_size,
+        "Stages of a pipeline: processes that have consecutive layers each and compute the same micro-batches one "
+        "after the other; it divides num_processes, and the rest computes other batches",
         kRanks);
       v("expert_parallel_size", expert_parallel_size,
         "Processes that divide the experts of mixtures and compute different batches; it divides num_processes",

@@ -114,7 +114,9 @@ Json RunCheckpoints::load(const fs::path& checkpoint, TrainingTask& task) {
                 "name it as model_name_or_path, with another output_dir");
   }
   if (&subject_.model.whole() != &subject_.model && state.format() != kStateFormat) {
-    const char* const key = setup_.job.tensor_size() > 1 ? "tensor_parallel_size" : "expert_parallel_size";
+    const char* const key = setup_.job.tensor_size() > 1     ? "tensor_parallel_size"
+                            : setup_.job.pipeline_size() > 1 ? "pipeline_parallel_size"
+                                                             : "expert_parallel_size";
     throw Error(checkpoint.string(),
                 text_of("is a checkpoint of an earlier version of hone, which ", key, " cannot continue"),
                 text_of("--", key, " 1 until the next checkpoint"));

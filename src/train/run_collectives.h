@@ -15,6 +15,7 @@ class RunCollectives {
   RunCollectives(Device& device, const Job& job)
       : data_(job.data_size() > 1 ? make_collective(device, *job.peers(), job.data_group()) : nullptr),
         tensor_(job.tensor_size() > 1 ? make_collective(device, *job.peers(), job.tensor_group()) : nullptr),
+        pipeline_(job.pipeline_size() > 1 ? make_collective(device, *job.peers(), job.pipeline_group()) : nullptr),
         experts_(job.expert_size() > 1 ? make_collective(device, *job.peers(), job.expert_group()) : nullptr),
         same_experts_(job.expert_size() > 1 && job.size() > job.expert_size()
                           ? make_collective(device, *job.peers(), job.same_experts_group())
@@ -22,12 +23,14 @@ class RunCollectives {
         context_(job.context_size() > 1 ? make_collective(device, *job.peers(), job.context_group()) : nullptr),
         scope_(MeshCollectives{.data = data_.get(),
                                .tensor = tensor_.get(),
+                               .pipeline = pipeline_.get(),
                                .experts = experts_.get(),
                                .same_experts = same_experts_.get(),
                                .context = context_.get()}) {}
 
   [[nodiscard]] Collective* data() const { return data_.get(); }  // null: one rank
-  // Returns true if programs without gradients are operations between ranks too: the model or its tokens are divided.
+  // Returns true if programs without gradients are operations between ranks too: weights or tokens are divided.
+  // Stages of a pipeline exchange values between programs.
   [[nodiscard]] bool has_model_group() const {
     return tensor_ != nullptr || experts_ != nullptr || context_ != nullptr;
   }
@@ -35,6 +38,7 @@ class RunCollectives {
  private:
   std::unique_ptr<Collective> data_;
   std::unique_ptr<Collective> tensor_;
+  std::unique_ptr<Collective> pipeline_;
   std::unique_ptr<Collective> experts_;
   std::unique_ptr<Collective> same_experts_;
   std::unique_ptr<Collective> context_;

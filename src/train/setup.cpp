@@ -10,6 +10,7 @@
 #include "data/dataset.h"
 #include "data/mixture.h"
 #include "model/loaded_model.h"
+#include "model/stage_model.h"
 #include "model/weights.h"
 #include "train/benchmark_memory.h"
 #include "train/memory_fit.h"
@@ -151,7 +152,7 @@ CompileOptions compile_options(const TrainingOptions& options, const Model& mode
   if (options.shards() > 1) {
     for (std::int64_t rank = 0; rank < std::min(options.data_processes(), kAskedRanks); ++rank) {
       TrainingOptions other = options;
-      other.job_rank = rank * options.tensor_parallel_size;
+      other.job_rank = (options.stage() * options.data_processes() + rank) * options.tensor_parallel_size;
       stores = std::max(stores, training_workspace(other, model, dtype).store_bytes());
     }
   }
@@ -159,6 +160,7 @@ CompileOptions compile_options(const TrainingOptions& options, const Model& mode
   compile.fp8_weights =
       fp8_weights_of(options.fp8, model, dtype, !options.plan.device && compile.device == DeviceKind::kCuda);
   compile.shares = shares_of_programs(model, optimizer_options(options));
+  if (model.stage() != nullptr) compile.stage = model.stage()->cut();
   return compile;
 }
 

@@ -48,7 +48,7 @@ class Trainer {
   std::filesystem::path output_dir_;
   RunCheckpoints checkpoints_;
   std::unique_ptr<RunLog> log_;  // set by run()
-  std::int64_t first_ = 0;     // steps done before this process started
+  std::int64_t first_ = 0;       // steps done before this process started
 };
 
 }  // namespace hone

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "model/expert_parallel_model.h"
+#include "model/stage_model.h"
 #include "model/tensor_parallel_model.h"
 
 namespace hone {
@@ -41,6 +42,12 @@ ByteRange HeldWeights::rows_of(std::size_t index, int data_rank, std::size_t byt
 }
 
 void HeldWeights::take(std::size_t index, const TensorStore& weight, TensorStore& stored) const {
+  if (shards_.model().stage() != nullptr) {
+    const std::string& name = shards_.model().whole().weights()[index].name;
+    if (!stored.contains(name)) return;
+    stored.upload(name, weight.download(name));
+    return stored.device().synchronize();
+  }
   const WeightSpec& spec = shards_.model().weights()[index];
   const std::vector<std::byte> part = part_of(shards_.model(), index, weight);
   const ByteRange rows = rows_of(index, rank_, part.size());
@@ -53,6 +60,7 @@ void HeldWeights::fill_random(std::uint64_t seed, TensorStore& stored) const {
   const Model& whole = shards_.model().whole();
   for (std::size_t i = 0; i < whole.weights().size(); ++i) {
     const WeightSpec& spec = whole.weights()[i];
+    if (!stored.contains(spec.name)) continue;  // of another stage
     take(i, random_weight(whole, spec, seed, stored.type(spec.name).dtype, stored.device()), stored);
   }
 }
@@ -62,8 +70,28 @@ void HeldWeights::load(const ModelDirectory& directory, Vocabulary vocabulary, T
                    [&](std::size_t index, const TensorStore& weight) { take(index, weight, stored); });
 }
 
+TensorStore HeldWeights::assemble_stages(const TensorStore& stored, const Job& job) const {
+  const StageModel& model = *shards_.model().stage();
+  const std::vector<NamedType> types = weight_types(model.whole(), model_dtype(model, stored));
+  TensorStore whole;
+  if (job.is_first()) whole = TensorStore(cpu_device(), types);
+  for (std::size_t i = 0; i < types.size(); ++i) {
+    const std::string& name = types[i].name;
+    const std::size_t bytes = types[i].type.bytes();
+    std::span<std::byte> to;
+    if (job.is_first()) to = {whole.data(name), bytes};
+    if (const int from = job.rank_of(model.first_holder(i), 0, 0); from > 0) {
+      move_rows(job, from, stored, name, to, bytes);
+    } else if (job.is_first()) {
+      stored.download(name, 0, to);
+    }
+  }
+  return whole;
+}
+
 TensorStore HeldWeights::assemble(const TensorStore& stored, const Job& job) const {
   const Model& model = shards_.model();
+  if (model.stage() != nullptr) return assemble_stages(stored, job);
   const DType dtype = model_dtype(model, stored);
   const std::vector<NamedType> parts = weight_types(model, dtype);
   const std::vector<NamedType> types = weight_types(model.whole(), dtype);

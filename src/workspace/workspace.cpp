@@ -155,7 +155,8 @@ MemoryBreakdown Workspace::memory() const {
       default:
         of = spec.region == Region::kRollout      ? &memory.kv_cache
              : spec.region == Region::kPersistent ? (in_host ? &memory.paged : &memory.optimizer)
-                                                  : &memory.offloaded;
+             : in_host                            ? &memory.offloaded
+                                                  : &memory.stages;
         break;
     }
     *of += spec.bytes();

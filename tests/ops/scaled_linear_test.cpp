@@ -271,8 +271,8 @@ Product multiply(const Matrix& a, const Matrix& b, std::int64_t m, std::int64_t 
 }
 
 // kSums: errors of the additions of k terms, relative to their magnitudes; result: of the result. A CPU adds in f32.
-// Tensor cores of Hopper cut what they add, 32 products of e4m3 at a time, 13 bits behind the leading one of the largest
-// (DeepSeek-V3 technical report, section 3.3.2), always towards 0.
+// Tensor cores of Hopper cut what they add, 32 products of e4m3 at a time, 13 bits behind the leading one of the
+// largest (DeepSeek-V3 technical report, section 3.3.2), always towards 0.
 template <class T>
 void expect_near(const std::vector<T>& actual, const Product& expected, std::int64_t elements, double result,
                  const std::string& name) {

@@ -19,8 +19,8 @@
 #include "passes/precision.h"
 #include "passes/recompute.h"
 #include "passes/shard.h"
-#include "passes/sum_gradients.h"
 #include "passes/small_program.h"
+#include "passes/sum_gradients.h"
 #include "program/memory_plan.h"
 #include "program/text.h"
 #include "support/golden.h"
@@ -184,8 +184,8 @@ TEST(Fusion, PlacesAreDeclaredAndDiffer) {
   register_operations();
   std::vector<std::string_view> names;
   for (const FusedOp* op : op_registry().fused()) names.push_back(op->name());
-  EXPECT_EQ(names,
-            (std::vector<std::string_view>{"add_layer_norm", "add_rms_norm", "linear_logprobs_joint", "rope_append"}));
+  EXPECT_EQ(names, (std::vector<std::string_view>{"add_layer_norm", "add_rms_norm", "linear_logprobs_joint",
+                                                  "rope_append", "quantize_swiglu", "quantize_swiglu_backward"}));
   const FusedScales one("one", 10, 2);
   const FusedScales other("other", 10, 3);
   OpRegistry registry;

@@ -137,7 +137,7 @@ TEST(Documents, ReadmeAnswersTheQuestionsOfAStranger) {
       {"How is a reward added?", "docs/rewards.md", "reward_funcs: [accuracy, rewards.py:polite"},
       {"How is a reward added?", "src/reward/format/format.cpp", "void register_format("},
       {"Why are two runs bitwise equal?", "docs/design.md", "Floating-point addition is not associative"},
-      {"What is not supported?", "docs/limits.md", "No FP8 or float16 training"},
+      {"What is not supported?", "docs/limits.md", "No float16 training"},
   };
   const std::vector<std::string> lines = split(read_file(source_dir() / "README.md"), '\n');
   for (const Answer& answer : answers) {

@@ -212,6 +212,13 @@ class GpuCollective final : public Collective {
     submit("ncclBroadcast", [&] { return nccl_.broadcast(data, data, bytes, kNcclUint8, root, comm_, stream_); });
   }
 
+  void exchange(int rank, std::span<const std::byte> out, std::span<std::byte> in) override {
+    submit("ncclGroupStart", nccl_.group_start);
+    if (!out.empty()) nccl_.check(nccl_.send(out.data(), out.size(), kNcclUint8, rank, comm_, stream_), "ncclSend");
+    if (!in.empty()) nccl_.check(nccl_.receive(in.data(), in.size(), kNcclUint8, rank, comm_, stream_), "ncclRecv");
+    nccl_.check(nccl_.group_end(), "ncclGroupEnd");
+  }
+
   void copy(std::byte* to, const std::byte* from, std::size_t bytes) override {
     if (bytes == 0) return;
     check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_), "a copy on the GPU");

@@ -1,0 +1,78 @@
+#include "model/stage_model.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/error.h"
+#include "ops/linear_logprobs/linear_logprobs.h"
+
+namespace hone {
+namespace {
+
+constexpr const char* kStagesKey = "pipeline_parallel_size";
+
+[[noreturn]] void refuse_stages(int stages, const std::string& reason) {
+  throw Error(kStagesKey, text_of("is ", stages, ", but ", reason), text_of("--", kStagesKey, " 1"));
+}
+
+void check_stages(const Model& model, int stages) {
+  if (model.adapter() != nullptr) refuse_stages(stages, "the weights of adapters cannot be divided over stages");
+  if (model.predicts_further())
+    refuse_stages(stages, "layers for multi-token prediction cannot be divided over stages");
+  for (const WeightSpec& spec : model.weights()) {
+    if (spec.kind == WeightKind::expert || spec.kind == WeightKind::router) {
+      refuse_stages(stages, "mixtures of experts cannot be divided over stages");
+    }
+  }
+}
+
+// Traces the model with its head over some tokens, of which only the proportions of costs matter.
+Program trace_for_stages(const Model& model) {
+  constexpr std::int64_t kTokens = 1024;
+  Program program;
+  DocumentBatch batch(program, {kTokens, 1});
+  batch.learns = true;
+  WeightBinder weights(program, model.traced_weights(), true);
+  const Tensor hidden = model.forward(weights, batch);
+  {
+    const Scope scope(program, "head");
+    program.output("loss", linear_logprobs(hidden, weights(model.head()), batch.targets(), {}).logp);
+  }
+  return model.adapted(std::move(program), {.trainable = true});
+}
+
+}  // namespace
+
+StageModel::StageModel(std::unique_ptr<Model> whole, int stage, int stages) : whole_(std::move(whole)) {
+  check_stages(*whole_, stages);
+  const Program program = trace_for_stages(*whole_);
+  if (const std::int64_t layers = count_layers(program); layers < stages) {
+    throw Error(kStagesKey, text_of("is ", stages, ", but the model has ", layers, layers == 1 ? " layer" : " layers"),
+                "as many stages as layers, or fewer");
+  }
+  cut_ = std::make_shared<const StageCut>(StageCut{.stage = stage, .first_layers = balanced_layers(program, stages)});
+  const std::map<std::string, std::vector<int>> readers = stages_of_weights(program, *cut_);
+  for (const WeightSpec& spec : whole_->weights()) {
+    const auto found = readers.find(spec.name);
+    const std::vector<int>& holders =
+        holders_.emplace_back(found != readers.end() ? found->second : std::vector<int>{0});
+    const bool is_held = std::ranges::count(holders, stage) > 0;
+    if (is_held) specs_.push_back(spec);
+    if (holders.size() == 1) continue;
+    HONE_ASSERT((holders == std::vector<int>{0, stages - 1}), spec.name, " is read by stages inside the pipeline");
+    if (is_held) shared_.push_back(spec.name);
+  }
+}
+
+bool StageModel::counts(std::string_view weight) const {
+  return first_holder(whole_index(*this, weight)) == cut_->stage;
+}
+
+std::size_t whole_index(const Model& model, std::string_view weight) {
+  const std::vector<WeightSpec>& specs = model.whole().weights();
+  const auto found = std::ranges::find(specs, weight, &WeightSpec::name);
+  HONE_ASSERT(found != specs.end(), "the model has no weight ", weight);
+  return static_cast<std::size_t>(found - specs.begin());
+}
+
+}  // namespace hone

@@ -1,0 +1,84 @@
+#include "train/stage_programs.h"
+
+#include <algorithm>
+#include <initializer_list>
+#include <map>
+
+#include "core/error.h"
+#include "model/stage_model.h"
+#include "passes/stage_states.h"
+#include "passes/sum_gradients.h"
+#include "program/memory_plan.h"
+#include "train/pipeline_schedule.h"
+
+namespace hone {
+namespace {
+
+ProgramUse slot_use(std::string store) { return {.states = {.name = std::move(store), .region = Region::kTrain}}; }
+
+// Returns the bytes of the states of a slot in which these programs run.
+std::size_t slot_bytes(std::initializer_list<const Program*> programs) {
+  std::map<std::string, std::size_t> bytes;
+  for (const Program* program : programs) {
+    for (const Value& value : program->values()) {
+      if (value.producer < 0 && value.role == Role::kState) bytes[value.name] = align_up(value.type.bytes());
+    }
+  }
+  std::size_t sum = 0;
+  for (const auto& [name, size] : bytes) sum += size;
+  return sum;
+}
+
+// Compiles the two programs of a stage that is not the last, for `slots` micro-batches under way.
+SplitStage trace_stage(const Model& model, LossProgramOptions options, std::size_t slots) {
+  const std::size_t budget = options.compile.activation_budget;
+  const Recompute policy = options.compile.recompute;
+  if (policy != Recompute::kLayers) {
+    options.compile.recompute = Recompute::kNone;
+    SplitStage kept = split_passes(trace_training(model, options));
+    const DeviceKind device = options.compile.device;
+    const std::size_t arena =
+        std::max(plan_memory(kept.forward, device).arena, plan_memory(kept.backward, device).arena);
+    if (policy == Recompute::kNone || arena + slots * slot_bytes({&kept.forward, &kept.backward}) <= budget)
+      return kept;
+  }
+  // The backward program begins with the forward pass, of which it in turn keeps as much as the memory allows.
+  options.compile.recompute = Recompute::kAutomatic;
+  const auto trace = [&] { return exchange_by_states(trace_training(model, options), StageSends::kGradients); };
+  Program forward = exchange_by_states(trace_training_forward(model, options), StageSends::kValues);
+  Program backward = trace();
+  const std::size_t taken = slots * slot_bytes({&forward, &backward});
+  options.compile.activation_budget = budget - std::min(budget, taken);
+  backward = trace();
+  return {std::move(forward), std::move(backward)};
+}
+
+}  // namespace
+
+std::string in_slot(std::string_view program, std::int64_t slot) {
+  return slot == 0 ? std::string(program) : text_of(program, " in slot ", slot);
+}
+
+std::string slot_store(std::int64_t slot) { return text_of("slot ", slot); }
+
+void add_stage_training(Workspace& workspace, const Model& model, const LossProgramOptions& options, bool sums) {
+  const StageCut& cut = *model.stage()->cut();
+  const std::int64_t slots = most_under_way(cut.stages(), cut.stage);
+  const SplitStage programs =
+      cut.is_last() ? SplitStage{{}, exchange_by_states(trace_training(model, options), StageSends::kGradients)}
+                    : trace_stage(model, options, static_cast<std::size_t>(slots));
+  const Program summing = sums ? sum_gradients(programs.backward) : Program();
+  for (std::int64_t slot = 0; slot < slots; ++slot) {
+    const ProgramUse use = slot_use(slot_store(slot));
+    if (!cut.is_last()) workspace.add(in_slot(kStageForwardProgram, slot), programs.forward, use);
+    workspace.add(in_slot(kTrainingProgram, slot), programs.backward, use);
+    if (sums) workspace.add(in_slot(kSummingProgram, slot), summing, use);
+  }
+}
+
+void add_stage_evaluation(Workspace& workspace, const Model& model, const LossProgramOptions& options) {
+  workspace.add(kEvaluationProgram, exchange_by_states(trace_evaluation(model, options), StageSends::kValues),
+                slot_use(kEvaluationSlot));
+}
+
+}  // namespace hone
