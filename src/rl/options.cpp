@@ -153,25 +153,18 @@ void check_options(const GrpoOptions& options, const OptionInput& input) {
 }
 
 void check_processes(const GrpoOptions& options) {
-  if (options.pipeline_parallel_size > 1) {
-    throw Error("pipeline_parallel_size",
-                text_of("is ", options.pipeline_parallel_size, "; hone grpo generates with whole weights"),
-                "--pipeline_parallel_size 1");
-  }
-  if (options.context_parallel_size > 1) {
-    throw Error("context_parallel_size",
-                text_of("is ", options.context_parallel_size, "; hone grpo computes whole sequences"),
-                "--context_parallel_size 1");
-  }
-  if (options.tensor_parallel_size > 1) {
-    throw Error("tensor_parallel_size",
-                text_of("is ", options.tensor_parallel_size, "; hone grpo generates with whole weights"),
-                "--tensor_parallel_size 1");
-  }
-  if (options.expert_parallel_size > 1) {
-    throw Error("expert_parallel_size",
-                text_of("is ", options.expert_parallel_size, "; hone grpo generates with whole weights"),
-                "--expert_parallel_size 1");
+  struct Division {
+    const char* key;
+    std::int64_t size;
+    const char* needs;
+  };
+  constexpr const char* kWeights = "generates with whole weights";
+  for (const auto& [key, size, needs] :
+       {Division{"pipeline_parallel_size", options.pipeline_parallel_size, kWeights},
+        Division{"context_parallel_size", options.context_parallel_size, "computes whole sequences"},
+        Division{"tensor_parallel_size", options.tensor_parallel_size, kWeights},
+        Division{"expert_parallel_size", options.expert_parallel_size, kWeights}}) {
+    if (size > 1) throw Error(key, text_of("is ", size, "; hone grpo ", needs), text_of("--", key, " 1"));
   }
   if (options.processes() == 1) return;
   if (options.rollout != RolloutKind::kOwn) {
