@@ -216,7 +216,8 @@ Set from_cache_or(const fs::path& folder, bool writes, const Source& source, con
   const fs::path path = folder / (before + ".tokens");
   Set set;
   if (load(path, before, tokenizer, set, report)) {
-    log_info(text_of(source.name(), ": ", format_count(report.examples), " examples of ", format_count(report.tokens),
+    log_info(text_of(source.name(), ": ", format_count(report.examples),
+                     report.examples == 1 ? " example of " : " examples of ", format_count(report.tokens),
                      " tokens loaded from the cache: ", path.string()));
     return set;
   }

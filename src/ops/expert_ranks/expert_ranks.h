@@ -2,8 +2,8 @@
 // conditional computation and automatic sharding", 2020): the rows of all ranks are sent to the rank that has their
 // expert, and what it computes of them is sent back. No row is dropped.
 //
-// Of E experts and K ranks, rank r has the experts r E/K to (r + 1) E/K - 1. It receives rows ordered by expert, then
-// by the rank that they come from, then as that rank has them (by token), so that results repeat bit for bit.
+// Rank r of K has the experts r E/K to (r + 1) E/K - 1 of E. It receives rows ordered by expert, then by the rank that
+// they come from, then as that rank has them (by token), so that results repeat bit for bit.
 //
 // The ranks of a group must run the same of these operations in the same order, with the same types.
 #pragma once
