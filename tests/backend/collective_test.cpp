@@ -5,29 +5,15 @@
 
 #include <cmath>
 #include <cstring>
-#include <functional>
-#include <thread>
 #include <vector>
 
 #include "core/random.h"
-#include "system/meeting.h"
+#include "support/rank_threads.h"
 
 namespace hone {
 namespace {
 
-void run_ranks(int size, const std::function<void(Collective&)>& work) {
-  const std::uint16_t port = listen_on(0, true).port;
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < size; ++rank) {
-    threads.emplace_back([&, rank] {
-      Peers peers({.rank = rank, .size = size, .local_rank = rank, .local_size = size, .port = port});
-      const std::unique_ptr<Collective> collective = make_collective(cpu_device(), peers);
-      work(*collective);
-      collective->barrier();
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-}
+using test::run_ranks;
 
 // The numbers of one rank, of very different sizes, so that another order of a sum rounds differently.
 template <class T>

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
-#include <thread>
 
 #include "backend/collective.h"
 #include "core/random.h"
@@ -15,7 +14,7 @@
 #include "ops/registry.h"
 #include "program/executable.h"
 #include "program/text.h"
-#include "system/meeting.h"
+#include "support/rank_threads.h"
 
 namespace hone {
 namespace {
@@ -25,18 +24,7 @@ constexpr std::int64_t kMixTokens = 9, kMixTopK = 3, kMixExperts = 8, kMixWidth 
 // Runs work(rank) on threads that are the ranks of an expert group.
 void run_expert_group(int size, const std::function<void(int rank)>& work) {
   register_operations();
-  const std::uint16_t port = listen_on(0, true).port;
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < size; ++rank) {
-    threads.emplace_back([&, rank] {
-      Peers peers({.rank = rank, .size = size, .local_rank = rank, .local_size = size, .port = port});
-      const std::unique_ptr<Collective> group = make_collective(cpu_device(), peers);
-      const CollectiveScope scope(MeshCollectives{.experts = group.get()});
-      work(rank);
-      peers.barrier();
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  test::run_group(size, &MeshCollectives::experts, work);
 }
 
 // The different experts that a rank's tokens choose; `one_rank`: all of them among the first kMixTopK.

@@ -5,7 +5,6 @@
 
 #include <cstring>
 #include <functional>
-#include <thread>
 
 #include "backend/collective.h"
 #include "core/random.h"
@@ -13,26 +12,15 @@
 #include "ops/registry.h"
 #include "program/executable.h"
 #include "program/text.h"
-#include "system/meeting.h"
+#include "support/rank_threads.h"
 
 namespace hone {
 namespace {
 
-// Runs work(rank) on threads that are the ranks of a job.
-void run_ranks(int size, const std::function<void(int rank)>& work) {
+// Runs work(rank) on threads that are the ranks of a data group.
+void run_data_group(int size, const std::function<void(int rank)>& work) {
   register_operations();
-  const std::uint16_t port = listen_on(0, true).port;
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < size; ++rank) {
-    threads.emplace_back([&, rank] {
-      Peers peers({.rank = rank, .size = size, .local_rank = rank, .local_size = size, .port = port});
-      const std::unique_ptr<Collective> collective = make_collective(cpu_device(), peers);
-      const CollectiveScope scope(collective.get());
-      work(rank);
-      collective->barrier();
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  test::run_group(size, &MeshCollectives::data, work);
 }
 
 std::vector<float> numbers_of(int seed, std::int64_t count) {
@@ -53,7 +41,7 @@ const std::vector<RowCuts> kCuts{{{DType::kF32, {7, 3}}, {0, 2, 2, 7}}, {{DType:
 
 TEST(Shards, GatheredTensorsAreWhole) {
   const std::vector<std::vector<float>> wholes{numbers_of(1, 21), numbers_of(2, 5)};
-  run_ranks(3, [&](int rank) {
+  run_data_group(3, [&](int rank) {
     Program program;
     std::vector<Tensor> shares;
     for (std::size_t i = 0; i < kCuts.size(); ++i)
@@ -75,7 +63,7 @@ TEST(Shards, GatheredTensorsAreWhole) {
 }
 
 TEST(Shards, SumsAreAddedToTheOwnersRows) {
-  run_ranks(3, [&](int rank) {
+  run_data_group(3, [&](int rank) {
     Program program;
     std::vector<Tensor> whole;
     std::vector<Tensor> shares;
@@ -148,7 +136,7 @@ TEST(Shards, TheNormOfDividedGradientsHasTheSameBits) {
                                                     {0, 0, 1000, 1000},
                                                     {0, kNormBlock, 2 * kNormBlock, 2 * kNormBlock}};
   const float expected = norm_of(gradients);
-  run_ranks(3, [&](int rank) {
+  run_data_group(3, [&](int rank) {
     Program program;
     std::vector<GradientShare> shares;
     const auto r = static_cast<std::size_t>(rank);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <map>
 #include <set>
 
@@ -143,6 +144,12 @@ HostBatch batch_of(std::span<const std::vector<TokenId>> documents) {
                     LookAhead::kNo);
   }
   return batch;
+}
+
+std::vector<float> floats_of(std::span<const std::byte> bytes) {
+  std::vector<float> values(bytes.size() / sizeof(float));
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
 }
 
 double relative_difference(std::span<const float> a, std::span<const float> b) {

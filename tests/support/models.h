@@ -1,6 +1,7 @@
 // The small models of tests/fixtures/models, and a tokenizer for models that have none.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -60,6 +61,7 @@ void write_as_first_format(const std::filesystem::path& checkpoint, const Model&
 // Rewrites a checkpoint's optimizer.safetensors as several files of at most max_file_bytes.
 void write_state_in_several_files(const std::filesystem::path& checkpoint, std::uint64_t max_file_bytes);
 
+[[nodiscard]] std::vector<float> floats_of(std::span<const std::byte> bytes);
 // max|a - b| / max|b|.
 [[nodiscard]] double relative_difference(std::span<const float> a, std::span<const float> b);
 

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -77,13 +76,6 @@ std::unique_ptr<Model> probed() {
   return std::make_unique<Probed>(FixtureModel("qwen3").model);
 }
 
-std::vector<float> floats_of(const TensorStore& store, const char* name) {
-  const std::vector<std::byte> bytes = store.download(name);
-  std::vector<float> values(bytes.size() / sizeof(float));
-  std::memcpy(values.data(), bytes.data(), bytes.size());
-  return values;
-}
-
 TEST(WeightKindOfItsOwn, IsHeldInItsTypeAndMovesByItsRule) {
   constexpr double kRate = 0.5;
   const std::unique_ptr<Model> model = probed();
@@ -99,7 +91,7 @@ TEST(WeightKindOfItsOwn, IsHeldInItsTypeAndMovesByItsRule) {
   }
   Executable executable(trace_training(*model, {.capacity = capacity_of(batch), .compile = {.dtype = DType::kBf16}}),
                         arena, {.weights = &weights, .gradients = &optimizer.gradients()});
-  const std::vector<float> before = floats_of(weights, kProbeName);
+  const std::vector<float> before = floats_of(weights.download(kProbeName));
   double first = 0;
   for (int step = 0; step < 20; ++step) {
     const LossSums sums = run_loss(executable, batch, 1.0 / static_cast<double>(batch.target_tokens));
@@ -110,15 +102,15 @@ TEST(WeightKindOfItsOwn, IsHeldInItsTypeAndMovesByItsRule) {
     if (step == 19) {
       EXPECT_LT(figures[0].second, first);
     }
-    const std::vector<float> gradient = floats_of(optimizer.gradients(), kProbeName);
-    const std::vector<float> old = floats_of(weights, kProbeName);
+    const std::vector<float> gradient = floats_of(optimizer.gradients().download(kProbeName));
+    const std::vector<float> old = floats_of(weights.download(kProbeName));
     optimizer.update(kRate, 0.0);
-    const std::vector<float> now = floats_of(weights, kProbeName);
+    const std::vector<float> now = floats_of(weights.download(kProbeName));
     for (std::size_t i = 0; i < now.size(); ++i) {
       ASSERT_FLOAT_EQ(now[i], old[i] - static_cast<float>(kRate) * gradient[i]) << "entry " << i;
     }
   }
-  EXPECT_GT(relative_difference(floats_of(weights, kProbeName), before), 0.01);
+  EXPECT_GT(relative_difference(floats_of(weights.download(kProbeName)), before), 0.01);
 }
 
 TEST(WeightKindOfItsOwn, IsSavedAndLoadedInItsType) {
