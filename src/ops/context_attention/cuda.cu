@@ -2,6 +2,7 @@
 // backward pass is simple: a warp has a query or a key and goes over the other side one row at a time, without tensor
 // cores.
 #include "ops/attention/forward.cuh"
+#include "ops/bisection.cuh"
 #include "ops/context_attention/context_attention.h"
 #include "ops/cuda_kernel.cuh"
 #include "ops/registry.h"
@@ -95,21 +96,6 @@ struct PieceGradients {
 constexpr int kWarps = 8;      // of a block
 constexpr int kHeadParts = 8;  // most elements of a head that a lane has: lane + 32 i
 
-// Returns the last entry of bounds [count + 1], ascending, that is at most `value`, below count.
-__device__ std::int64_t entry_of(const std::int32_t* bounds, std::int64_t count, std::int64_t value) {
-  std::int64_t low = 0;
-  std::int64_t high = count;
-  while (low + 1 < high) {
-    const std::int64_t middle = low + (high - low) / 2;
-    if (bounds[middle] <= value) {
-      low = middle;
-    } else {
-      high = middle;
-    }
-  }
-  return low;
-}
-
 // A lane's elements of a row of head_dim elements.
 template <class T>
 struct LaneRow {
@@ -151,7 +137,7 @@ __global__ void __launch_bounds__(kWarps * 32) piece_query_gradients(PieceGradie
   T* const grad_q = args.grad_q + row * args.q_stride + head * width;
   LaneRow<T> sum;
   if (row >= args.bounds[args.pieces]) return sum.store(grad_q, width);
-  const std::int64_t piece = entry_of(args.bounds, args.pieces, row);
+  const std::int64_t piece = last_up_to(row, args.bounds, args.pieces);
   const std::int64_t last = args.starts[piece] + row - args.bounds[piece];
   LaneRow<T> q, grad_o, k, v;
   q.load(args.q + row * args.q_stride + head * width, width);
@@ -185,7 +171,7 @@ __global__ void __launch_bounds__(kWarps * 32) piece_key_gradients(PieceGradient
   if (row < args.cu_seqlens[args.documents]) {
     k.load(args.k + place, width);
     v.load(args.v + place, width);
-    const std::int64_t document = entry_of(args.cu_seqlens, args.documents, row);
+    const std::int64_t document = last_up_to(row, args.cu_seqlens, args.documents);
     const std::int64_t position = row - args.cu_seqlens[document];
     const std::int64_t group = args.heads / args.kv_heads;
     for (std::int64_t piece = args.document_pieces[document]; piece < args.document_pieces[document + 1]; ++piece) {
