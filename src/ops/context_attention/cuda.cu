@@ -32,13 +32,9 @@ void launch_piece_forward(const TileQueries<T>& queries, const PieceKeys<T>& key
 
 void launch_piece_forward(const TileQueries<__nv_bfloat16>& queries, const PieceKeys<__nv_bfloat16>& keys,
                           cudaStream_t stream) {
-  if (queries.head_dim <= 64) {
-    launch_tensor_attention_forward<64, 4, 2, false>(queries, keys, {}, stream);
-  } else if (queries.head_dim <= 128) {
-    launch_tensor_attention_forward<128, 4, 2, false>(queries, keys, {}, stream);
-  } else {
-    launch_tensor_attention_forward<256, 4, 1, false>(queries, keys, {}, stream);
-  }
+  with_tensor_tiles(queries.head_dim, [&]<int kWidth, int kTiles>() {
+    launch_tensor_attention_forward<kWidth, 4, kTiles, false>(queries, keys, {}, stream);
+  });
 }
 
 template <class T>
@@ -48,17 +44,10 @@ void forward(const KernelCall& call) {
   check_head_dim(a.head_dim);
   const TensorView& qkv = call.in(In::qkv);
   const TensorView& bounds = call.in(In::piece_bounds);
-  const TileQueries<T> queries{
-      .sequences = {bounds.as<std::int32_t>(), {.used = nullptr, .capacity = bounds.elements() - 1}, qkv.capacity()},
-      .q = cuda_data<T>(qkv),
-      .q_stride = qkv.row_size(),
-      .o = cuda_data<T>(call.out(AttentionOut::o)),
-      .lse = cuda_data<CudaAccumulator<T>>(call.out(AttentionOut::lse)),
-      .heads = static_cast<std::int32_t>(a.heads),
-      .kv_heads = static_cast<std::int32_t>(a.kv_heads),
-      .head_dim = static_cast<std::int32_t>(a.head_dim),
-      .value_dim = static_cast<std::int32_t>(a.values()),
-      .scale = static_cast<CudaAccumulator<T>>(a.scale)};
+  const Sequences pieces{
+      bounds.as<std::int32_t>(), {.used = nullptr, .capacity = bounds.elements() - 1}, qkv.capacity()};
+  const TileQueries<T> queries =
+      tile_queries<T>(a, pieces, qkv, call.out(AttentionOut::o), call.out(AttentionOut::lse));
   const T* const k = cuda_data<T>(call.in(In::keys));
   const PieceKeys<T> keys{.k = k,
                           .v = k + a.kv_heads * a.head_dim,
