@@ -125,11 +125,11 @@ struct Totals {
 };
 
 // Runs the loss of one rank's tokens.
-Totals run_rank(const NamedConfig& of, Trace trace, int rank, int ranks, Recompute recompute) {
+Totals run_rank(const NamedConfig& of, Trace trace, int rank, int ranks, Recompute recompute,
+                const HostBatch& whole = documents_of_all_lengths()) {
   const std::unique_ptr<Model> model = small_model(of);
   const TensorStore weights = random_weights(*model, 5, DType::kF32, cpu_device());
   const TensorStore gradients(cpu_device(), weight_types(*model, DType::kF32));
-  const HostBatch whole = documents_of_all_lengths();
   LossProgramOptions options;
   options.capacity = {whole.token_count() + 7, whole.document_count() + 2};
   options.compile.recompute = recompute;
@@ -151,7 +151,8 @@ Totals run_rank(const NamedConfig& of, Trace trace, int rank, int ranks, Recompu
 }
 
 // The same by a thread for each rank, summed in their order.
-Totals run_context_group(const NamedConfig& of, Trace trace, int ranks, Recompute recompute = Recompute::kNone) {
+Totals run_context_group(const NamedConfig& of, Trace trace, int ranks, Recompute recompute = Recompute::kNone,
+                         const HostBatch& whole = documents_of_all_lengths()) {
   register_operations();
   std::vector<Totals> of_ranks(static_cast<std::size_t>(ranks));
   const std::uint16_t port = listen_on(0, true).port;
@@ -161,7 +162,7 @@ Totals run_context_group(const NamedConfig& of, Trace trace, int ranks, Recomput
       Peers peers({.rank = rank, .size = ranks, .local_rank = rank, .local_size = ranks, .port = port});
       const std::unique_ptr<Collective> group = make_collective(cpu_device(), peers);
       const CollectiveScope scope(MeshCollectives{.context = group.get()});
-      of_ranks[static_cast<std::size_t>(rank)] = run_rank(of, trace, rank, ranks, recompute);
+      of_ranks[static_cast<std::size_t>(rank)] = run_rank(of, trace, rank, ranks, recompute, whole);
       peers.barrier();
     });
   }
@@ -200,6 +201,25 @@ TEST(ContextParallel, MixturesAndLatentHeadsHaveTheGradientsOfOneProcess) {
     const NamedConfig of{name, FixtureModel(name).model->config().dump()};
     const Totals one = run_rank(of, trace_training, 0, 1, Recompute::kNone);
     for (const int ranks : {2, 4}) expect_close(run_context_group(of, trace_training, ranks), one, name);
+  }
+}
+
+// The loss is that of one token, to which other ranks add zeros.
+TEST(ContextParallel, ATokenHasTheBitsOfOneProcess) {
+  register_operations();
+  std::vector<NamedConfig> models = small_models();
+  models.push_back({"mixtral", FixtureModel("mixtral").model->config().dump()});
+  for (const NamedConfig& of : models) {
+    for (const std::size_t token : {3, 150, 310, 500, 832, 850}) {
+      HostBatch batch = documents_of_all_lengths();
+      std::ranges::fill(batch.loss_weights, 0.0f);
+      batch.loss_weights[token] = 1;
+      batch.target_tokens = 1;
+      const Totals one = run_rank(of, trace_training, 0, 1, Recompute::kNone, batch);
+      EXPECT_GT(one.outputs[0], 1.0);
+      const Totals group = run_context_group(of, trace_training, 3, Recompute::kNone, batch);
+      EXPECT_EQ(group.outputs, one.outputs) << of.name << ", token " << token;
+    }
   }
 }
 
