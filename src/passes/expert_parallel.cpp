@@ -27,15 +27,11 @@ struct Exchange {
 class ExpertDivider {
  public:
   ExpertDivider(const Program& program, const ExpertDivision& division)
-      : from_(program),
-        division_(division),
-        rewriter_(program, {.retype =
-                                [&](const Value& value) {
-                                  Type type = value.type;
-                                  if (is_divided(value)) type.shape.at(0).size /= division.ranks;
-                                  return type;
-                                }}),
-        exchange_of_(program.values().size(), nullptr) {}
+      : from_(program), division_(division), rewriter_(program, {.retype = [&](const Value& value) {
+                                                         Type type = value.type;
+                                                         if (is_divided(value)) type.shape.at(0).size /= division.ranks;
+                                                         return type;
+                                                       }}) {}
 
   Program run() {
     for (const Node& node : from_.nodes()) {
@@ -50,9 +46,6 @@ class ExpertDivider {
         rewriter_.replay(node);
       }
     }
-    for (const Output& output : from_.outputs()) {
-      HONE_ASSERT(exchange_of(output.value) == nullptr, "the output ", output.name, " is divided");
-    }
     return rewriter_.finish();
   }
 
@@ -60,8 +53,10 @@ class ExpertDivider {
   [[nodiscard]] bool is_divided(const Value& value) const {
     return value.role == Role::kWeight && value.producer < 0 && division_.weights.contains(value.name);
   }
+  // Returns the exchange by which an old value has rows at their experts; null if it has none.
   [[nodiscard]] const Exchange* exchange_of(ValueId id) const {
-    return id == kNoValue ? nullptr : exchange_of_[static_cast<std::size_t>(id)];
+    const auto found = there_.find(id);
+    return found == there_.end() ? nullptr : found->second.exchange;
   }
 
   [[nodiscard]] bool reads_divided_weight(const Node& node) const {
@@ -87,15 +82,12 @@ class ExpertDivider {
   }
 
   // The rows of an old value at the rank of their expert.
-  Tensor there(ValueId id) { return rewriter_.program().tensor(there_.at(id)); }
+  Tensor there(ValueId id) { return rewriter_.program().tensor(there_.at(id).value); }
 
   void map_outputs(const Node& node, const Op& op, const Attributes& attributes, const std::vector<Tensor>& inputs,
                    const Exchange* exchange) {
     const std::vector<Tensor> outputs = rewriter_.program().append(op, attributes, inputs);
-    for (std::size_t i = 0; i < outputs.size(); ++i) {
-      there_[node.outputs[i]] = outputs[i].id();
-      exchange_of_[static_cast<std::size_t>(node.outputs[i])] = exchange;
-    }
+    for (std::size_t i = 0; i < outputs.size(); ++i) there_[node.outputs[i]] = {outputs[i].id(), exchange};
   }
 
   // Appends the product of the rows that this rank's experts have.
@@ -107,10 +99,11 @@ class ExpertDivider {
     const auto& whole = node.attributes.as<GroupedLinearAttributes>();
     const Exchange& exchange = exchange_at(node.inputs[GroupedLinearIn::start], whole.experts);
     if (exchange_of(x) == nullptr) {
-      there_[x] = send_to_experts(rewriter_.mapped(x), exchange.position, exchange.start, exchange.attributes).id();
-    } else {
-      HONE_ASSERT(exchange_of(x) == &exchange, "rows of ", node.scope, " are in another order");
+      const Tensor sent = send_to_experts(rewriter_.mapped(x), exchange.position, exchange.start, exchange.attributes);
+      there_[x] = {sent.id(), &exchange};
+      is_here_.insert(x);
     }
+    HONE_ASSERT(exchange_of(x) == &exchange, "rows of ", node.scope, " are in another order");
     const Tensor rows = there(x);
     const GroupedLinearAttributes own{
         .experts = whole.experts / division_.ranks,
@@ -143,11 +136,11 @@ class ExpertDivider {
     return exchanges_.emplace(start, std::move(exchange)).first->second;
   }
 
-  // Sends the operands of a node that are at the ranks of their experts back, once each.
+  // Sends the operands of a node that are only at the ranks of their experts back.
   void bring_back(const Node& node) {
     for (const ValueId id : node.inputs) {
       const Exchange* exchange = exchange_of(id);
-      if (exchange == nullptr || !is_back_.insert(id).second) continue;
+      if (exchange == nullptr || !is_here_.insert(id).second) continue;
       rewriter_.map(id, return_from_experts(there(id), exchange->position, exchange->start, exchange->attributes));
     }
   }
@@ -155,13 +148,18 @@ class ExpertDivider {
   static constexpr std::string_view kGroupedLinear = "grouped_linear";
   static constexpr std::string_view kExpertOrder = "expert_order";
 
+  // Rows at the rank of their expert.
+  struct SentRows {
+    ValueId value = kNoValue;  // of the new program
+    const Exchange* exchange = nullptr;
+  };
+
   const Program& from_;
   const ExpertDivision& division_;
   ProgramRewriter rewriter_;
-  std::map<ValueId, Exchange> exchanges_;     // by the old start
-  std::vector<const Exchange*> exchange_of_;  // [values of the old program]: of rows at their expert; null: here
-  std::map<ValueId, ValueId> there_;          // the new value at the rank of the expert, by the old one
-  std::set<ValueId> is_back_;                 // old values that were sent back
+  std::map<ValueId, Exchange> exchanges_;  // by the old start
+  std::map<ValueId, SentRows> there_;      // by the old value
+  std::set<ValueId> is_here_;              // those of them that this rank has for its own tokens too
 };
 
 }  // namespace

@@ -328,14 +328,16 @@ TEST(Attention, GradientMatchesFiniteDifferences) {
 }
 
 // A rank's share of two documents, of 150 and 40 tokens: pieces of the first one, which the second one's separates in
-// the rows, and the results of a rank that has them.
+// the rows, and the results of a rank that has them. Gradients, which are summed in another order, are within the
+// tolerance; their sums over the ranks within twice that.
 template <class T>
-void expect_pieces_equal_documents(int heads, int kv_heads, int head_dim) {
+void expect_pieces_equal_documents(int heads, int kv_heads, int head_dim, double tolerance = 1e-5) {
   const Problem<T> p(heads, kv_heads, head_dim, {150, 40});
   const Forward<T> whole = forward(p);
   const std::vector<T> whole_gradient = backward(p, whole);
   const std::int64_t keys_width = 2 * p.shape.num_kv_heads * p.shape.head_dim;
-  std::vector<T> sums(index(p.tokens * keys_width), T(0.0F));  // over the ranks
+  std::vector<double> sums(index(p.tokens * keys_width), 0);  // over the ranks
+  const auto wide = [](T value) { return static_cast<double>(static_cast<Accumulator<T>>(value)); };
   struct Rank {
     std::vector<std::int32_t> bounds, starts, keys, of, tokens;
   };
@@ -407,26 +409,23 @@ void expect_pieces_equal_documents(int heads, int kv_heads, int head_dim) {
     for (std::int64_t r = 0; r < rows; ++r) {
       const std::int64_t token = rank.tokens[index(r)];
       for (std::int64_t i = 0; i < p.o_width(); ++i) {
-        ASSERT_EQ(part.o[index(r * p.o_width() + i)], whole.o[index(token * p.o_width() + i)]) << token;
-        ASSERT_NEAR(static_cast<double>(static_cast<Accumulator<T>>(grad_qkv[index(r * p.width + i)])),
-                    static_cast<double>(static_cast<Accumulator<T>>(whole_gradient[index(token * p.width + i)])), 1e-5)
+        ASSERT_EQ(wide(part.o[index(r * p.o_width() + i)]), wide(whole.o[index(token * p.o_width() + i)])) << token;
+        ASSERT_NEAR(wide(grad_qkv[index(r * p.width + i)]), wide(whole_gradient[index(token * p.width + i)]), tolerance)
             << token;
       }
       for (std::int64_t h = 0; h < p.shape.num_heads; ++h) {
         ASSERT_EQ(part.lse[index(r * p.shape.num_heads + h)], whole.lse[index(token * p.shape.num_heads + h)]);
       }
     }
-    for (std::int64_t i = rows * p.o_width(); i < capacity * p.o_width(); ++i) ASSERT_EQ(part.o[index(i)], T(0.0F));
+    for (std::int64_t i = rows * p.o_width(); i < capacity * p.o_width(); ++i) ASSERT_EQ(wide(part.o[index(i)]), 0);
     for (std::int64_t i = p.tokens * keys_width; i < (p.tokens + 5) * keys_width; ++i) {
-      ASSERT_EQ(grad_keys[index(i)], T(0.0F));
+      ASSERT_EQ(wide(grad_keys[index(i)]), 0);
     }
-    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = T(sums[i] + grad_keys[i]);
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += wide(grad_keys[i]);
   }
   for (std::int64_t t = 0; t < p.tokens; ++t) {
     for (std::int64_t i = 0; i < keys_width; ++i) {
-      ASSERT_NEAR(static_cast<double>(sums[index(t * keys_width + i)]),
-                  static_cast<double>(whole_gradient[index(p.k_at(t, 0) + i)]), 2e-5)
-          << t;
+      ASSERT_NEAR(sums[index(t * keys_width + i)], wide(whole_gradient[index(p.k_at(t, 0) + i)]), 2 * tolerance) << t;
     }
   }
 }
@@ -435,6 +434,7 @@ TEST(Attention, PiecesOfDocumentsHaveTheBitsOfWholeOnes) {
   expect_pieces_equal_documents<float>(4, 2, 16);
   expect_pieces_equal_documents<float>(2, 2, 40);
   expect_pieces_equal_documents<double>(3, 1, 8);
+  expect_pieces_equal_documents<BFloat16>(4, 2, 32, 0.02);
 }
 
 template <class T>

@@ -71,9 +71,9 @@ struct ContextRank {
   std::size_t arena = 0;
 };
 
-ContextRank run_rank(const std::string& config, Trace trace, int rank, int ranks, Recompute recompute) {
+ContextRank run_rank(const std::string& config, Trace trace, int rank, int ranks, Recompute recompute,
+                     const HostBatch& whole) {
   const std::unique_ptr<Model> model = model_of(config);
-  const HostBatch whole = documents_of_all_lengths();
   LossProgramOptions options;
   options.capacity = {whole.token_count() + 7, whole.document_count() + 2};
   options.compile.recompute = recompute;
@@ -85,18 +85,19 @@ ContextRank run_rank(const std::string& config, Trace trace, int rank, int ranks
           batch.token_count(), arena};
 }
 
-ContextRank one_process(const std::string& config, Trace trace) {
+ContextRank one_process(const std::string& config, Trace trace, const HostBatch& whole = documents_of_all_lengths()) {
   register_operations();
-  return run_rank(config, trace, 0, 1, Recompute::kNone);
+  return run_rank(config, trace, 0, 1, Recompute::kNone, whole);
 }
 
 // The same by a thread for each rank.
 std::vector<ContextRank> run_context_group(const std::string& config, Trace trace, int ranks,
-                                           Recompute recompute = Recompute::kNone) {
+                                           Recompute recompute = Recompute::kNone,
+                                           const HostBatch& whole = documents_of_all_lengths()) {
   register_operations();
   std::vector<ContextRank> of_rank(static_cast<std::size_t>(ranks));
   run_group(ranks, &MeshCollectives::context, [&](int rank) {
-    of_rank[static_cast<std::size_t>(rank)] = run_rank(config, trace, rank, ranks, recompute);
+    of_rank[static_cast<std::size_t>(rank)] = run_rank(config, trace, rank, ranks, recompute, whole);
   });
   return of_rank;
 }
@@ -135,6 +136,24 @@ TEST(ContextParallel, MixturesAndLatentHeadsHaveTheGradientsOfOneProcess) {
     const std::string config = FixtureModel(name).model->config().dump();
     const ContextRank one = one_process(config, trace_training);
     for (const int ranks : {2, 4}) expect_near_group(run_context_group(config, trace_training, ranks), one, name);
+  }
+}
+
+// The loss is that of one token, to which other ranks add zeros.
+TEST(ContextParallel, ATokenHasTheBitsOfOneProcess) {
+  std::map<std::string, std::string> models = small_models();
+  models["mixtral"] = FixtureModel("mixtral").model->config().dump();
+  for (const auto& [name, config] : models) {
+    for (const std::size_t token : {3, 150, 310, 500, 832, 850}) {
+      HostBatch batch = documents_of_all_lengths();
+      std::ranges::fill(batch.loss_weights, 0.0f);
+      batch.loss_weights[token] = 1;
+      batch.target_tokens = 1;
+      const RankLosses one = one_process(config, trace_training, batch).losses;
+      EXPECT_GT(one.sums[0], 1.0);
+      const auto group = run_context_group(config, trace_training, 3, Recompute::kNone, batch);
+      EXPECT_EQ(sums_of(group).sums, one.sums) << name << ", token " << token;
+    }
   }
 }
 

@@ -242,6 +242,10 @@ TEST_F(ExpertJob, BadInputHasOneLine) {
   EXPECT_THAT(refused("qwen3_moe", 2, 4),
               HasSubstr("expert_parallel_size: is 4, which does not divide num_processes 2"));
   EXPECT_THAT(refused("qwen3_moe", 4, 2, {"--tensor_parallel_size", "2"}), HasSubstr("tensor_parallel_size 2 cannot"));
+  EXPECT_THAT(refused("qwen3_moe", 4, 2, {"--context_parallel_size", "2"}),
+              HasSubstr("is 2, but context_parallel_size 2 gives the ranks of a group the same batches"));
+  EXPECT_THAT(refused("qwen3_moe", 2, 2, {"--optim", "adamw_8bit"}),
+              HasSubstr("is 2, but the blocks of optim adamw_8bit are of whole weights"));
   EXPECT_THAT(refused("qwen3_moe", 2, 2, {"--model_config_path", path("model.json").string()}),
               HasSubstr("the model has no mixture of experts"));
 }

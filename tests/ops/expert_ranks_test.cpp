@@ -110,18 +110,28 @@ TEST(ExpertRanks, RowsAreOrderedByExpertRankAndToken) {
   }
 }
 
-// If all tokens choose experts of one rank, its rows take all of their capacity: it is not larger than needed.
+// If all tokens choose as many experts of one rank as they can, its rows take all of their capacity: it is not larger
+// than needed. Of 8 ranks each has one expert, fewer than a token chooses.
 TEST(ExpertRanks, TheCapacityIsThatOfTheWorstCase) {
-  run_expert_group(2, [&](int rank) {
-    Executable executable(exchange_program(2), std::make_shared<Arena>(cpu_device()), {});
-    executable.set_count(Count::tokens, kMixTokens);
-    executable.set<float>("x", std::vector<float>(kMixTokens * kMixWidth, 1.0f));
-    executable.set<std::int32_t>("expert", choices_of(rank, true));
-    executable.run();
-    std::vector<float> sent(2 * kMixTokens * kMixTopK * kMixWidth);
-    executable.get<float>("sent", sent);
-    EXPECT_EQ(sent, std::vector<float>(sent.size(), rank == 0 ? 1.0f : 0.0f)) << "rank " << rank;
-  });
+  for (const int size : {2, 4, 8}) {
+    run_expert_group(size, [&](int rank) {
+      Executable executable(exchange_program(size), std::make_shared<Arena>(cpu_device()), {});
+      executable.set_count(Count::tokens, kMixTokens);
+      executable.set<float>("x", std::vector<float>(kMixTokens * kMixWidth, 1.0f));
+      executable.set<std::int32_t>("expert", choices_of(rank, true));
+      executable.run();
+      const std::int64_t experts = kMixExperts / size;
+      const std::int64_t chosen = std::clamp<std::int64_t>(kMixTopK - rank * experts, 0, experts);
+      const Type& type = executable.program().value(executable.program().outputs()[2].value).type;
+      std::vector<float> expected(static_cast<std::size_t>(type.elements()), 0.0f);
+      std::fill_n(expected.begin(), size * kMixTokens * chosen * kMixWidth, 1.0f);
+      std::vector<float> sent(expected.size());
+      executable.get<float>("sent", sent);
+      EXPECT_EQ(sent, expected) << "rank " << rank << " of " << size;
+      if (rank > 0) return;
+      EXPECT_EQ(sent, std::vector<float>(sent.size(), 1.0f)) << size << " ranks";
+    });
+  }
 }
 
 TEST(ExpertRanks, WrongGroupsAreRefused) {

@@ -68,6 +68,26 @@ TEST(DivideExperts, AGroupOfManyRanksHasRoomForTheExpertsOfOne) {
   EXPECT_EQ(divided.value(divided.nodes()[3].outputs[0]).type.rows(), 8 * kBatch);
 }
 
+TEST(DivideExperts, RowsOfSeveralProductsAreSentOnce) {
+  register_operations();
+  Program program;
+  const Tensor x = program.input("x", {DType::kF32, {{kBatch, Count::tokens}, kHidden}});
+  const Tensor expert = program.input("expert", {DType::kI32, {{kBatch, Count::tokens}, kChosen}});
+  const Tensor weight = program.input("weight", {DType::kF32, {{kBatch, Count::tokens}, kChosen}});
+  const ExpertOrder order = expert_order(expert, {.experts = kOfLayer});
+  const Tensor rows = expert_dispatch(x, order.position);
+  for (const char* name : {"gate", "up"}) {
+    const Tensor matrices = program.weight(name, {DType::kF32, {kOfLayer * kInner, kHidden}});
+    const Tensor y = grouped_linear(rows, matrices, order.start, {.experts = kOfLayer});
+    program.output(name, expert_combine(y, weight, order.position));
+  }
+  program.output("rows", expert_combine(rows, weight, order.position));
+  EXPECT_THAT(names_of(divide_experts(program, {.ranks = 2, .weights = {"gate", "up"}})),
+              ElementsAre("expert_order", "expert_dispatch", "expert_ranks_start", "expert_ranks_send",
+                          "grouped_linear", "expert_ranks_return", "expert_combine", "grouped_linear",
+                          "expert_ranks_return", "expert_combine", "expert_combine"));
+}
+
 TEST(DivideExperts, RowsComeBackForOtherOperations) {
   const Program divided = divide_experts(mixture_program(true), {.ranks = 2, .weights = {"gate_up", "down"}});
   EXPECT_THAT(names_of(divided),

@@ -198,12 +198,8 @@ class GpuCollective final : public Collective {
     together([&] {
       for (std::size_t r = 0; r < sent.size(); ++r) {
         if (r == own) continue;
-        const std::size_t out = sent[r].end - sent[r].begin;
-        const std::size_t in = received[r].end - received[r].begin;
-        const auto peer = static_cast<int>(r);
-        if (out > 0) nccl_.check(nccl_.send(from + sent[r].begin, out, kNcclUint8, peer, comm_, stream_), "ncclSend");
-        if (in > 0)
-          nccl_.check(nccl_.receive(to + received[r].begin, in, kNcclUint8, peer, comm_, stream_), "ncclRecv");
+        send_and_receive(static_cast<int>(r), {from + sent[r].begin, from + sent[r].end},
+                         {to + received[r].begin, to + received[r].end});
       }
     });
   }
@@ -213,10 +209,7 @@ class GpuCollective final : public Collective {
   }
 
   void exchange(int rank, std::span<const std::byte> out, std::span<std::byte> in) override {
-    submit("ncclGroupStart", nccl_.group_start);
-    if (!out.empty()) nccl_.check(nccl_.send(out.data(), out.size(), kNcclUint8, rank, comm_, stream_), "ncclSend");
-    if (!in.empty()) nccl_.check(nccl_.receive(in.data(), in.size(), kNcclUint8, rank, comm_, stream_), "ncclRecv");
-    nccl_.check(nccl_.group_end(), "ncclGroupEnd");
+    together([&] { send_and_receive(rank, out, in); });
   }
 
   void copy(std::byte* to, const std::byte* from, std::size_t bytes) override {
@@ -262,6 +255,12 @@ class GpuCollective final : public Collective {
   }
 
  private:
+  // Part of operations that run together. Empty ranges are left out, on both ranks.
+  void send_and_receive(int rank, std::span<const std::byte> out, std::span<std::byte> in) {
+    if (!out.empty()) nccl_.check(nccl_.send(out.data(), out.size(), kNcclUint8, rank, comm_, stream_), "ncclSend");
+    if (!in.empty()) nccl_.check(nccl_.receive(in.data(), in.size(), kNcclUint8, rank, comm_, stream_), "ncclRecv");
+  }
+
   // The beginning and the end of work next to the GPU's stream.
   struct Slot {
     cudaEvent_t started = nullptr;

@@ -1,15 +1,8 @@
-#include "backend/cpu/attention.h"
-
-#include "ops/attention/attention.h"
+#include "ops/attention/cpu_operands.h"
 #include "ops/registry.h"
-#include "ops/rows.h"
 
 namespace hone {
 namespace {
-
-AttentionShape shape_of(const AttentionAttributes& a) {
-  return {.num_heads = a.heads, .num_kv_heads = a.kv_heads, .head_dim = a.head_dim, .scale = a.scale};
-}
 
 // Views of the query, key and value heads in rows that hold all three.
 template <class T>
@@ -24,16 +17,12 @@ struct Packed {
   }
 };
 
-std::span<const std::int32_t> ids(const TensorView& view) {
-  return {view.as<std::int32_t>(), static_cast<std::size_t>(view.elements())};
-}
-
 template <class T>
 void forward(const KernelCall& call) {
   const auto& a = call.attributes_as<AttentionAttributes>();
   const Packed<const T> qkv(call.in(AttentionIn::qkv).as<T>(), a);
-  attention_forward<T>({.queries = {.shape = shape_of(a),
-                                    .cu_seqlens = ids(call.in(AttentionIn::cu_seqlens)),
+  attention_forward<T>({.queries = {.shape = attention_shape(a),
+                                    .cu_seqlens = ids_of(call.in(AttentionIn::cu_seqlens)),
                                     .capacity = call.in(AttentionIn::qkv).capacity(),
                                     .q = qkv.q,
                                     .o = {call.out(AttentionOut::o).as<T>(), a.heads * a.head_dim},
@@ -49,8 +38,8 @@ void backward(const KernelCall& call) {
   const Packed<const T> qkv(call.in(AttentionBackwardIn::qkv).as<T>(), a);
   const Packed<T> gradient(call.out(0).as<T>(), a);
   const std::int64_t stride = a.heads * a.head_dim;
-  attention_backward<T>({.shape = shape_of(a),
-                         .cu_seqlens = ids(call.in(AttentionBackwardIn::cu_seqlens)),
+  attention_backward<T>({.shape = attention_shape(a),
+                         .cu_seqlens = ids_of(call.in(AttentionBackwardIn::cu_seqlens)),
                          .capacity = call.in(AttentionBackwardIn::qkv).capacity(),
                          .q = qkv.q,
                          .k = qkv.k,
@@ -64,16 +53,8 @@ void backward(const KernelCall& call) {
                          .workspace = call.workspace});
 }
 
-std::size_t forward_workspace(InputTypes inputs, std::span<const Type>, const Attributes& attributes) {
-  const AttentionShape shape = shape_of(attributes.as<AttentionAttributes>());
-  std::size_t bytes = 0;
-  for_floating(required(inputs, AttentionIn::qkv, "attention").dtype,
-               [&]<class T>() { bytes = attention_workspace_bytes<T>(shape, thread_count()); });
-  return bytes;
-}
-
 std::size_t backward_workspace(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) {
-  const AttentionShape shape = shape_of(attributes.as<AttentionAttributes>());
+  const AttentionShape shape = attention_shape(attributes.as<AttentionAttributes>());
   std::size_t bytes = 0;
   for_floating(required(inputs, AttentionBackwardIn::grad_o, "attention").dtype, [&]<class T>() {
     bytes = attention_backward_workspace_bytes<T>(shape, outputs[0].rows(), thread_count());
@@ -88,7 +69,7 @@ void register_attention_cpu(KernelRegistry& registry) {
                {[](const KernelCall& call) {
                   for_floating(call.in(AttentionIn::qkv).dtype(), [&]<class T>() { forward<T>(call); });
                 },
-                forward_workspace});
+                attention_forward_workspace});
   registry.add("attention_backward", DeviceKind::kCpu,
                {[](const KernelCall& call) {
                   for_floating(call.in(AttentionBackwardIn::grad_o).dtype(), [&]<class T>() { backward<T>(call); });

@@ -23,16 +23,8 @@ void forward(const KernelCall& call) {
   check_head_dim(a.head_dim);
   const TensorView& qkv = call.in(AttentionIn::qkv);
   const T* q = cuda_data<T>(qkv);
-  const TileQueries<T> queries{.sequences = sequences_of(call.in(AttentionIn::cu_seqlens), qkv),
-                               .q = q,
-                               .q_stride = qkv.row_size(),
-                               .o = cuda_data<T>(call.out(AttentionOut::o)),
-                               .lse = cuda_data<CudaAccumulator<T>>(call.out(AttentionOut::lse)),
-                               .heads = static_cast<std::int32_t>(a.heads),
-                               .kv_heads = static_cast<std::int32_t>(a.kv_heads),
-                               .head_dim = static_cast<std::int32_t>(a.head_dim),
-                               .value_dim = static_cast<std::int32_t>(a.values()),
-                               .scale = static_cast<CudaAccumulator<T>>(a.scale)};
+  const TileQueries<T> queries = tile_queries<T>(a, sequences_of(call.in(AttentionIn::cu_seqlens), qkv), qkv,
+                                                 call.out(AttentionOut::o), call.out(AttentionOut::lse));
   const PackedKeys<T> keys{
       .k = q + a.heads * a.head_dim, .v = q + (a.heads + a.kv_heads) * a.head_dim, .stride = qkv.row_size()};
   launch_attention_forward(queries, keys, plan_of(*qkv.type, *call.in(AttentionIn::cu_seqlens).type, a), call.workspace,

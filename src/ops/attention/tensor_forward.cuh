@@ -319,6 +319,18 @@ template <class Keys>
   return narrow ? launch.template operator()<64, 2, false>() : launch.template operator()<128, 2, false>();
 }
 
+// Calls body.operator()<kWidth, kTiles>(): the columns of a head in shared memory and the tiles of rows of a warp.
+template <class Body>
+void with_tensor_tiles(std::int64_t head_dim, const Body& body) {
+  if (head_dim <= 64) {
+    body.template operator()<64, 2>();
+  } else if (head_dim <= 128) {
+    body.template operator()<128, 2>();
+  } else {
+    body.template operator()<256, 1>();
+  }
+}
+
 // Runs attention forward in bf16 with the kernel for this head and device. `workspace` has at least
 // plan.workspace_bytes. Decoding takes smaller blocks (plan.few), of which more fit an SM; the bits are the same.
 template <class Keys>
@@ -354,13 +366,7 @@ void launch_attention_forward(const TileQueries<__nv_bfloat16>& queries, const K
       launch_for.template operator()<kWidth, kTiles, true>();
     }
   };
-  if (queries.head_dim <= 64) {
-    launch.template operator()<64, 2>();
-  } else if (queries.head_dim <= 128) {
-    launch.template operator()<128, 2>();
-  } else {
-    launch.template operator()<256, 1>();
-  }
+  with_tensor_tiles(queries.head_dim, launch);
   if (plan.splits.blocks > 1) merge(queries.head_dim);
 }
 

@@ -85,6 +85,22 @@ struct TileQueries {
   [[nodiscard]] __host__ __device__ std::int32_t group() const { return heads / kv_heads; }
 };
 
+// The query heads in the first columns of rows qkv, with the sizes of an operation's attributes.
+template <class T, class Attributes>
+[[nodiscard]] TileQueries<T> tile_queries(const Attributes& a, const Sequences& sequences, const TensorView& qkv,
+                                          const TensorView& o, const TensorView& lse) {
+  return {.sequences = sequences,
+          .q = cuda_data<T>(qkv),
+          .q_stride = qkv.row_size(),
+          .o = cuda_data<T>(o),
+          .lse = cuda_data<CudaAccumulator<T>>(lse),
+          .heads = static_cast<std::int32_t>(a.heads),
+          .kv_heads = static_cast<std::int32_t>(a.kv_heads),
+          .head_dim = static_cast<std::int32_t>(a.head_dim),
+          .value_dim = static_cast<std::int32_t>(a.values()),
+          .scale = static_cast<CudaAccumulator<T>>(a.scale)};
+}
+
 // Keys and values packed like the queries. Each source of keys has: kDecodes, true if sequences may have few queries
 // each; start(), the position of a sequence's first query; offset(), in elements, of a key's row from k and v.
 template <class T>

@@ -9,7 +9,7 @@
 
 namespace hone {
 
-// Indices of the inputs and outputs. `pieces` and what follows are those of ContextInputs.
+// Indices of the inputs and outputs. `rows` and piece_bounds to cu_seqlens are those of ContextInputs.
 struct ContextAttentionIn {
   enum : std::size_t { qkv, keys, rows, piece_bounds, piece_starts, piece_keys, document_pieces, cu_seqlens };
 };

@@ -1,26 +1,17 @@
-#include "backend/cpu/attention.h"
+#include "ops/attention/cpu_operands.h"
 #include "ops/context_attention/context_attention.h"
 #include "ops/registry.h"
-#include "ops/rows.h"
 
 namespace hone {
 namespace {
 
-AttentionShape shape_of(const AttentionAttributes& a) {
-  return {.num_heads = a.heads, .num_kv_heads = a.kv_heads, .head_dim = a.head_dim, .scale = a.scale};
-}
-
-std::span<const std::int32_t> ids(const TensorView& view) {
-  return {view.as<std::int32_t>(), static_cast<std::size_t>(view.elements())};
-}
-
 // In: ContextAttentionIn or ContextAttentionBackwardIn.
 template <class In>
 AttentionPieces pieces_of(const KernelCall& call) {
-  return {.starts = ids(call.in(In::piece_starts)),
-          .key_rows = ids(call.in(In::piece_keys)),
-          .documents = ids(call.in(In::cu_seqlens)),
-          .of = ids(call.in(In::document_pieces)),
+  return {.starts = ids_of(call.in(In::piece_starts)),
+          .key_rows = ids_of(call.in(In::piece_keys)),
+          .documents = ids_of(call.in(In::cu_seqlens)),
+          .of = ids_of(call.in(In::document_pieces)),
           .key_capacity = call.in(In::keys).capacity()};
 }
 
@@ -30,8 +21,8 @@ void forward(const KernelCall& call) {
   const auto& a = call.attributes_as<AttentionAttributes>();
   const TensorView& qkv = call.in(In::qkv);
   const TensorView& keys = call.in(In::keys);
-  attention_forward<T>({.queries = {.shape = shape_of(a),
-                                    .cu_seqlens = ids(call.in(In::piece_bounds)),
+  attention_forward<T>({.queries = {.shape = attention_shape(a),
+                                    .cu_seqlens = ids_of(call.in(In::piece_bounds)),
                                     .capacity = qkv.capacity(),
                                     .q = {qkv.as<T>(), qkv.row_size()},
                                     .o = {call.out(AttentionOut::o).as<T>(), a.heads * a.head_dim},
@@ -52,8 +43,8 @@ void backward(const KernelCall& call) {
   const std::int64_t stride = a.heads * a.head_dim;
   T* const grad_qkv = call.out(ContextAttentionBackwardOut::qkv).as<T>();
   T* const grad_keys = call.out(ContextAttentionBackwardOut::keys).as<T>();
-  attention_backward<T>({.shape = shape_of(a),
-                         .cu_seqlens = ids(call.in(In::piece_bounds)),
+  attention_backward<T>({.shape = attention_shape(a),
+                         .cu_seqlens = ids_of(call.in(In::piece_bounds)),
                          .capacity = qkv.capacity(),
                          .q = {qkv.as<T>(), qkv.row_size()},
                          .k = {keys.as<T>(), keys.row_size()},
@@ -69,16 +60,8 @@ void backward(const KernelCall& call) {
   zero_tail(call.out(ContextAttentionBackwardOut::qkv));
 }
 
-std::size_t forward_workspace(InputTypes inputs, std::span<const Type>, const Attributes& attributes) {
-  const AttentionShape shape = shape_of(attributes.as<AttentionAttributes>());
-  std::size_t bytes = 0;
-  for_floating(required(inputs, ContextAttentionIn::qkv, "context_attention").dtype,
-               [&]<class T>() { bytes = attention_workspace_bytes<T>(shape, thread_count()); });
-  return bytes;
-}
-
 std::size_t backward_workspace(InputTypes, std::span<const Type> outputs, const Attributes& attributes) {
-  const AttentionShape shape = shape_of(attributes.as<AttentionAttributes>());
+  const AttentionShape shape = attention_shape(attributes.as<AttentionAttributes>());
   const Type& keys = outputs[ContextAttentionBackwardOut::keys];
   std::size_t bytes = 0;
   for_floating(keys.dtype,
@@ -93,7 +76,7 @@ void register_context_attention_cpu(KernelRegistry& registry) {
                {[](const KernelCall& call) {
                   for_floating(call.in(ContextAttentionIn::qkv).dtype(), [&]<class T>() { forward<T>(call); });
                 },
-                forward_workspace});
+                attention_forward_workspace});
   registry.add("context_attention_backward", DeviceKind::kCpu,
                {[](const KernelCall& call) {
                   for_floating(call.in(ContextAttentionBackwardIn::qkv).dtype(), [&]<class T>() { backward<T>(call); });

@@ -2,6 +2,7 @@
 // backward pass is simple: a warp has a query or a key and goes over the other side one row at a time, without tensor
 // cores.
 #include "ops/attention/forward.cuh"
+#include "ops/bisection.cuh"
 #include "ops/context_attention/context_attention.h"
 #include "ops/cuda_kernel.cuh"
 #include "ops/registry.h"
@@ -31,13 +32,9 @@ void launch_piece_forward(const TileQueries<T>& queries, const PieceKeys<T>& key
 
 void launch_piece_forward(const TileQueries<__nv_bfloat16>& queries, const PieceKeys<__nv_bfloat16>& keys,
                           cudaStream_t stream) {
-  if (queries.head_dim <= 64) {
-    launch_tensor_attention_forward<64, 4, 2, false>(queries, keys, {}, stream);
-  } else if (queries.head_dim <= 128) {
-    launch_tensor_attention_forward<128, 4, 2, false>(queries, keys, {}, stream);
-  } else {
-    launch_tensor_attention_forward<256, 4, 1, false>(queries, keys, {}, stream);
-  }
+  with_tensor_tiles(queries.head_dim, [&]<int kWidth, int kTiles>() {
+    launch_tensor_attention_forward<kWidth, 4, kTiles, false>(queries, keys, {}, stream);
+  });
 }
 
 template <class T>
@@ -47,17 +44,10 @@ void forward(const KernelCall& call) {
   check_head_dim(a.head_dim);
   const TensorView& qkv = call.in(In::qkv);
   const TensorView& bounds = call.in(In::piece_bounds);
-  const TileQueries<T> queries{
-      .sequences = {bounds.as<std::int32_t>(), {.used = nullptr, .capacity = bounds.elements() - 1}, qkv.capacity()},
-      .q = cuda_data<T>(qkv),
-      .q_stride = qkv.row_size(),
-      .o = cuda_data<T>(call.out(AttentionOut::o)),
-      .lse = cuda_data<CudaAccumulator<T>>(call.out(AttentionOut::lse)),
-      .heads = static_cast<std::int32_t>(a.heads),
-      .kv_heads = static_cast<std::int32_t>(a.kv_heads),
-      .head_dim = static_cast<std::int32_t>(a.head_dim),
-      .value_dim = static_cast<std::int32_t>(a.values()),
-      .scale = static_cast<CudaAccumulator<T>>(a.scale)};
+  const Sequences pieces{
+      bounds.as<std::int32_t>(), {.used = nullptr, .capacity = bounds.elements() - 1}, qkv.capacity()};
+  const TileQueries<T> queries =
+      tile_queries<T>(a, pieces, qkv, call.out(AttentionOut::o), call.out(AttentionOut::lse));
   const T* const k = cuda_data<T>(call.in(In::keys));
   const PieceKeys<T> keys{.k = k,
                           .v = k + a.kv_heads * a.head_dim,
@@ -94,21 +84,6 @@ struct PieceGradients {
 
 constexpr int kWarps = 8;      // of a block
 constexpr int kHeadParts = 8;  // most elements of a head that a lane has: lane + 32 i
-
-// Returns the last entry of bounds [count + 1], ascending, that is at most `value`, below count.
-__device__ std::int64_t entry_of(const std::int32_t* bounds, std::int64_t count, std::int64_t value) {
-  std::int64_t low = 0;
-  std::int64_t high = count;
-  while (low + 1 < high) {
-    const std::int64_t middle = low + (high - low) / 2;
-    if (bounds[middle] <= value) {
-      low = middle;
-    } else {
-      high = middle;
-    }
-  }
-  return low;
-}
 
 // A lane's elements of a row of head_dim elements.
 template <class T>
@@ -151,7 +126,7 @@ __global__ void __launch_bounds__(kWarps * 32) piece_query_gradients(PieceGradie
   T* const grad_q = args.grad_q + row * args.q_stride + head * width;
   LaneRow<T> sum;
   if (row >= args.bounds[args.pieces]) return sum.store(grad_q, width);
-  const std::int64_t piece = entry_of(args.bounds, args.pieces, row);
+  const std::int64_t piece = last_up_to(row, args.bounds, args.pieces);
   const std::int64_t last = args.starts[piece] + row - args.bounds[piece];
   LaneRow<T> q, grad_o, k, v;
   q.load(args.q + row * args.q_stride + head * width, width);
@@ -185,7 +160,7 @@ __global__ void __launch_bounds__(kWarps * 32) piece_key_gradients(PieceGradient
   if (row < args.cu_seqlens[args.documents]) {
     k.load(args.k + place, width);
     v.load(args.v + place, width);
-    const std::int64_t document = entry_of(args.cu_seqlens, args.documents, row);
+    const std::int64_t document = last_up_to(row, args.cu_seqlens, args.documents);
     const std::int64_t position = row - args.cu_seqlens[document];
     const std::int64_t group = args.heads / args.kv_heads;
     for (std::int64_t piece = args.document_pieces[document]; piece < args.document_pieces[document + 1]; ++piece) {

@@ -7,6 +7,7 @@
 // and not read.
 #include <algorithm>
 
+#include "ops/bisection.cuh"
 #include "ops/cuda_kernel.cuh"
 #include "ops/expert_ranks/communication.h"
 #include "ops/registry.h"
@@ -73,17 +74,8 @@ __device__ std::int64_t row_there(const Slots& slots, int r, std::int64_t row) {
   const std::int32_t* first = slots.rows(r, slots.me);
   const std::int64_t at = first[0] + row;
   if (at >= first[slots.experts]) return -1;
-  int low = 0;  // the expert that has the row
-  int high = slots.experts - 1;
-  while (low < high) {
-    const int middle = (low + high) / 2;
-    if (first[middle + 1] <= at) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  return slots.place[low * slots.ranks + r] + (at - first[low]);
+  const std::int64_t e = last_up_to(at, first, slots.experts);
+  return slots.place[e * slots.ranks + r] + (at - first[e]);
 }
 
 // Copies rows of `words` words between slots and rows in their order. blockIdx.x is the row in its slot, blockIdx.y the

@@ -48,11 +48,10 @@ class ExpertRanksMove final : public Op {
     expect_group(name_, a);
     const Type& x = required(inputs, ExpertRanksSendIn::x, name_);
     const Type& position = required(inputs, ExpertRanksSendIn::position, name_);
-    expect(is_floating(x.dtype) && x.shape.size() == 2 && position.dtype == DType::kI32 && position.shape.size() == 2,
-           name_,
-           text_of("x is ", to_text(x), ", position ", to_text(position),
-                   "; expected [rows, n] and i32[tokens, "
-                   "top_k]"));
+    expect(
+        is_floating(x.dtype) && x.shape.size() == 2 && position.dtype == DType::kI32 && position.shape.size() == 2,
+        name_,
+        text_of("x is ", to_text(x), ", position ", to_text(position), "; expected [rows, n] and i32[tokens, top_k]"));
     const Type& starts = required(inputs, ExpertRanksSendIn::starts, name_);
     const Type& place = required(inputs, ExpertRanksSendIn::place, name_);
     expect(starts == Type{DType::kI32, {a.ranks, a.experts + 1}} &&

@@ -1,5 +1,6 @@
 // wgmma_cuda.cu computes bf16 on Hopper. Otherwise simple kernels do, each of which reads an expert's matrix once for
 // every row.
+#include "ops/bisection.cuh"
 #include "ops/cuda_kernel.cuh"
 #include "ops/grouped_linear/grouped_linear.h"
 #include "ops/grouped_linear/wgmma_cuda.h"
@@ -14,17 +15,7 @@ constexpr int kColumns = 8;  // columns of y that a warp computes, one after the
 
 // The expert whose rows include `row`, or `experts` if the row is not in use.
 __device__ int expert_of(const std::int32_t* start, int experts, std::int64_t row) {
-  int low = 0;
-  int high = experts;
-  while (low < high) {
-    const int middle = (low + high) / 2;
-    if (start[middle + 1] <= row) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  return low;
+  return row < start[experts] ? static_cast<int>(last_up_to(row, start, experts)) : experts;
 }
 
 // blockIdx.x is the row; a warp sums over k, the lanes first.

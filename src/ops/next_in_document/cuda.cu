@@ -1,3 +1,4 @@
+#include "ops/bisection.cuh"
 #include "ops/cuda_kernel.cuh"
 #include "ops/next_in_document/next_in_document.h"
 #include "ops/registry.h"
@@ -7,27 +8,17 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// A token is the last of its document if the next one begins a document. Entries of cu_seqlens are found by bisection.
+// A token is the last of its document if the next one begins a document.
 __global__ void __launch_bounds__(kThreads)
     next_in_document_kernel(const std::int32_t* x, const std::int32_t* cu_seqlens, std::int64_t documents,
                             std::int64_t capacity, std::int32_t last, std::int32_t* y) {
   const std::int64_t t = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (t >= capacity) return;
-  std::int64_t low = 0;  // the first entry above t is in (low, high]
-  std::int64_t high = documents;
   if (t < cu_seqlens[0] || t >= cu_seqlens[documents]) {
     y[t] = last;
     return;
   }
-  while (low + 1 < high) {
-    const std::int64_t middle = low + (high - low) / 2;
-    if (cu_seqlens[middle] <= t) {
-      low = middle;
-    } else {
-      high = middle;
-    }
-  }
-  y[t] = t + 1 < cu_seqlens[high] ? x[t + 1] : last;
+  y[t] = t + 1 < cu_seqlens[last_up_to(t, cu_seqlens, documents) + 1] ? x[t + 1] : last;
 }
 
 void shift(const KernelCall& call) {

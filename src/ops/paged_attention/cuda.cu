@@ -23,17 +23,9 @@ void forward(const KernelCall& call) {
   check_head_dim(a.head_dim);
   const TensorView& qkv = call.in(PagedAttentionIn::qkv);
   const TensorView& table = call.in(PagedAttentionIn::block_table);
-  const TileQueries<T> queries{
-      .sequences = {call.in(PagedAttentionIn::cu_seqlens).as<std::int32_t>(), row_count(table), qkv.capacity()},
-      .q = cuda_data<T>(qkv),
-      .q_stride = qkv.row_size(),
-      .o = cuda_data<T>(call.out(PagedAttentionOut::o)),
-      .lse = cuda_data<CudaAccumulator<T>>(call.out(PagedAttentionOut::lse)),
-      .heads = static_cast<std::int32_t>(a.heads),
-      .kv_heads = static_cast<std::int32_t>(a.kv_heads),
-      .head_dim = static_cast<std::int32_t>(a.head_dim),
-      .value_dim = static_cast<std::int32_t>(a.values()),
-      .scale = static_cast<CudaAccumulator<T>>(a.scale)};
+  const Sequences sequences{call.in(PagedAttentionIn::cu_seqlens).as<std::int32_t>(), row_count(table), qkv.capacity()};
+  const TileQueries<T> queries =
+      tile_queries<T>(a, sequences, qkv, call.out(PagedAttentionOut::o), call.out(PagedAttentionOut::lse));
   const PagedKeys<T> keys{.k = cuda_data<T>(call.in(PagedAttentionIn::k_cache)),
                           .v = cuda_data<T>(call.in(PagedAttentionIn::v_cache)),
                           .stride = a.kv_heads * a.head_dim,

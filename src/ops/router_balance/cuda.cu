@@ -1,3 +1,4 @@
+#include "ops/bisection.cuh"
 #include "ops/cuda_kernel.cuh"
 #include "ops/registry.h"
 #include "ops/router_balance/router_balance.h"
@@ -20,21 +21,6 @@ struct Segments {
   }
   [[nodiscard]] __device__ std::int64_t end(std::int64_t d) const {
     return cu_seqlens != nullptr ? cu_seqlens[d + 1] : rows.get();
-  }
-  // The last segment d for which key(d) <= value; key(0) is.
-  template <class Key>
-  [[nodiscard]] __device__ std::int64_t last_up_to(std::int64_t value, const Key& key) const {
-    std::int64_t low = 0;
-    std::int64_t high = count;
-    while (low + 1 < high) {
-      const std::int64_t middle = low + (high - low) / 2;
-      if (key(middle) <= value) {
-        low = middle;
-      } else {
-        high = middle;
-      }
-    }
-    return low;
   }
 };
 
@@ -81,7 +67,8 @@ __global__ void __launch_bounds__(kThreads) chunk_kernel(const T* logits, const 
                                                          int experts, int top_k, bool sigmoid, double* partial) {
   __shared__ RowNorm<T> norms[kChunk];
   const std::int64_t slot = blockIdx.x;
-  const std::int64_t d = segments.last_up_to(slot, [&](std::int64_t each) { return first_slot(segments, each); });
+  const std::int64_t d =
+      last_up_to(slot, segments.count, [&](std::int64_t each) { return first_slot(segments, each); });
   const std::int64_t begin = segments.begin(d) + (slot - first_slot(segments, d)) * kChunk;
   const std::int64_t end = segments.end(d);
   const int tokens = begin >= end ? 0 : static_cast<int>(end - begin < kChunk ? end - begin : kChunk);
@@ -123,7 +110,7 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;
   if (row >= segments.rows.capacity) return;
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const std::int64_t d = segments.last_up_to(row, [&](std::int64_t each) { return segments.begin(each); });
+  const std::int64_t d = last_up_to(row, segments.count, [&](std::int64_t each) { return segments.begin(each); });
   logits += row * experts;
   dlogits += row * experts;
   if (row < segments.begin(d) || row >= segments.end(d)) {
