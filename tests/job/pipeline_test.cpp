@@ -489,7 +489,8 @@ TEST_F(PipelineJob, WhatIsMissingIsRefused) {
               HasSubstr("pipeline_parallel_size: is 2, but expert_parallel_size is 2"));
   EXPECT_THAT(with(2, {"--context_parallel_size", "2"}),
               HasSubstr("pipeline_parallel_size: is 2, but context_parallel_size is 2"));
-  EXPECT_THAT(with(2, {"--fp8", "true"}), HasSubstr("pipeline_parallel_size: is 2, but fp8 is for whole models"));
+  EXPECT_THAT(with(2, {"--fp8", "true"}),
+              HasSubstr("pipeline_parallel_size: is 2, but fp8 cannot train the stages of a model"));
   run("llama", "model", 1, 1, {"--max_steps", "1"});
   EXPECT_THAT(refused({"sft", "--model_name_or_path", path("model").string(), "--dataset_name",
                        path("data/sft.jsonl").string(), "--num_processes", "2", "--pipeline_parallel_size", "2",
