@@ -196,6 +196,7 @@ TEST(BenchCommand, DecodeWritesItsFigures) {
   ASSERT_EQ(ended.code, 0) << ended.output;
   EXPECT_THAT(ended.output, HasSubstr("streams 3, context 20: "));
   EXPECT_THAT(ended.output, HasSubstr("paged_attention"));
+  EXPECT_THAT(ended.output, HasSubstr("% of a read's "));
   EXPECT_EQ(read_json(file).size(), 8u);
   EXPECT_EQ(read_json(file)[0]["unit"], "tokens/s");
   EXPECT_THAT(with({"--contexts", "2"}).output,
