@@ -69,12 +69,8 @@ bool has_e4m3_nan(std::span<const std::uint8_t> bytes) {
 
 float e4m3_scale(float amax) {
   HONE_ASSERT(amax >= 0 && amax <= kE4m3Max * kMostScale, "largest magnitude ", amax);
-  if (amax == 0) return 1;
-  int exponent = 0;
-  (void)std::frexp(amax, &exponent);  // amax = f x 2^exponent with f from 0.5 to 1; 448 = 0.875 x 2^9
-  float scale = std::ldexp(1.0F, exponent - 9);
-  if (amax > scale * kE4m3Max) scale *= 2;
-  return std::max(scale, kLeastScale);
+  // Rounded up to bf16, which has the bounds 448 x 2^i, so that amax stays on its side of each.
+  return std::bit_cast<float>(e4m3_scale_bits((std::bit_cast<std::uint32_t>(std::fabs(amax)) + 0xFFFF) >> 16));
 }
 
 void dequantize_e4m3(const std::uint8_t* bytes, float scale, std::int64_t count, BFloat16* out) {

@@ -23,10 +23,9 @@ void check_fp8(const Fp8Options& options, std::int64_t tensor_parallel_size, con
   check_part("fp8_activation_quant", options.fp8_activation_quant);
   if (options.fp8 && tensor_parallel_size > 1) {
     throw Error(input.place_of("fp8"),
-                text_of("is not implemented for layers that are divided over processes, saw "
-                        "tensor_parallel_size ",
-                        tensor_parallel_size),
-                "remove one of the two");
+                text_of("cannot be used with tensor_parallel_size ", tensor_parallel_size,
+                        ", which divides linear layers over processes"),
+                "set tensor_parallel_size: 1, or remove fp8");
   }
 }
 
@@ -65,7 +64,7 @@ std::shared_ptr<const Fp8Weights> fp8_weights_of(const Fp8Options& options, cons
 }
 
 std::int64_t fp8_capacity(const Fp8Options& options, std::int64_t tokens) {
-  return options.fp8 ? (tokens + kScaleBlock - 1) / kScaleBlock * kScaleBlock : tokens;
+  return options.fp8 ? scale_blocks(tokens) * kScaleBlock : tokens;
 }
 
 }  // namespace hone

@@ -69,7 +69,7 @@ void check_pipeline(const TrainingOptions& options) {
     refuse(text_of("context_parallel_size is ", options.context_parallel_size, ": stages exchange whole micro-batches"),
            "--context_parallel_size 1");
   }
-  if (options.fp8.fp8) refuse("fp8 is for whole models", "--fp8 false");
+  if (options.fp8.fp8) refuse("fp8 cannot train the stages of a model", "--fp8 false");
   if (options.zero_stage.value_or(0) > 1) {
     refuse(text_of("zero_stage ", *options.zero_stage, " divides gradients, which each micro-batch would exchange"),
            "--zero_stage 1");

@@ -78,6 +78,30 @@ TEST(BenchCommand, TrainWritesItsFigures) {
   EXPECT_THAT(ended.output, testing::Not(HasSubstr(" 0.0 ")));
 }
 
+TEST(BenchCommand, TrainsInFp8) {
+  const TemporaryDirectory directory;
+  const std::string file = directory.path() / "train.json";
+  const auto with = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all{"bench",     "train", "--model",   "quickstart", "--layers",         "1",
+                                 "--seq_len", "24",    "--seconds", "0.01",       "--warmup_seconds", "0",
+                                 "--device",  "cpu",   "--json",    file};
+    all.insert(all.end(), more.begin(), more.end());
+    return run_program(all);
+  };
+  const Ended ended = with({"--fp8"});
+  ASSERT_EQ(ended.code, 0) << ended.output;
+  EXPECT_EQ(read_json(file)[0]["unit"], "tokens/s");
+  const Ended without = with({"--fp8_weight_quant"});
+  EXPECT_EQ(without.code, 0) << without.output;
+  EXPECT_THAT(without.output, HasSubstr("--fp8_weight_quant has no effect: fp8 is not set"));
+  const Ended half = with({"--fp8", "--fp8_activation_quant=false"});
+  EXPECT_EQ(half.code, 1);
+  EXPECT_THAT(half.output, HasSubstr("--fp8_activation_quant: is false, but a product in FP8 has both operands"));
+  const Ended wide = with({"--fp8", "--dtype", "float32"});
+  EXPECT_EQ(wide.code, 1);
+  EXPECT_THAT(wide.output, HasSubstr("fp8: is for weights of bfloat16, these are f32"));
+}
+
 TEST(BenchCommand, TrainsInSeveralProcesses) {
   const TemporaryDirectory directory;
   const std::string file = directory.path() / "train.json";
@@ -172,6 +196,7 @@ TEST(BenchCommand, DecodeWritesItsFigures) {
   ASSERT_EQ(ended.code, 0) << ended.output;
   EXPECT_THAT(ended.output, HasSubstr("streams 3, context 20: "));
   EXPECT_THAT(ended.output, HasSubstr("paged_attention"));
+  EXPECT_THAT(ended.output, HasSubstr("% of a read's "));
   EXPECT_EQ(read_json(file).size(), 8u);
   EXPECT_EQ(read_json(file)[0]["unit"], "tokens/s");
   EXPECT_THAT(with({"--contexts", "2"}).output,

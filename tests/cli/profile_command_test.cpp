@@ -63,6 +63,13 @@ TEST(ProfileCommand, TakesARecipe) {
   const Ended lost = run_program({"profile", recipe, "--optim", "sgd", "--output_dir", folder});
   EXPECT_EQ(lost.code, 1);
   EXPECT_THAT(lost.output, HasSubstr("--optim: has no effect with a recipe"));
+  const std::string whole = read_file(recipe);
+  for (const std::string parallel : {"tensor", "pipeline", "expert", "context"}) {
+    write_file(recipe, text_of(whole, parallel, "_parallel_size: 2\n"));
+    const Ended divided = run_program({"profile", recipe, "--output_dir", folder});
+    EXPECT_EQ(divided.code, 1) << divided.output;
+    EXPECT_THAT(divided.output, HasSubstr(parallel + "_parallel_size: is 2, but a profile is of one process"));
+  }
 }
 
 // With dtype float32 the default optimizer becomes adamw_torch, as the help text says.

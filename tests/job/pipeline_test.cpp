@@ -275,7 +275,8 @@ TEST_F(PipelineJob, WhatIsMissingIsRefused) {
               HasSubstr("pipeline_parallel_size: is 2, but expert_parallel_size is 2"));
   EXPECT_THAT(with(2, {"--context_parallel_size", "2"}),
               HasSubstr("pipeline_parallel_size: is 2, but context_parallel_size is 2"));
-  EXPECT_THAT(with(2, {"--fp8", "true"}), HasSubstr("pipeline_parallel_size: is 2, but fp8 is for whole models"));
+  EXPECT_THAT(with(2, {"--fp8", "true"}),
+              HasSubstr("pipeline_parallel_size: is 2, but fp8 cannot train the stages of a model"));
   run("llama", "model", 1, 1, {"--max_steps", "1"});
   EXPECT_THAT(refusal(fine_tuning("model", "adapter", joined(layout(1, 2), {"--use_peft", "true"}))),
               HasSubstr("is 2, but the weights of adapters cannot be divided over stages"));

@@ -125,7 +125,7 @@ TEST(Fp8Training, KeptWeightsChangeMemoryAndNoBit) {
 }
 
 TEST(Fp8Training, UnusedCapacityChangesNoBit) {
-  if (test_device().kind() != DeviceKind::kCpu) GTEST_SKIP() << "a GPU's GEMMs cover the whole capacity";
+  if (test_device().kind() != DeviceKind::kCpu) GTEST_SKIP() << "the order of a GPU's sums depends on the capacity";
   const Fp8Run tight = train_fp8({.rows = 192});
   const Fp8Run roomy = train_fp8({.rows = 512});
   EXPECT_EQ(tight.losses, roomy.losses);
@@ -184,8 +184,8 @@ TEST(Fp8Training, ChecksItsOptions) {
             "--fp8_activation_quant: is false, but a product in FP8 has both operands in e4m3 (remove "
             "fp8_activation_quant, or fp8)");
   EXPECT_EQ(error_with({"--fp8", "--tensor_parallel_size", "2"}),
-            "--fp8: is not implemented for layers that are divided over processes, saw tensor_parallel_size 2 (remove "
-            "one of the two)");
+            "--fp8: cannot be used with tensor_parallel_size 2, which divides linear layers over processes (set "
+            "tensor_parallel_size: 1, or remove fp8)");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// GEMM of a few rows by a transposed matrix, such as a step of decoding, at the rate at which memory is read.
+// GEMM of a few rows by a transposed matrix, such as a step of decoding, whose time is that of reading the matrix.
 //
 // A row of C is one pass over all of b, so that reading b is what takes time. Panels of 16 or 32 rows of b are read in
 // place, transposed in registers 64 bytes at a time, and multiplied from there; while a panel is computed, the next one

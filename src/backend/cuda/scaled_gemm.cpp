@@ -26,9 +26,7 @@ struct ScaledGemms::Plan {
     check_cublas(library.cublasLtMatmulDescCreate(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), "MatmulDescCreate");
     set(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
     set(CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_N);
-    set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE,
-        static_cast<std::int32_t>(args.b_in_blocks ? CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F
-                                                   : CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F));
+    set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, static_cast<std::int32_t>(CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F));
     set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, static_cast<std::int32_t>(CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F));
     set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, args.b_scale);
     set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, args.a_scale);
@@ -100,7 +98,7 @@ ScaledGemms::ScaledGemms(const CublasLibrary& library) : library_(library) {}
 ScaledGemms::~ScaledGemms() = default;
 
 const ScaledGemms::Plan& ScaledGemms::plan(const ScaledGemmArgs& args) {
-  const Key key{args.m, args.n, args.k, args.b_in_blocks, args.c_type, args.bias != nullptr, args.accumulate};
+  const Key key{args.m, args.n, args.k, args.c_type, args.bias != nullptr};
   std::unique_ptr<Plan>& plan = plans_[key];
   if (!plan) plan = std::make_unique<Plan>(library_, args);
   return *plan;

@@ -18,14 +18,13 @@ namespace hone {
 
 // C[m, n] = A B^T + bias[n], or C += A B^T, with A [m, k] and B [n, k] in e4m3. Sums are f32; C is rounded once.
 // cuBLASLt multiplies matrices of e4m3 only if both are contiguous along k, hence the one form. Sizes: m a multiple of
-// 8, n and k of 16; k of 128 unless b is by rows. Pointers are aligned to 16 bytes.
+// 8, n and k of 16; the last blocks may be smaller. Pointers are aligned to 16 bytes.
 struct ScaledGemmArgs {
   std::int64_t m = 0, n = 0, k = 0;
   const std::uint8_t* a = nullptr;  // [m, k]
   const float* a_scale = nullptr;   // [ceil(k / 128), m]: one scale for each 128 numbers of a row
   const std::uint8_t* b = nullptr;  // [n, k]
-  const float* b_scale = nullptr;   // as a_scale, [ceil(k / 128), n]; if b_in_blocks, one scale for 128 x 128:
-  bool b_in_blocks = false;         // [n / 128, k / 128], rows of it padded to a multiple of 4
+  const float* b_scale = nullptr;   // [ceil(n / 128), ceil(k / 128)], rows of it padded to a multiple of 4
   DType c_type = DType::kBf16;      // bf16 or f32
   void* c = nullptr;                // [m, n]
   const void* bias = nullptr;       // bf16 [n]; null: none; must be null with accumulate
@@ -47,7 +46,7 @@ class ScaledGemms {
 
  private:
   struct Plan;
-  using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, bool, DType, bool, bool>;
+  using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, DType, bool>;
 
   const Plan& plan(const ScaledGemmArgs& args);
 

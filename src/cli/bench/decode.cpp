@@ -232,8 +232,12 @@ class MemoryLimit {
       rate_ = device_limits(device, dtype, kCopyLimitSeconds, false).copy_bytes_per_second;
     }
   }
-  // Call before and after a decoding.
-  void measure() {
+  // Call before a decoding.
+  void begin() {
+    if (reading_) rate_ = reading_->measure();
+  }
+  // Call after it.
+  void end() {
     if (reading_) rate_ = std::max(rate_, reading_->measure());
   }
   [[nodiscard]] std::string share(double bytes_per_second) const {
@@ -268,15 +272,15 @@ int decode_bench(BenchDecodeOptions& options, const OptionInput&, const std::str
   set_gemm_tuning(device, options.gemm.tuning());
   const TensorStore weights = random_weights(*model, 1, options.weight_dtype(), device);
   const double weights_read = weight_bytes(*model, weights);
+  MemoryLimit limit(device, options.weight_dtype(), weights_read);
   std::vector<ResultRow> rows;
   for (const std::int64_t context : options.contexts) {
     for (const std::int64_t streams : options.streams) {
       const auto arena = std::make_shared<Arena>(device);
       Decoding decoding(options, *model, weights, arena, streams, context);
-      MemoryLimit limit(device, options.weight_dtype(), weights_read);
-      limit.measure();
+      limit.begin();
       const Decoded decoded = decoding.measure();
-      limit.measure();
+      limit.end();
       const double rate = static_cast<double>(streams) / decoded.seconds_per_step;
       const double bytes = (weights_read + decoding.kv_bytes()) / decoded.seconds_per_step;
       const std::string shape =

@@ -1,6 +1,5 @@
 #include "cli/bench/read_rate.h"
 
-#include <algorithm>
 #include <atomic>
 #include <cstdint>
 
@@ -10,7 +9,7 @@
 namespace hone {
 namespace {
 
-constexpr int kPasses = 5;
+constexpr double kSeconds = 0.2;  // of a measurement, with at least three passes
 
 using Line = std::uint64_t __attribute__((vector_size(64)));
 
@@ -30,22 +29,19 @@ std::uint64_t sum_of(const Line* lines, std::int64_t count) {
 
 }  // namespace
 
-ReadRate::ReadRate(Device& cpu, std::size_t bytes)
-    : buffer_(cpu, bytes / sizeof(Line) * sizeof(Line)), bytes_(bytes / sizeof(Line) * sizeof(Line)) {
-  cpu.fill(buffer_.data(), 1, bytes_);  // untouched pages would all be one page of zeros
+ReadRate::ReadRate(Device& cpu, std::size_t bytes) : cpu_(cpu), buffer_(cpu, bytes / sizeof(Line) * sizeof(Line)) {
+  cpu.fill(buffer_.data(), 1, buffer_.size());  // untouched pages would all be one page of zeros
 }
 
 double ReadRate::measure() const {
   static std::atomic<std::uint64_t> read = 0;  // keeps the reads from being left out
-  double fastest = 0;
-  for (int pass = 0; pass < kPasses; ++pass) {
-    const auto start = Clock::now();
-    parallel_for(static_cast<std::int64_t>(bytes_ / sizeof(Line)), 1024, [&](std::int64_t begin, std::int64_t end) {
-      read += sum_of(reinterpret_cast<const Line*>(buffer_.data()) + begin, end - begin);
-    });
-    fastest = std::max(fastest, static_cast<double>(bytes_) / seconds_since(start));
-  }
-  return fastest;
+  const auto pass = [this] {
+    parallel_for(static_cast<std::int64_t>(buffer_.size() / sizeof(Line)), 1024,
+                 [this](std::int64_t begin, std::int64_t end) {
+                   read += sum_of(reinterpret_cast<const Line*>(buffer_.data()) + begin, end - begin);
+                 });
+  };
+  return static_cast<double>(buffer_.size()) / min_seconds(cpu_, pass, kSeconds);
 }
 
 }  // namespace hone

@@ -17,8 +17,8 @@ class ReadRate {
   [[nodiscard]] double measure() const;
 
  private:
+  Device& cpu_;
   Buffer buffer_;
-  std::size_t bytes_;
 };
 
 }  // namespace hone

@@ -63,8 +63,10 @@ struct StepOptions {
     fp8.fields(v);
   }
 
-  // Sets optim and gradient_dtype to float32 variants if the weights are float32 and the user did not set them.
+  // Sets optim and gradient_dtype to float32 variants if the weights are float32 and the user did not set them. Throws
+  // Error if the options of FP8 contradict each other.
   void complete(const OptionInput& input) {
+    check_fp8(fp8, 1, input);
     if (weight_dtype() != DType::kF32) return;
     if (!input.was_set("optim")) optim = OptimizerType::kAdamw;
     if (!input.was_set("gradient_dtype")) gradient_dtype = GradientType::kFloat32;

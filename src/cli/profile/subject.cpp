@@ -76,6 +76,7 @@ Subject of_run(LanguageRun run, std::int64_t steps, double start) {
 // Throws Error if the model is divided over processes: a profile is of one.
 void check_one_process(const TrainingOptions& options, const OptionInput& input) {
   for (const auto& [key, size] : {std::pair{"tensor_parallel_size", options.tensor_parallel_size},
+                                  std::pair{"pipeline_parallel_size", options.pipeline_parallel_size},
                                   std::pair{"expert_parallel_size", options.expert_parallel_size},
                                   std::pair{"context_parallel_size", options.context_parallel_size}}) {
     if (size > 1)

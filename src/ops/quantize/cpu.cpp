@@ -108,25 +108,10 @@ void write_weight(const KernelCall& call, std::size_t out, bool transposed) {
 void quantize_weight_forward(const KernelCall& call) {
   const auto& forms = call.attributes_as<QuantizeWeightAttributes>();
   if (forms.plain) write_weight(call, 0, false);
-  if (forms.transposed) write_weight(call, forms.plain ? QuantizeWeightOut::other : 0, true);
+  if (forms.transposed) write_weight(call, forms.transposed_out(), true);
 }
 
 }  // namespace
-
-QuantizedViews quantized_views(const KernelCall& call) {
-  const TensorView& rows = call.out(QuantizeOut::rows);
-  QuantizedViews views{.rows = rows.as<std::uint8_t>(),
-                       .row_scale = call.out(QuantizeOut::row_scale).as<float>(),
-                       .capacity = rows.capacity(),
-                       .k = rows.row_size()};
-  if (call.outputs.size() > QuantizeOut::columns) {
-    views.columns = call.out(QuantizeOut::columns).as<std::uint8_t>();
-    const TensorView& scale = call.out(QuantizeOut::column_scale);
-    views.column_scale = scale.as<float>();
-    if (call.attributes_as<QuantizeAttributes>().blocks) views.column_scale_stride = scale.row_size();
-  }
-  return views;
-}
 
 void quantize_rows(const BFloat16* x, std::int64_t used, const QuantizedViews& to) {
   parallel_for(to.capacity, 16, [&](std::int64_t begin, std::int64_t end) {

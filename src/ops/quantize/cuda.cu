@@ -5,8 +5,13 @@
 namespace hone {
 namespace {
 
+__device__ void load_eight(const __nv_bfloat16* from, std::uint32_t (&words)[4]) {
+  const uint4 four = __ldcs(reinterpret_cast<const uint4*>(from));
+  memcpy(words, &four, sizeof(four));
+}
+
 __global__ void __launch_bounds__(kTileThreads)
-    quantize_kernel(const __nv_bfloat16* x, RowCount count, QuantizedPointers to) {
+    quantize_kernel(const __nv_bfloat16* x, RowCount count, QuantizedViews to) {
   __shared__ TileMemory memory;
   begin_dependent_kernel();
   const TilePart part(to.k);
@@ -15,17 +20,13 @@ __global__ void __launch_bounds__(kTileThreads)
 #pragma unroll
   for (int i = 0; i < 8; ++i) {
     if (part.row + i >= used) continue;
-    const uint4 four = __ldcs(reinterpret_cast<const uint4*>(x + (part.row + i) * to.k + part.column));
-    words[i][0] = four.x;
-    words[i][1] = four.y;
-    words[i][2] = four.z;
-    words[i][3] = four.w;
+    load_eight(x + (part.row + i) * to.k + part.column, words[i]);
   }
   store_tile(words, part, to, memory);
 }
 
 void forward(const KernelCall& call) {
-  const QuantizedPointers to = quantized_pointers(call);
+  const QuantizedViews to = quantized_views(call);
   if (to.capacity == 0 || to.k == 0) return;
   launch_dependent({tile_count(to), kTileThreads}, stream_of(call), quantize_kernel,
                    static_cast<const __nv_bfloat16*>(cuda_data<__nv_bfloat16>(call.in(0))), row_count(call.in(0)), to);
@@ -56,11 +57,7 @@ __global__ void __launch_bounds__(kTileThreads)
   std::uint32_t words[8][4];
 #pragma unroll
   for (int i = 0; i < 8; ++i) {
-    const uint4 four = __ldcs(reinterpret_cast<const uint4*>(weight + (part.row + i) * to.k + part.column));
-    words[i][0] = four.x;
-    words[i][1] = four.y;
-    words[i][2] = four.z;
-    words[i][3] = four.w;
+    load_eight(weight + (part.row + i) * to.k + part.column, words[i]);
   }
   const std::uint32_t scale = e4m3_scale_bits(block_magnitude(words, memory));
   const E4m3Factor factor(scale);
@@ -90,7 +87,7 @@ void quantize_weight_forward(const KernelCall& call) {
   const auto& forms = call.attributes_as<QuantizeWeightAttributes>();
   QuantizedWeightPointers to{.plain = {}, .transposed = {}, .n = weight.capacity(), .k = weight.row_size()};
   if (forms.plain) to.plain = form_of(call, 0);
-  if (forms.transposed) to.transposed = form_of(call, forms.plain ? QuantizeWeightOut::other : 0);
+  if (forms.transposed) to.transposed = form_of(call, forms.transposed_out());
   const auto tiles = static_cast<unsigned>(to.n / kTileSide * (to.k / kTileSide));
   if (tiles == 0) return;
   const auto launch = [&](auto kernel) {

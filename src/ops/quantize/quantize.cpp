@@ -1,6 +1,7 @@
 #include "ops/quantize/quantize.h"
 
 #include "core/error.h"
+#include "ops/quantize/views.h"
 #include "ops/registry.h"
 #include "program/gradient_builder.h"
 
@@ -66,14 +67,32 @@ const QuantizeWeight kQuantizeWeight;
 
 }  // namespace
 
-QuantizedRows quantize(Tensor x, const QuantizeAttributes& attributes) {
-  const std::vector<Tensor> outputs = x.program().append(kQuantize, attributes, {&x, 1});
+QuantizedViews quantized_views(const KernelCall& call) {
+  const TensorView& rows = call.out(QuantizeOut::rows);
+  QuantizedViews views{.rows = rows.as<std::uint8_t>(),
+                       .row_scale = call.out(QuantizeOut::row_scale).as<float>(),
+                       .capacity = rows.capacity(),
+                       .k = rows.row_size()};
+  if (call.outputs.size() > QuantizeOut::columns) {
+    views.columns = call.out(QuantizeOut::columns).as<std::uint8_t>();
+    const TensorView& scale = call.out(QuantizeOut::column_scale);
+    views.column_scale = scale.as<float>();
+    if (call.attributes_as<QuantizeAttributes>().blocks) views.column_scale_stride = scale.row_size();
+  }
+  return views;
+}
+
+QuantizedRows quantized_rows(std::span<const Tensor> outputs) {
   QuantizedRows result{.rows = outputs[QuantizeOut::rows], .row_scale = outputs[QuantizeOut::row_scale]};
-  if (attributes.columns) {
+  if (outputs.size() > QuantizeOut::columns) {
     result.columns = outputs[QuantizeOut::columns];
     result.column_scale = outputs[QuantizeOut::column_scale];
   }
   return result;
+}
+
+QuantizedRows quantize(Tensor x, const QuantizeAttributes& attributes) {
+  return quantized_rows(x.program().append(kQuantize, attributes, {&x, 1}));
 }
 
 QuantizedWeights quantize_weight(Tensor weight, const QuantizeWeightAttributes& attributes) {

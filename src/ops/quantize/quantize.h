@@ -8,9 +8,9 @@
 //   x as columns    128 x 128                  the tokens: dW = dy^T x
 //   W               128 x 128                  either dimension: y = x W^T, dx = dy W
 //
-// cuBLASLt multiplies blocks of 128 x 128 by vectors of 128 at 1.2 to 1.5 times the rate of vectors by vectors. The
-// numbers of x, which norms and gates have made, differ little within a block, those of gradients by many powers of two
-// from token to token, so x has the blocks.
+// cuBLASLt multiplies blocks of 128 x 128 by vectors of 128 at 1.3 to 1.6 times the rate of vectors by vectors, for the
+// largest matrices at about the same (docs/lab-notes.md). The numbers of x, which norms and gates have made, differ
+// little within a block, those of gradients by many powers of two from token to token, so x has the blocks.
 //
 // Scales are the least powers of two with which no number of the block is above 448. A number is then rounded once, to
 // e4m3, its product by the scale is exact in bf16, and W^T has the numbers of W whichever of them was quantized.
@@ -19,6 +19,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "core/block_scales.h"
 #include "program/program.h"
@@ -48,6 +49,9 @@ struct QuantizeWeightAttributes {
   bool plain = true;        // returns W
   bool transposed = false;  // returns W^T, after W
 
+  // Index of the first output of W^T.
+  [[nodiscard]] std::size_t transposed_out() const { return plain ? std::size_t{QuantizeWeightOut::other} : 0; }
+
   template <class Visitor>
   void fields(Visitor& v) {
     v("plain", plain);
@@ -69,6 +73,9 @@ struct QuantizedRows {
 // Quantizes x bf16 [rows, k], rows a multiple of kQuantizedRows and k of 128. The gradient of x is that of `rows`, as
 // if nothing were rounded (the straight-through estimator). Throws Error if the type does not fit.
 [[nodiscard]] QuantizedRows quantize(Tensor x, const QuantizeAttributes& attributes);
+
+// Returns the outputs of quantize, or of an operation that it is fused with, by their names.
+[[nodiscard]] QuantizedRows quantized_rows(std::span<const Tensor> outputs);
 
 // A weight in e4m3.
 struct QuantizedWeight {

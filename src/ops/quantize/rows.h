@@ -3,23 +3,10 @@
 
 #include <cstdint>
 
-#include "program/kernel.h"
+#include "ops/quantize/views.h"
 
 namespace hone {
 
-// Where an operation writes a quantized matrix [capacity, k]; the members are those of QuantizedRows.
-struct QuantizedViews {
-  std::uint8_t* rows;
-  float* row_scale;
-  std::uint8_t* columns = nullptr;  // null: not wanted
-  float* column_scale = nullptr;
-  std::int64_t column_scale_stride = 0;  // scales in a row of those of blocks of 128 x 128; 0: blocks of 128 x 1
-  std::int64_t capacity;
-  std::int64_t k;
-};
-
-// The outputs of a call, which begin with those of quantize.
-[[nodiscard]] QuantizedViews quantized_views(const KernelCall& call);
 // Quantizes rows [0, used) of x [capacity, k]; the rows after them become 0.
 void quantize_rows(const BFloat16* x, std::int64_t used, const QuantizedViews& to);
 

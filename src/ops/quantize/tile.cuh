@@ -22,6 +22,7 @@
 #include "ops/cuda_kernel.cuh"
 #include "ops/fp8_linear/fp8_bits.cuh"
 #include "ops/quantize/quantize.h"
+#include "ops/quantize/views.h"
 
 namespace hone {
 
@@ -29,32 +30,8 @@ inline constexpr int kTileThreads = 256;
 inline constexpr int kTileSide = 128;
 inline constexpr int kTileColumns = 8;  // of a thread, and rows
 
-// Where a quantized matrix [capacity, k] is written; the members are those of QuantizedRows.
-struct QuantizedPointers {
-  std::uint8_t* rows;
-  float* row_scale;
-  std::uint8_t* columns;  // null: not wanted
-  float* column_scale;
-  std::int64_t column_scale_stride;  // scales in a row of those of blocks of 128 x 128; 0: blocks of 128 x 1
-  std::int64_t capacity;
-  std::int64_t k;
-};
-
-// The outputs of a call, which begin with those of quantize.
-[[nodiscard]] inline QuantizedPointers quantized_pointers(const KernelCall& call) {
-  const TensorView& rows = call.out(QuantizeOut::rows);
-  const bool both = call.outputs.size() > QuantizeOut::columns;
-  return {rows.as<std::uint8_t>(),
-          call.out(QuantizeOut::row_scale).as<float>(),
-          both ? call.out(QuantizeOut::columns).as<std::uint8_t>() : nullptr,
-          both ? call.out(QuantizeOut::column_scale).as<float>() : nullptr,
-          call.attributes_as<QuantizeAttributes>().blocks ? call.out(QuantizeOut::column_scale).row_size() : 0,
-          rows.capacity(),
-          rows.row_size()};
-}
-
 // The grid of blocks of kTileThreads for a matrix: tiles of a row of tiles first.
-[[nodiscard]] inline unsigned tile_count(const QuantizedPointers& to) {
+[[nodiscard]] inline unsigned tile_count(const QuantizedViews& to) {
   return static_cast<unsigned>(ceil_div(to.capacity, kTileSide) * (to.k / kTileSide));
 }
 
@@ -104,7 +81,7 @@ struct E4m3Factor {
 
 // Quantizes the rows of the thread's part; words[i] has row i as four pairs of bf16, 0 past the rows in use.
 __device__ inline void store_tile_rows(const std::uint32_t (&words)[8][4], const TilePart& part,
-                                       const QuantizedPointers& to) {
+                                       const QuantizedViews& to) {
 #pragma unroll
   for (int i = 0; i < 8; ++i) {
     std::uint32_t most = pair_max(pair_max(words[i][0] & 0x7FFF7FFFu, words[i][1] & 0x7FFF7FFFu),
@@ -204,7 +181,7 @@ __device__ inline void place_columns(const std::uint32_t (&words)[8][4], const F
 
 // Quantizes the columns of the tile. All threads of the block call it.
 __device__ inline void store_tile_columns(const std::uint32_t (&words)[8][4], const TilePart& part,
-                                          const QuantizedPointers& to, TileMemory& memory) {
+                                          const QuantizedViews& to, TileMemory& memory) {
   const std::int64_t first_row = part.row - threadIdx.x / 16 * kTileColumns;
   if (to.column_scale_stride > 0) {
     const std::uint32_t scale = e4m3_scale_bits(block_magnitude(words, memory));
@@ -229,7 +206,7 @@ __device__ inline void store_tile_columns(const std::uint32_t (&words)[8][4], co
 }
 
 // Quantizes a tile: words[i] has row i of the thread's part. All threads of the block call it.
-__device__ inline void store_tile(const std::uint32_t (&words)[8][4], const TilePart& part, const QuantizedPointers& to,
+__device__ inline void store_tile(const std::uint32_t (&words)[8][4], const TilePart& part, const QuantizedViews& to,
                                   TileMemory& memory) {
   store_tile_rows(words, part, to);
   if (to.columns != nullptr) store_tile_columns(words, part, to, memory);

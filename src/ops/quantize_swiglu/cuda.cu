@@ -13,7 +13,7 @@ using Eight = Pack<__nv_bfloat16, 8>;
 __device__ void put(const Eight& values, std::uint32_t (&words)[4]) { memcpy(words, &values, sizeof(values)); }
 
 __global__ void __launch_bounds__(kTileThreads)
-    quantize_swiglu_kernel(const __nv_bfloat16* gate_up, RowCount count, QuantizedPointers to) {
+    quantize_swiglu_kernel(const __nv_bfloat16* gate_up, RowCount count, QuantizedViews to) {
   __shared__ TileMemory memory;
   begin_dependent_kernel();
   const TilePart part(to.k);
@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(kTileThreads)
 // The tile is one of dy: dgate has the same columns of the result, dup those n further.
 __global__ void __launch_bounds__(kTileThreads)
     quantize_swiglu_backward_kernel(const __nv_bfloat16* dy, const __nv_bfloat16* gate_up, RowCount count,
-                                    QuantizedPointers to) {
+                                    QuantizedViews to) {
   __shared__ TileMemory memory;
   begin_dependent_kernel();
   const std::int64_t n = to.k / 2;
@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(kTileThreads)
 }
 
 void forward(const KernelCall& call) {
-  const QuantizedPointers to = quantized_pointers(call);
+  const QuantizedViews to = quantized_views(call);
   if (to.capacity == 0 || to.k == 0) return;
   launch_dependent({tile_count(to), kTileThreads}, stream_of(call), quantize_swiglu_kernel,
                    static_cast<const __nv_bfloat16*>(cuda_data<__nv_bfloat16>(call.in(0))), row_count(call.in(0)), to);
@@ -85,7 +85,7 @@ void forward(const KernelCall& call) {
 
 void backward(const KernelCall& call) {
   const TensorView& dy = call.in(QuantizeSwigluBackwardIn::dy);
-  const QuantizedPointers to = quantized_pointers(call);
+  const QuantizedViews to = quantized_views(call);
   if (to.capacity == 0 || to.k == 0) return;
   launch_dependent(
       {tile_count(to) / 2, kTileThreads}, stream_of(call), quantize_swiglu_backward_kernel,

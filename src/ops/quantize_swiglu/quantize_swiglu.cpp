@@ -96,13 +96,7 @@ const QuantizeSwiglu kForward;
 }  // namespace
 
 QuantizedRows quantize_swiglu(Tensor gate_up, const QuantizeAttributes& attributes) {
-  const std::vector<Tensor> outputs = gate_up.program().append(kForward, attributes, {&gate_up, 1});
-  QuantizedRows result{.rows = outputs[QuantizeOut::rows], .row_scale = outputs[QuantizeOut::row_scale]};
-  if (attributes.columns) {
-    result.columns = outputs[QuantizeOut::columns];
-    result.column_scale = outputs[QuantizeOut::column_scale];
-  }
-  return result;
+  return quantized_rows(gate_up.program().append(kForward, attributes, {&gate_up, 1}));
 }
 
 void register_quantize_swiglu(OpRegistry& registry) {

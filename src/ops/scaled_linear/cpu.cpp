@@ -39,10 +39,7 @@ void widen_blocks(const TensorView& bytes, const TensorView& scale, BFloat16* to
   const auto* from = bytes.as<std::uint8_t>();
   for_rows(bytes.rows(), columns, [&](std::int64_t row) {
     const float* scales = scale.as<float>() + row / kScaleBlock * scale.row_size();
-    for (std::int64_t at = 0; at < columns; at += kScaleBlock) {
-      dequantize_e4m3(from + row * columns + at, scales[at / kScaleBlock], std::min(kScaleBlock, columns - at),
-                      to + row * columns + at);
-    }
+    dequantize_e4m3_row(from + row * columns, scales, 0, columns, to + row * columns);
   });
 }
 

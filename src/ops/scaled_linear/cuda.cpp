@@ -30,7 +30,6 @@ void forward(const KernelCall& call) {
                   .a_scale = call.in(In::x_scale).as<float>(),
                   .b = weight.as<std::uint8_t>(),
                   .b_scale = call.in(In::weight_scale).as<float>(),
-                  .b_in_blocks = true,
                   .bias = bias ? bias.data : nullptr});
 }
 
@@ -44,7 +43,6 @@ void weight_gradient(const KernelCall& call) {
                   .a_scale = call.in(GradientIn::dy_scale).as<float>(),
                   .b = x.as<std::uint8_t>(),
                   .b_scale = call.in(GradientIn::x_scale).as<float>(),
-                  .b_in_blocks = true,
                   .accumulate = true});
 }
 
