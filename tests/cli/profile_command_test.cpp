@@ -63,6 +63,14 @@ TEST(ProfileCommand, TakesARecipe) {
   const Ended lost = run_program({"profile", recipe, "--optim", "sgd", "--output_dir", folder});
   EXPECT_EQ(lost.code, 1);
   EXPECT_THAT(lost.output, HasSubstr("--optim: has no effect with a recipe"));
+  for (const std::string key :
+       {"tensor_parallel_size", "pipeline_parallel_size", "expert_parallel_size", "context_parallel_size"}) {
+    write_file(directory.path() / "divided.yaml", read_file(recipe) + "num_processes: 2\n" + key + ": 2\n");
+    const Ended divided =
+        run_program({"profile", "pretrain", directory.path() / "divided.yaml", "--output_dir", folder});
+    EXPECT_EQ(divided.code, 1) << key;
+    EXPECT_THAT(divided.output, HasSubstr(key + ": is 2, but a profile is of one process"));
+  }
 }
 
 // With dtype float32 the default optimizer becomes adamw_torch, as the help text says.

@@ -489,7 +489,18 @@ TEST_F(PipelineJob, WhatIsMissingIsRefused) {
               HasSubstr("pipeline_parallel_size: is 2, but expert_parallel_size is 2"));
   EXPECT_THAT(with(2, {"--context_parallel_size", "2"}),
               HasSubstr("pipeline_parallel_size: is 2, but context_parallel_size is 2"));
+  EXPECT_THAT(with(2, {"--benchmarks", "gsm8k"}),
+              HasSubstr("benchmarks: need whole weights on the device, which pipeline_parallel_size divides"));
   EXPECT_THAT(with(2, {"--fp8", "true"}), HasSubstr("pipeline_parallel_size: is 2, but fp8 is for whole models"));
+  for (const std::string family : {"qwen3_moe", "deepseek_v3"}) {
+    Json config = read_json(fixture("models") / family / "config.json");
+    config["vocab_size"] = kVocabulary;
+    write_file(path(family + ".json"), config.dump());
+  }
+  EXPECT_THAT(refused(arguments("qwen3_moe", "none", 1, 2)),
+              HasSubstr("pipeline_parallel_size: is 2, but mixtures of experts cannot be divided over stages"));
+  EXPECT_THAT(refused(arguments("deepseek_v3", "none", 1, 2, {"--mtp_loss_weight", "0.3"})),
+              HasSubstr("is 2, but layers for multi-token prediction cannot be divided over stages"));
   run("llama", "model", 1, 1, {"--max_steps", "1"});
   EXPECT_THAT(refused({"sft", "--model_name_or_path", path("model").string(), "--dataset_name",
                        path("data/sft.jsonl").string(), "--num_processes", "2", "--pipeline_parallel_size", "2",

@@ -515,6 +515,8 @@ TEST_F(TensorJob, WhatIsMissingIsRefused) {
               HasSubstr("tensor_parallel_size: is 2, but optim muon updates whole matrices"));
   EXPECT_THAT(refused(arguments("llama", "none", 1, 2, {"--optim", "adamw_8bit"})),
               HasSubstr("tensor_parallel_size: is 2, but the blocks of optim adamw_8bit are of whole weights"));
+  EXPECT_THAT(refused(arguments("llama", "none", 1, 2, {"--benchmarks", "gsm8k"})),
+              HasSubstr("benchmarks: need whole weights on the device, which tensor_parallel_size divides"));
   EXPECT_THAT(refused(arguments("llama", "none", 1, 3)), HasSubstr("is 3, but num_attention_heads is 4"));
   run("llama", "model", 1, 1);
   EXPECT_THAT(refused({"sft", "--model_name_or_path", path("model").string(), "--dataset_name",
