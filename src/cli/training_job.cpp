@@ -38,13 +38,6 @@ int report_failures(Peers& peers, const std::function<int()>& work) {
   }
 }
 
-JobShape shape_of(const TrainingOptions& options) {
-  return {.tensor_size = static_cast<int>(options.tensor_parallel_size),
-          .pipeline_size = static_cast<int>(options.pipeline_parallel_size),
-          .expert_size = static_cast<int>(options.expert_parallel_size),
-          .context_size = static_cast<int>(options.context_parallel_size)};
-}
-
 }  // namespace
 
 int run_ranks(const LocalRanks& ranks, const JobPlace& place, std::int64_t answer_limit,
@@ -67,7 +60,7 @@ int run_as_job(TrainingOptions& options, const std::function<int(const Job& job)
   options.job_rank = place.rank;
   if (options.dry_run) return place.rank == 0 ? work({}) : 0;
   return run_ranks(ranks, place, options.ddp_timeout,
-                   [&](const Job& job) { return work(Job(job.peers(), shape_of(options))); });
+                   [&](const Job& job) { return work(Job(job.peers(), options.mesh().shape())); });
 }
 
 }  // namespace hone

@@ -95,10 +95,14 @@ void write_part(const PartImage& part, std::span<const float> a, std::span<const
 }  // namespace
 
 AdapterSlots::AdapterSlots(std::unique_ptr<Model> base, std::int64_t slots, std::int64_t max_rank)
-    : layout_(std::move(base), layout_config(max_rank)),
+    : AdapterSlots(std::make_unique<LoraModel>(std::move(base), layout_config(max_rank)), slots, max_rank) {}
+
+AdapterSlots::AdapterSlots(std::unique_ptr<LoraModel> layout, std::int64_t slots, std::int64_t max_rank)
+    : WrappedModel(std::move(layout)),
+      layout_(static_cast<const LoraModel&>(base())),
       slots_(slots),
-      max_rank_(max_rank),
-      specs_(layout_.base().weights()) {
+      max_rank_(max_rank) {
+  specs_ = layout_.base().weights();
   for (const auto& [block, parts] : layout_.blocks()) {
     for (const bool is_down : {true, false}) {
       const WeightSpec& spec = spec_of(layout_, is_down ? LoraModel::down_name(block) : LoraModel::up_name(block));

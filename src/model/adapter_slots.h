@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "model/lora.h"
+#include "model/wrapped_model.h"
 
 namespace hone {
 
@@ -26,20 +27,14 @@ struct AdapterImage {
   std::map<std::string, Block, std::less<>> blocks;
 };
 
-// Adapts all linear layers except the head, as a LoraModel of the same adapter does.
-class AdapterSlots final : public Model {
+// Adapts all linear layers except the head, as a LoraModel of the same adapter does. weights() are those of the base,
+// followed by those of the slots, which are not part of a model folder.
+class AdapterSlots final : public WrappedModel {
  public:
   // `slots` and `max_rank` are at least 1. Throws Error if the model has a linear layer that can have no adapter.
   AdapterSlots(std::unique_ptr<Model> base, std::int64_t slots, std::int64_t max_rank);
 
-  const ModelShape& shape() const override { return layout_.shape(); }
-  const Json& config() const override { return layout_.config(); }
-  // The weights of the base, followed by those of the slots, which are not part of a model folder.
-  const std::vector<WeightSpec>& weights() const override { return specs_; }
-  Tensor forward(WeightBinder& weights, Batch& batch) const override { return layout_.base().forward(weights, batch); }
-  std::string_view head() const override { return layout_.head(); }
-  std::string_view base_prefix() const override { return layout_.base_prefix(); }
-  std::string_view left_out(std::string_view tensor) const override { return layout_.left_out(tensor); }
+  const std::vector<WeightSpec>& traced_weights() const override { return specs_; }
   // Adds the adapters and the input kAdapterSlots.
   Program adapted(Program program, const TraceUse& use) const override;
 
@@ -56,10 +51,11 @@ class AdapterSlots final : public Model {
   [[nodiscard]] static std::string down_name(std::string_view block) { return std::string(block) + ".slots_A"; }
   [[nodiscard]] static std::string up_name(std::string_view block) { return std::string(block) + ".slots_B"; }
 
-  LoraModel layout_;  // one adapter of max_rank on all linear layers; its specs name the tensors
+  AdapterSlots(std::unique_ptr<LoraModel> layout, std::int64_t slots, std::int64_t max_rank);
+
+  const LoraModel& layout_;  // base(), one adapter of max_rank on all linear layers; its specs name the tensors
   std::int64_t slots_;
   std::int64_t max_rank_;
-  std::vector<WeightSpec> specs_;
 };
 
 }  // namespace hone

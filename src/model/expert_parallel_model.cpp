@@ -33,8 +33,8 @@ void check_experts(const Model& model, int ranks) {
 }  // namespace
 
 ExpertParallelModel::ExpertParallelModel(std::unique_ptr<Model> whole, int rank, int ranks)
-    : whole_(std::move(whole)), division_{.ranks = ranks, .weights = {}}, specs_(whole_->weights()) {
-  check_experts(*whole_, ranks);
+    : WrappedModel(std::move(whole)), division_{.ranks = ranks, .weights = {}} {
+  check_experts(base(), ranks);
   for (WeightSpec& spec : specs_) {
     if (spec.kind == WeightKind::expert) division_.weights.insert(spec.name);
     spec = expert_spec(spec, rank, ranks);
@@ -62,7 +62,7 @@ WeightSpec expert_spec(const WeightSpec& whole, int rank, int ranks) {
 }
 
 Program ExpertParallelModel::adapted(Program program, const TraceUse& use) const {
-  return divide_experts(whole_->adapted(std::move(program), use), division_);
+  return divide_experts(WrappedModel::adapted(std::move(program), use), division_);
 }
 
 }  // namespace hone

@@ -23,7 +23,7 @@ std::int64_t fp8_scale_rows(const WeightSpec& spec) {
   return rows;
 }
 
-Fp8Model::Fp8Model(std::unique_ptr<Model> base) : base_(std::move(base)), specs_(base_->weights()) {
+Fp8Model::Fp8Model(std::unique_ptr<Model> base) : WrappedModel(std::move(base)) {
   std::vector<WeightSpec> scales;
   for (WeightSpec& spec : specs_) {
     if (spec.kind != WeightKind::linear || spec.shape.size() != 2 || !spec.in_folder || spec.dtype) continue;
@@ -44,7 +44,7 @@ Fp8Model::Fp8Model(std::unique_ptr<Model> base) : base_(std::move(base)), specs_
 
 Program Fp8Model::adapted(Program program, const TraceUse& use) const {
   HONE_ASSERT(!use.trainable, "FP8 weights are for generation");
-  const Program traced = base_->adapted(std::move(program), use);
+  const Program traced = WrappedModel::adapted(std::move(program), use);
   std::map<std::string_view, const WeightSpec*> blocks;
   for (const WeightSpec& spec : specs_) {
     if (is_fp8_block(spec)) blocks.emplace(spec.name, &spec);

@@ -7,40 +7,20 @@
 #include <string_view>
 #include <vector>
 
-#include "model/model.h"
+#include "model/wrapped_model.h"
 
 namespace hone {
 
 // The kind of a block decides whether it is in FP8: matrices of linear layers are, everything else is not. Such a block
 // of [rows, columns] has the type u8, the bytes of e4m3, and its scales are a separate block, f32 [ceil(rows /
 // scale_rows), ceil(columns / 128)]. Everything else is as in the base model, and so are the bits of what it computes
-// by the same weights in bf16.
-class Fp8Model final : public Model {
+// by the same weights in bf16. weights() are the blocks of the base, followed by the scales, which belong to no part.
+class Fp8Model final : public WrappedModel {
  public:
   explicit Fp8Model(std::unique_ptr<Model> base);
 
-  const ModelShape& shape() const override { return base_->shape(); }
-  const Json& config() const override { return base_->config(); }
-  // The blocks of the base, followed by the scales, which belong to no part.
-  const std::vector<WeightSpec>& weights() const override { return specs_; }
-  // Programs are traced with the weights of the base, which adapted() replaces.
-  const std::vector<WeightSpec>& traced_weights() const override { return base_->traced_weights(); }
-  Tensor forward(WeightBinder& weights, Batch& batch) const override { return base_->forward(weights, batch); }
-  std::string_view head() const override { return base_->head(); }
-  std::string_view base_prefix() const override { return base_->base_prefix(); }
-  std::string_view left_out(std::string_view tensor) const override { return base_->left_out(tensor); }
-  bool predicts_further() const override { return base_->predicts_further(); }
-  Tensor predict_further(WeightBinder& weights, Batch& batch, Tensor hidden, Tensor next) const override {
-    return base_->predict_further(weights, batch, hidden, next);
-  }
   // Replaces linear() by fp8_linear() where the weight is in FP8. Throws Defect for training.
   Program adapted(Program program, const TraceUse& use) const override;
-
-  [[nodiscard]] const Model& base() const { return *base_; }
-
- private:
-  std::unique_ptr<Model> base_;
-  std::vector<WeightSpec> specs_;
 };
 
 // Returns true if the block is one that Fp8Model stores in FP8.

@@ -112,7 +112,7 @@ double LoraConfig::scale() const {
 }
 
 LoraModel::LoraModel(std::unique_ptr<Model> base, LoraConfig config)
-    : base_(std::move(base)), config_(std::move(config)), specs_(base_->weights()) {
+    : WrappedModel(std::move(base)), config_(std::move(config)) {
   for (WeightSpec& spec : specs_) spec.trainable = false;
   add_adapters();
   add_saved();
@@ -121,7 +121,7 @@ LoraModel::LoraModel(std::unique_ptr<Model> base, LoraConfig config)
 }
 
 ModuleSet LoraModel::choose() const {
-  const Modules modules(*base_);
+  const Modules modules(base());
   std::set<std::string> names;
   for (const std::string& module : modules.linear) names.insert(last_name(module));
   const std::vector<std::string>& wanted = config_.target_modules;
@@ -154,13 +154,13 @@ ModuleSet LoraModel::choose() const {
 
 void LoraModel::add_adapters() {
   const ModuleSet choice = choose();
-  const bool tied = has_tied_head(*base_);
+  const bool tied = has_tied_head(base());
   const auto chosen = [&](const std::string& module) {
     if (!choice.fits(module)) return false;
     targets_.push_back(module);
     return true;
   };
-  for (const WeightSpec& spec : base_->weights()) {
+  for (const WeightSpec& spec : base().weights()) {
     if (spec.kind == WeightKind::embedding) {
       if (chosen(module_of(spec.parts[0].name))) add_embedding(spec);
       if (tied && chosen(kHeadModule)) {
@@ -177,7 +177,7 @@ void LoraModel::add_adapters() {
     }
     if (!parts.empty()) add_block(spec, parts);
   }
-  if (config_.dora && (adapts_embedding_ || blocks_.contains(base_->head()))) {
+  if (config_.dora && (adapts_embedding_ || blocks_.contains(base().head()))) {
     throw Error("use_dora", text_of("has no form for ", adapts_embedding_ ? "the embedding" : "the head", " here"),
                 "leave it out of lora_target_modules, or make it one of lora_modules_to_save");
   }
@@ -246,10 +246,10 @@ void LoraModel::save_copy(const WeightSpec& from, std::string copy, const std::s
 }
 
 void LoraModel::add_saved() {
-  const bool tied = has_tied_head(*base_);
+  const bool tied = has_tied_head(base());
   for (const std::string& wanted : config_.modules_to_save) {
     bool found = false;
-    for (const WeightSpec& spec : base_->weights()) {
+    for (const WeightSpec& spec : base().weights()) {
       const auto fits = [&](const WeightPart& part) { return is_module(module_of(part.name), wanted); };
       if (tied && spec.name == kEmbedding && is_module(kHeadModule, wanted)) {
         if (std::ranges::find(targets_, kHeadModule) != targets_.end()) {
@@ -280,7 +280,7 @@ void LoraModel::add_saved() {
 void LoraModel::add_biases() {
   constexpr std::string_view kBias = ".bias";
   if (config_.bias == LoraBias::kNone) return;
-  for (const WeightSpec& spec : base_->weights()) {
+  for (const WeightSpec& spec : base().weights()) {
     WeightSpec copy = spec;
     copy.name = spec.name + ".saved";
     copy.in_folder = false;
@@ -310,7 +310,7 @@ std::vector<std::string> LoraModel::target_names() const {
   std::set<std::string> names;
   for (const std::string& module : targets_) names.insert(last_name(module));
   // If the last names would also match modules without adapters, return full names.
-  for (const std::string& module : Modules(*base_).adaptable()) {
+  for (const std::string& module : Modules(base()).adaptable()) {
     if (!names.contains(last_name(module))) continue;
     if (std::find(targets_.begin(), targets_.end(), module) == targets_.end()) return targets_;
   }

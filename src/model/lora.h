@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "model/lora_bias.h"
-#include "model/model.h"
 #include "model/module_choice.h"
+#include "model/wrapped_model.h"
 #include "ops/lora/lora.h"
 #include "program/tensor_store.h"
 
@@ -47,26 +47,19 @@ struct SavedModule {
 // Prefix of module names in PEFT's files.
 inline constexpr std::string_view kPeftPrefix = "base_model.model.";
 
-// A base model with adapters. It is a Model itself: adapted() inserts the adapters into traced programs.
-class LoraModel final : public Model {
+// A base model with adapters: adapted() inserts them into traced programs. weights() are the frozen weights of the
+// base, followed by those of the adapters. The latter are not part of a model folder; their parts are named as in
+// PEFT's files.
+class LoraModel final : public WrappedModel {
  public:
   // Throws Error that names lora_target_modules or lora_modules_to_save if a name matches no module of the model or a
   // module that cannot have an adapter.
   LoraModel(std::unique_ptr<Model> base, LoraConfig config);
 
-  const ModelShape& shape() const override { return base_->shape(); }
-  const Json& config() const override { return base_->config(); }
-  // The frozen weights of the base, followed by those of the adapters. The latter are not part of a model folder; their
-  // parts are named as in PEFT's files.
-  const std::vector<WeightSpec>& weights() const override { return specs_; }
-  Tensor forward(WeightBinder& weights, Batch& batch) const override { return base_->forward(weights, batch); }
-  std::string_view head() const override { return base_->head(); }
-  std::string_view base_prefix() const override { return base_->base_prefix(); }
-  std::string_view left_out(std::string_view tensor) const override { return base_->left_out(tensor); }
+  const std::vector<WeightSpec>& traced_weights() const override { return specs_; }
   Program adapted(Program program, const TraceUse& use) const override;
   const LoraModel* adapter() const override { return this; }
 
-  [[nodiscard]] const Model& base() const { return *base_; }
   [[nodiscard]] const LoraConfig& lora() const { return config_; }
   // The value of target_modules for adapter_config.json: the last names of the modules with adapters, sorted, or their
   // full names if the last names would also match modules without adapters.
@@ -97,9 +90,7 @@ class LoraModel final : public Model {
   void add_block(const WeightSpec& block, const std::vector<WeightPart>& parts);
   void add_embedding(const WeightSpec& table);
 
-  std::unique_ptr<Model> base_;
   LoraConfig config_;
-  std::vector<WeightSpec> specs_;
   std::map<std::string, LoraParts, std::less<>> blocks_;
   std::vector<SavedModule> saved_;
   bool adapts_embedding_ = false;

@@ -43,16 +43,17 @@ Program trace_for_stages(const Model& model) {
 
 }  // namespace
 
-StageModel::StageModel(std::unique_ptr<Model> whole, int stage, int stages) : whole_(std::move(whole)) {
-  check_stages(*whole_, stages);
-  const Program program = trace_for_stages(*whole_);
+StageModel::StageModel(std::unique_ptr<Model> whole, int stage, int stages) : WrappedModel(std::move(whole)) {
+  check_stages(base(), stages);
+  const Program program = trace_for_stages(base());
   if (const std::int64_t layers = count_layers(program); layers < stages) {
     throw Error(kStagesKey, text_of("is ", stages, ", but the model has ", layers, layers == 1 ? " layer" : " layers"),
                 "as many stages as layers, or fewer");
   }
   cut_ = std::make_shared<const StageCut>(StageCut{.stage = stage, .first_layers = balanced_layers(program, stages)});
   const std::map<std::string, std::vector<int>> readers = stages_of_weights(program, *cut_);
-  for (const WeightSpec& spec : whole_->weights()) {
+  specs_.clear();
+  for (const WeightSpec& spec : base().weights()) {
     const auto found = readers.find(spec.name);
     const std::vector<int>& holders =
         holders_.emplace_back(found != readers.end() ? found->second : std::vector<int>{0});

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "model/model.h"
+#include "model/wrapped_model.h"
 #include "passes/pipeline.h"
 
 namespace hone {
@@ -14,24 +14,13 @@ namespace hone {
 // A Model around another, the whole one, with the weights that one stage reads. Programs are traced from the whole
 // model and then cut (CompileOptions::stage). A weight that several stages read, such as an embedding that is the head
 // as well, is a weight of each of them.
-class StageModel final : public Model {
+class StageModel final : public WrappedModel {
  public:
   // Throws Error that names pipeline_parallel_size if there are more stages than layers, or the model is not supported:
   // with experts, with layers for multi-token prediction, with an adapter.
   StageModel(std::unique_ptr<Model> whole, int stage, int stages);
 
-  const ModelShape& shape() const override { return whole_->shape(); }
-  const Json& config() const override { return whole_->config(); }
-  const std::vector<WeightSpec>& weights() const override { return specs_; }
-  const std::vector<WeightSpec>& traced_weights() const override { return whole_->traced_weights(); }
-  const Model& whole() const override { return *whole_; }
-  Tensor forward(WeightBinder& weights, Batch& batch) const override { return whole_->forward(weights, batch); }
-  std::string_view head() const override { return whole_->head(); }
-  std::string_view base_prefix() const override { return whole_->base_prefix(); }
-  std::string_view left_out(std::string_view tensor) const override { return whole_->left_out(tensor); }
-  Program adapted(Program program, const TraceUse& use) const override {
-    return whole_->adapted(std::move(program), use);
-  }
+  const Model& whole() const override { return base(); }
   const StageModel* stage() const override { return this; }
 
   [[nodiscard]] const std::shared_ptr<const StageCut>& cut() const { return cut_; }
@@ -45,10 +34,8 @@ class StageModel final : public Model {
   [[nodiscard]] bool counts(std::string_view weight) const;
 
  private:
-  std::unique_ptr<Model> whole_;
   std::shared_ptr<const StageCut> cut_;
   std::vector<std::vector<int>> holders_;  // [weights of the whole model], the stages that read each, ascending
-  std::vector<WeightSpec> specs_;
   std::vector<std::string> shared_;
 };
 

@@ -66,10 +66,8 @@ void for_each_run(const WeightSpec& part, const WeightSpec& whole, const Run& ru
 }  // namespace
 
 TensorParallelModel::TensorParallelModel(std::unique_ptr<Model> whole, int rank, int ranks)
-    : whole_(std::move(whole)),
-      division_{.rank = rank, .ranks = ranks, .weights = {}, .states = {}},
-      specs_(whole_->weights()) {
-  check_divides(*whole_, ranks);
+    : WrappedModel(std::move(whole)), division_{.rank = rank, .ranks = ranks, .weights = {}, .states = {}} {
+  check_divides(base(), ranks);
   if (const std::int64_t vocab = shape().vocab_size; vocab % ranks != 0) {
     log_once(text_of(kKey, " ", ranks, " does not divide the vocabulary of ", vocab,
                      " tokens: every process has embedding and head whole"));
@@ -122,7 +120,7 @@ WeightSpec part_spec(const WeightSpec& whole, int rank, int ranks) {
 }
 
 Program TensorParallelModel::adapted(Program program, const TraceUse& use) const {
-  return divide_over_ranks(whole_->adapted(std::move(program), use), division_);
+  return divide_over_ranks(WrappedModel::adapted(std::move(program), use), division_);
 }
 
 bool is_divided(const WeightSpec& spec) { return !spec.parts.empty() && spec.parts[0].box.has_value(); }

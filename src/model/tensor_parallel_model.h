@@ -4,10 +4,9 @@
 #include <cstddef>
 #include <memory>
 #include <span>
-#include <string_view>
 #include <vector>
 
-#include "model/model.h"
+#include "model/wrapped_model.h"
 #include "passes/tensor_parallel.h"
 #include "program/tensor_store.h"
 
@@ -18,27 +17,17 @@ namespace hone {
 // ranks. load_weights() loads the parts. Programs are traced from the whole model and then divided
 // (passes/tensor_parallel.h). The parts keep the checkpoint's names and know their place there (PartBox). A vocabulary
 // that the ranks do not divide stays whole, with a notice.
-class TensorParallelModel final : public Model {
+class TensorParallelModel final : public WrappedModel {
  public:
   // Throws Error that names tensor_parallel_size and what the ranks do not divide, or what is not supported: experts,
   // adapters.
   TensorParallelModel(std::unique_ptr<Model> whole, int rank, int ranks);
 
-  const ModelShape& shape() const override { return whole_->shape(); }
-  const Json& config() const override { return whole_->config(); }
-  const std::vector<WeightSpec>& weights() const override { return specs_; }
-  const std::vector<WeightSpec>& traced_weights() const override { return whole_->traced_weights(); }
-  const Model& whole() const override { return *whole_; }
-  Tensor forward(WeightBinder& weights, Batch& batch) const override { return whole_->forward(weights, batch); }
-  std::string_view head() const override { return whole_->head(); }
-  std::string_view base_prefix() const override { return whole_->base_prefix(); }
-  std::string_view left_out(std::string_view tensor) const override { return whole_->left_out(tensor); }
+  const Model& whole() const override { return base(); }
   Program adapted(Program program, const TraceUse& use) const override;
 
  private:
-  std::unique_ptr<Model> whole_;
   TensorDivision division_;
-  std::vector<WeightSpec> specs_;
 };
 
 // Returns what a rank of a tensor group has of a weight: some of its rows or columns, or all of it.

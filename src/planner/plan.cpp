@@ -112,7 +112,7 @@ RunPlan plan_process(std::string command, const LanguageSizes& sizes, const Trai
                .parameters = {},
                .memory = workspace.memory()};
   plan.tokens_per_micro_batch = training_shape(sizes, options).limits.tokens;
-  add_model(plan, *sizes.model);
+  add_model(plan, sizes.model->whole());
   add_cost(plan, workspace.program(kTrainingProgram));
   add_time(plan, workspace.program(kTrainingProgram), options, sizes.dtype);
   add_fits(plan, options, sizes.dtype, gpus,
@@ -129,7 +129,7 @@ RunPlan plan_stages(const std::string& command, LanguageSizes sizes, TrainingOpt
   const auto plan_stage = [&](int stage, std::span<const std::size_t> on) {
     const StageModel model(family_registry().create(whole.config()), stage, stages);
     sizes.model = &model;
-    options.job_rank = stage * options.data_processes();
+    options.job_rank = options.mesh().rank_of(stage, 0, 0);
     RunPlan plan = plan_process(command, sizes, options, on);
     const std::vector<std::int64_t>& firsts = model.cut()->first_layers;
     const std::int64_t end =
@@ -143,8 +143,6 @@ RunPlan plan_stages(const std::string& command, LanguageSizes sizes, TrainingOpt
   RunPlan plan = plan_stage(static_cast<int>(largest), gpus);
   plan.stages = std::move(all);
   plan.largest_stage = static_cast<std::size_t>(largest);
-  plan.parameters.clear();
-  add_model(plan, whole);
   return plan;
 }
 
@@ -240,15 +238,15 @@ RunPlan plan_run(const GrpoRun& run, std::span<const std::size_t> gpus) {
 
 RunPlan plan_sketch(const PretrainOptions& options, ModelSketch sketch, std::span<const std::size_t> gpus) {
   prepare_experts(*sketch.model, options.experts, false, kPretrainBiasSpeed);
+  const std::unique_ptr<Model> model = divided_model(options, std::move(sketch.model));
   return plan_language_sketch("pretrain", options,
-                              {.model = sketch.model.get(), .dtype = weight_dtype(options).value_or(sketch.dtype)},
+                              {.model = model.get(), .dtype = weight_dtype(options).value_or(sketch.dtype)},
                               options.block_size, documents_in(options.block_size), "block_size", gpus);
 }
 
 RunPlan plan_sketch(const SftOptions& options, ModelSketch sketch, std::span<const std::size_t> gpus) {
   prepare_experts(*sketch.model, options.experts, options.use_peft);
-  std::unique_ptr<Model> model = with_adapter(std::move(sketch.model), options, options);
-  if (options.pipeline_parallel_size > 1) model = divided_model(options, std::move(model));  // refuses adapters
+  const std::unique_ptr<Model> model = divided_model(options, with_adapter(std::move(sketch.model), options, options));
   const LanguageSizes sizes{
       .model = model.get(), .dtype = weight_dtype(options).value_or(sketch.dtype), .loss = options.loss_type};
   const std::int64_t length = options.max_length.value_or(model->shape().max_position_embeddings);

@@ -153,17 +153,8 @@ void check_options(const GrpoOptions& options, const OptionInput& input) {
 }
 
 void check_processes(const GrpoOptions& options) {
-  struct Division {
-    const char* key;
-    std::int64_t size;
-    const char* needs;
-  };
-  constexpr const char* kWeights = "generates with whole weights";
-  for (const auto& [key, size, needs] :
-       {Division{"pipeline_parallel_size", options.pipeline_parallel_size, kWeights},
-        Division{"context_parallel_size", options.context_parallel_size, "computes whole sequences"},
-        Division{"tensor_parallel_size", options.tensor_parallel_size, kWeights},
-        Division{"expert_parallel_size", options.expert_parallel_size, kWeights}}) {
+  for (const auto& [key, size, of_weights] : options.group_sizes()) {
+    const char* const needs = of_weights ? "generates with whole weights" : "computes whole sequences";
     if (size > 1) throw Error(key, text_of("is ", size, "; hone grpo ", needs), text_of("--", key, " 1"));
   }
   if (options.processes() == 1) return;

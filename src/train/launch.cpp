@@ -46,29 +46,43 @@ std::int64_t zero_stage_of(const TrainingOptions& options) {
 
 namespace {
 
+// Throws Error unless the processes are a multiple of each size, and of that of context groups together with tensor
+// groups, which divide the tokens of a batch.
+void check_sizes(const TrainingOptions& options) {
+  for (const auto& [key, size, of_weights] : options.group_sizes()) {
+    const std::int64_t tensor = of_weights ? 1 : options.tensor_parallel_size;
+    const std::int64_t together = size * tensor;
+    if (size == 1 || options.processes() % together == 0) continue;
+    const std::string with = tensor == 1 ? "" : text_of(" with tensor_parallel_size ", tensor);
+    throw Error(key, text_of("is ", size, with, ", which does not divide num_processes ", options.processes()),
+                text_of("--num_processes ", (options.processes() + together - 1) / together * together));
+  }
+}
+
+// Throws Error if both keys are set.
+void exclude(const GroupSize& group, const GroupSize& other, std::string_view reason) {
+  if (group.size == 1 || other.size == 1) return;
+  throw Error(group.key, text_of("is ", group.size, ", but ", other.key, " is ", other.size, ": ", reason),
+              text_of("--", other.key, " 1"));
+}
+
+void check_benchmarks(const TrainingOptions& options) {
+  if (!wants_benchmarks(options)) return;
+  const auto refuse = [](std::string_view divides, const std::string& fix) {
+    throw Error("benchmarks", text_of("need whole weights on the device, which ", divides, " divides"), fix);
+  };
+  for (const auto& [key, size, of_weights] : options.group_sizes()) {
+    if (size > 1 && of_weights) refuse(key, text_of("--", key, " 1"));
+  }
+  if (options.divides_weights()) refuse("zero_stage 3", "--zero_stage 2");
+}
+
 void check_pipeline(const TrainingOptions& options) {
   const std::int64_t size = options.pipeline_parallel_size;
   if (size == 1) return;
-  constexpr const char* kKey = "pipeline_parallel_size";
   const auto refuse = [&](const std::string& reason, std::string_view fix) {
-    throw Error(kKey, text_of("is ", size, ", but ", reason), fix);
+    throw Error("pipeline_parallel_size", text_of("is ", size, ", but ", reason), fix);
   };
-  if (options.processes() % size != 0) {
-    throw Error(kKey, text_of("is ", size, ", which does not divide num_processes ", options.processes()),
-                text_of("--num_processes ", (options.processes() + size - 1) / size * size));
-  }
-  if (options.tensor_parallel_size > 1) {
-    refuse(text_of("tensor_parallel_size is ", options.tensor_parallel_size, ": one of the two divides a model"),
-           "--tensor_parallel_size 1");
-  }
-  if (options.expert_parallel_size > 1) {
-    refuse(text_of("expert_parallel_size is ", options.expert_parallel_size, ": one of the two divides a model"),
-           "--expert_parallel_size 1");
-  }
-  if (options.context_parallel_size > 1) {
-    refuse(text_of("context_parallel_size is ", options.context_parallel_size, ": stages exchange whole micro-batches"),
-           "--context_parallel_size 1");
-  }
   if (options.fp8.fp8) refuse("fp8 cannot train the stages of a model", "--fp8 false");
   if (options.zero_stage.value_or(0) > 1) {
     refuse(text_of("zero_stage ", *options.zero_stage, " divides gradients, which each micro-batch would exchange"),
@@ -79,52 +93,21 @@ void check_pipeline(const TrainingOptions& options) {
   }
 }
 
-void check_expert_groups(const TrainingOptions& options) {
-  const std::int64_t size = options.expert_parallel_size;
-  if (size == 1) return;
-  constexpr const char* kKey = "expert_parallel_size";
-  if (options.processes() % size != 0) {
-    throw Error(kKey, text_of("is ", size, ", which does not divide num_processes ", options.processes()),
-                text_of("--num_processes ", (options.processes() + size - 1) / size * size));
-  }
-  if (options.tensor_parallel_size > 1) {
-    throw Error(kKey,
-                text_of("is ", size, ", but tensor_parallel_size ", options.tensor_parallel_size,
-                        " cannot divide mixtures of experts"),
-                "--tensor_parallel_size 1");
-  }
-  if (options.context_parallel_size > 1) {
-    throw Error(kKey,
-                text_of("is ", size, ", but context_parallel_size ", options.context_parallel_size,
-                        " gives the ranks of a group the same batches"),
-                "--context_parallel_size 1");
-  }
-}
-
-void check_context(const TrainingOptions& options) {
-  const std::int64_t size = options.context_parallel_size;
-  if (size == 1) return;
-  constexpr const char* kKey = "context_parallel_size";
-  const std::int64_t groups = size * options.tensor_parallel_size;
-  if (options.processes() % groups == 0) return;
-  const std::string tensor = groups == size ? "" : text_of(" with tensor_parallel_size ", options.tensor_parallel_size);
-  throw Error(kKey, text_of("is ", size, tensor, ", which does not divide num_processes ", options.processes()),
-              text_of("--num_processes ", (options.processes() + groups - 1) / groups * groups));
-}
-
 }  // namespace
 
 void check_mesh(const TrainingOptions& options) {
+  check_sizes(options);
+  const auto [pipeline, experts, context, tensor] = options.group_sizes();
+  exclude(pipeline, tensor, "one of the two divides a model");
+  exclude(pipeline, experts, "one of the two divides a model");
+  exclude(pipeline, context, "stages exchange whole micro-batches");
+  exclude(experts, tensor, "it cannot divide mixtures of experts");
+  exclude(experts, context, "it gives the ranks of a group the same batches");
+  check_benchmarks(options);
   check_pipeline(options);
-  check_expert_groups(options);
-  check_context(options);
-  const std::int64_t size = options.tensor_parallel_size;
+  const std::int64_t size = tensor.size;
   if (size == 1) return;
   constexpr const char* kKey = "tensor_parallel_size";
-  if (options.processes() % size != 0) {
-    throw Error(kKey, text_of("is ", size, ", which does not divide num_processes ", options.processes()),
-                text_of("--num_processes ", (options.processes() + size - 1) / size * size));
-  }
   switch (options.optim) {
     case OptimizerType::kAdamw:
     case OptimizerType::kAdamwBf16:
@@ -142,30 +125,6 @@ void check_mesh(const TrainingOptions& options) {
 }
 
 namespace {
-
-void check_division(const TrainingOptions& options, const Model& model) {
-  const bool needs_whole = benchmark_bytes_held(options, model, DType::kBf16) > 0;
-  if (options.tensor_parallel_size > 1 && needs_whole) {
-    throw Error("benchmarks", "need whole weights on the device, which tensor_parallel_size divides",
-                "--tensor_parallel_size 1");
-  }
-  if (options.pipeline_parallel_size > 1 && needs_whole) {
-    throw Error("benchmarks", "need whole weights on the device, which pipeline_parallel_size divides",
-                "--pipeline_parallel_size 1");
-  }
-  if (options.expert_parallel_size > 1 && needs_whole) {
-    throw Error("benchmarks", "need whole weights on the device, which expert_parallel_size divides",
-                "--expert_parallel_size 1");
-  }
-  if (!options.divides_weights()) return;
-  if (model.adapter() != nullptr) {
-    throw Error("zero_stage", "3 divides trained weights, of which an adapter has few: the base would stay whole",
-                "--zero_stage 2");
-  }
-  if (needs_whole) {
-    throw Error("benchmarks", "need whole weights on the device, which zero_stage 3 divides", "--zero_stage 2");
-  }
-}
 
 // Throws Error if 8-bit states of a rank's experts would not be those of the whole weight: their blocks must end where
 // experts end, and both must be large enough.
@@ -190,20 +149,21 @@ void check_state_blocks(const TrainingOptions& options, const Model& model) {
 }  // namespace
 
 std::unique_ptr<Model> divided_model(const TrainingOptions& options, std::unique_ptr<Model> model) {
-  check_division(options, *model);
-  if (options.pipeline_parallel_size > 1) {
-    return std::make_unique<StageModel>(std::move(model), static_cast<int>(options.stage()),
-                                        static_cast<int>(options.pipeline_parallel_size));
+  if (options.divides_weights() && model->adapter() != nullptr) {
+    throw Error("zero_stage", "3 divides trained weights, of which an adapter has few: the base would stay whole",
+                "--zero_stage 2");
   }
-  if (const auto size = static_cast<int>(options.expert_parallel_size); size > 1) {
-    auto part =
-        std::make_unique<ExpertParallelModel>(std::move(model), static_cast<int>(options.job_rank) % size, size);
+  const Mesh mesh = options.mesh();
+  if (mesh.pipeline_size() > 1) {
+    return std::make_unique<StageModel>(std::move(model), mesh.stage(), mesh.pipeline_size());
+  }
+  if (mesh.expert_size() > 1) {
+    auto part = std::make_unique<ExpertParallelModel>(std::move(model), mesh.expert_rank(), mesh.expert_size());
     check_state_blocks(options, *part);
     return part;
   }
-  if (options.tensor_parallel_size == 1) return model;
-  const auto size = static_cast<int>(options.tensor_parallel_size);
-  return std::make_unique<TensorParallelModel>(std::move(model), static_cast<int>(options.job_rank) % size, size);
+  if (mesh.tensor_size() == 1) return model;
+  return std::make_unique<TensorParallelModel>(std::move(model), mesh.tensor_rank(), mesh.tensor_size());
 }
 
 LocalRanks ranks_to_start(const TrainingOptions& options, const JobPlace& place) {

@@ -191,7 +191,7 @@ void Optimizer::join_experts() {
   Collective* const same = current_same_experts_collective();
   const std::vector<WeightSpec>& specs = shards_.model().weights();
   for (std::size_t i = 0; i < specs.size(); ++i) {
-    Collective* const ranks = specs[i].kind == WeightKind::expert ? same : job_;
+    Collective* const ranks = shards_.is_expert(i) ? same : job_;
     if (ranks != nullptr) ranks->broadcast(weights.data(specs[i].name), weights.type(specs[i].name).bytes(), 0);
   }
   if (same != nullptr) gathered_experts_ = shards_.gathered(weights, true);

@@ -77,6 +77,8 @@ class Optimizer {
 
  private:
   Optimizer(std::unique_ptr<Workspace> own, const Model& model, const OptimizerOptions& options);
+  // Copies rank 0's weights to all ranks, and those of divided experts to the ranks that have the same ones.
+  void join_experts();
 
   std::unique_ptr<Workspace> own_;  // null if the workspace belongs to the run
   Workspace* workspace_;
@@ -89,8 +91,6 @@ class Optimizer {
   bool divided_gradients_;
   bool divided_weights_;
   bool programs_sum_ = false;
-  void join_experts();
-
   // Ranges of the weights that are gathered after an update, of all ranks and of those with the same experts.
   std::vector<std::vector<ByteRange>> gathered_;
   std::vector<std::vector<ByteRange>> gathered_experts_;

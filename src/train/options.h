@@ -2,6 +2,7 @@
 // otherwise. Keys of these tools that hone does not have are listed in train/foreign_keys.cpp.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -20,6 +21,7 @@
 #include "train/hub_options.h"
 #include "train/input_options.h"
 #include "train/lora_options.h"
+#include "train/mesh.h"
 #include "train/option_values.h"
 #include "train/schedule.h"
 
@@ -27,6 +29,13 @@ namespace hone {
 
 // Range of counts that are multiplied with each other; products of three of them fit into 64 bits.
 constexpr Range kCount = within(1, 1'000'000);
+
+// A key by which groups of processes divide a model or its tokens, and their size.
+struct GroupSize {
+  const char* key;
+  std::int64_t size;
+  bool of_weights;  // each process of a group has a part of the weights
+};
 
 // Settings of `hone plan`, which are not options of a run.
 struct PlanSettings {
@@ -121,24 +130,30 @@ struct TrainingOptions {
   }
   // Returns the processes of the job.
   [[nodiscard]] std::int64_t processes() const { return num_processes.value_or(1); }
-  // Returns the processes that compute different tokens, and the number of this one's tensor group among them.
-  [[nodiscard]] std::int64_t data_processes() const {
-    return processes() / tensor_parallel_size / pipeline_parallel_size;
+  // Returns the sizes of all kinds of groups.
+  [[nodiscard]] std::array<GroupSize, 4> group_sizes() const {
+    return {{{"pipeline_parallel_size", pipeline_parallel_size, true},
+             {"expert_parallel_size", expert_parallel_size, true},
+             {"context_parallel_size", context_parallel_size, false},
+             {"tensor_parallel_size", tensor_parallel_size, true}}};
   }
-  [[nodiscard]] std::int64_t data_rank() const { return job_rank / tensor_parallel_size % data_processes(); }
-  // Returns the stage of this process in its pipeline.
-  [[nodiscard]] std::int64_t stage() const { return job_rank / tensor_parallel_size / data_processes(); }
+  // Returns the place of this process among all of the job.
+  [[nodiscard]] Mesh mesh() const {
+    return {static_cast<int>(job_rank), static_cast<int>(processes()),
+            JobShape{.tensor_size = static_cast<int>(tensor_parallel_size),
+                     .pipeline_size = static_cast<int>(pipeline_parallel_size),
+                     .expert_size = static_cast<int>(expert_parallel_size),
+                     .context_size = static_cast<int>(context_parallel_size)}};
+  }
   // Returns the processes over which the optimizer states are divided.
-  [[nodiscard]] std::int64_t shards() const { return zero_stage.value_or(0) > 0 ? data_processes() : 1; }
+  [[nodiscard]] std::int64_t shards() const { return zero_stage.value_or(0) > 0 ? mesh().data_size() : 1; }
   // Returns true if programs sum whole gradients over the processes.
-  [[nodiscard]] bool sums_in_programs() const { return data_processes() > 1 && !divides_gradients(); }
+  [[nodiscard]] bool sums_in_programs() const { return mesh().data_size() > 1 && !divides_gradients(); }
   // Return true if each process has the gradients, and the weights, of its share only.
   [[nodiscard]] bool divides_gradients() const { return shards() > 1 && zero_stage.value_or(0) >= 2; }
   [[nodiscard]] bool divides_weights() const { return shards() > 1 && zero_stage.value_or(0) >= 3; }
   // Returns the batches of an optimizer step, over all processes.
-  [[nodiscard]] std::int64_t batches_per_step() const {
-    return gradient_accumulation_steps * (data_processes() / context_parallel_size);
-  }
+  [[nodiscard]] std::int64_t batches_per_step() const { return gradient_accumulation_steps * mesh().readers(); }
   // Returns the seed of the order of the data.
   [[nodiscard]] std::uint64_t order_seed() const { return static_cast<std::uint64_t>(data_seed.value_or(seed)); }
 

@@ -148,11 +148,12 @@ CompileOptions compile_options(const TrainingOptions& options, const Model& mode
                                const Workspace& workspace, std::size_t held) {
   std::size_t stores = options.shards() > 1 ? 0 : workspace.store_bytes();
   // Ranks whose shares differ by some bytes must compile the same programs.
-  constexpr std::int64_t kAskedRanks = 8;
+  constexpr int kAskedRanks = 8;
   if (options.shards() > 1) {
-    for (std::int64_t rank = 0; rank < std::min(options.data_processes(), kAskedRanks); ++rank) {
+    const Mesh mesh = options.mesh();
+    for (int rank = 0; rank < std::min(mesh.data_size(), kAskedRanks); ++rank) {
       TrainingOptions other = options;
-      other.job_rank = (options.stage() * options.data_processes() + rank) * options.tensor_parallel_size;
+      other.job_rank = mesh.rank_of(mesh.stage(), rank, 0);
       stores = std::max(stores, training_workspace(other, model, dtype).store_bytes());
     }
   }
@@ -164,10 +165,13 @@ CompileOptions compile_options(const TrainingOptions& options, const Model& mode
   return compile;
 }
 
+bool wants_benchmarks(const TrainingOptions& options) {
+  return std::ranges::any_of(options.benchmarks,
+                             [](const std::string& name) { return name != "none" && yaml_boolean(name) != false; });
+}
+
 std::size_t benchmark_bytes_held(const TrainingOptions& options, const Model& model, DType dtype) {
-  const bool none = std::ranges::all_of(
-      options.benchmarks, [](const std::string& name) { return name == "none" || yaml_boolean(name) == false; });
-  return none ? 0 : benchmark_bytes(model, dtype, open_device(options.device).kind());
+  return wants_benchmarks(options) ? benchmark_bytes(model, dtype, open_device(options.device).kind()) : 0;
 }
 
 ExpertGradients expert_gradients(const TrainingOptions& options, const Model& model) {
@@ -190,7 +194,7 @@ OptimizerOptions optimizer_options(const TrainingOptions& options) {
                              .paged = paged && device_kind(options) != DeviceKind::kCpu,
                              .gradients = gradient_sums(options),
                              .ranks = static_cast<int>(options.shards()),
-                             .rank = static_cast<int>(options.shards() > 1 ? options.data_rank() : 0),
+                             .rank = options.shards() > 1 ? options.mesh().data_rank() : 0,
                              .divided_gradients = options.divides_gradients(),
                              .divided_weights = options.divides_weights(),
                              .in_tensor_group = options.tensor_parallel_size > 1,

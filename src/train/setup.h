@@ -43,6 +43,8 @@ namespace hone {
 // held: device bytes outside of the workspace.
 [[nodiscard]] CompileOptions compile_options(const TrainingOptions& options, const Model& model, DType dtype,
                                              const Workspace& workspace, std::size_t held = 0);
+// Returns true if checkpoints are evaluated by benchmarks.
+[[nodiscard]] bool wants_benchmarks(const TrainingOptions& options);
 // Returns the device bytes that benchmarks of checkpoints need in addition to the memory of the run; 0 without
 // benchmarks.
 [[nodiscard]] std::size_t benchmark_bytes_held(const TrainingOptions& options, const Model& model, DType dtype);

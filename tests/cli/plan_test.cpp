@@ -57,6 +57,27 @@ TEST_F(PlanCommand, NeedsAModelAndItsKeysOnly) {
   EXPECT_THAT(pretrain.printed, HasSubstr("work of a micro-batch of 512 tokens"));
 }
 
+// A plan says of keys what the run says.
+TEST_F(PlanCommand, RefusesWhatTheRunRefuses) {
+  const auto refused = [](const std::string& kind, const std::vector<std::string>& more) {
+    std::vector<std::string> arguments{"plan", kind, "--model_name_or_path", "qwen2.5-0.5b", "--device", "cpu"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const CommandResult result = run_commands(arguments);
+    EXPECT_EQ(result.code, 1) << result.printed;
+    return result.said;
+  };
+  EXPECT_THAT(refused("sft", {"--num_processes", "3", "--tensor_parallel_size", "3"}),
+              HasSubstr("tensor_parallel_size: is 3, but num_attention_heads is 14"));
+  EXPECT_THAT(refused("sft", {"--num_processes", "2", "--expert_parallel_size", "2"}),
+              HasSubstr("expert_parallel_size: is 2, but the model has no mixture of experts"));
+  EXPECT_THAT(refused("sft", {"--num_processes", "30", "--pipeline_parallel_size", "30"}),
+              HasSubstr("pipeline_parallel_size: is 30, but the model has 24 layers"));
+  EXPECT_THAT(refused("sft", {"--num_processes", "2", "--context_parallel_size", "4"}),
+              HasSubstr("context_parallel_size: is 4, which does not divide num_processes 2"));
+  EXPECT_THAT(refused("grpo", {"--num_processes", "2", "--tensor_parallel_size", "2", "--max_completion_length", "64"}),
+              HasSubstr("tensor_parallel_size: is 2; hone grpo generates with whole weights"));
+}
+
 // The plan shows a time only for this machine's device, and only if its rates are known.
 TEST_F(PlanCommand, SaysTheTimeAtMeasuredLimits) {
   const Environment environment({{"HONE_CACHE", (folder_.path() / "cache").string()}});

@@ -63,12 +63,13 @@ TEST(ProfileCommand, TakesARecipe) {
   const Ended lost = run_program({"profile", recipe, "--optim", "sgd", "--output_dir", folder});
   EXPECT_EQ(lost.code, 1);
   EXPECT_THAT(lost.output, HasSubstr("--optim: has no effect with a recipe"));
-  const std::string whole = read_file(recipe);
-  for (const std::string parallel : {"tensor", "pipeline", "expert", "context"}) {
-    write_file(recipe, text_of(whole, parallel, "_parallel_size: 2\n"));
-    const Ended divided = run_program({"profile", recipe, "--output_dir", folder});
-    EXPECT_EQ(divided.code, 1) << divided.output;
-    EXPECT_THAT(divided.output, HasSubstr(parallel + "_parallel_size: is 2, but a profile is of one process"));
+  for (const std::string key :
+       {"tensor_parallel_size", "pipeline_parallel_size", "expert_parallel_size", "context_parallel_size"}) {
+    write_file(directory.path() / "divided.yaml", read_file(recipe) + "num_processes: 2\n" + key + ": 2\n");
+    const Ended divided =
+        run_program({"profile", "pretrain", directory.path() / "divided.yaml", "--output_dir", folder});
+    EXPECT_EQ(divided.code, 1) << key;
+    EXPECT_THAT(divided.output, HasSubstr(key + ": is 2, but a profile is of one process"));
   }
 }
 

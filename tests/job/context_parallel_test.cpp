@@ -141,7 +141,7 @@ TEST(ContextParallel, MixturesAndLatentHeadsHaveTheGradientsOfOneProcess) {
 
 // The loss is that of one token, to which other ranks add zeros.
 TEST(ContextParallel, ATokenHasTheBitsOfOneProcess) {
-  std::map<std::string, std::string> models = small_models();
+  Configs models = small_models();
   models["mixtral"] = FixtureModel("mixtral").model->config().dump();
   for (const auto& [name, config] : models) {
     for (const std::size_t token : {3, 150, 310, 500, 832, 850}) {

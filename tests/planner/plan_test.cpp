@@ -121,23 +121,47 @@ TEST_F(Plan, EqualsTenRuns) {
   }
 }
 
-// In pre-training all sequences are as long as the options allow, so a sketch must equal the exact plan.
+// In pre-training all sequences are as long as the options allow, so a sketch must equal the exact plan. Groups of two
+// processes divide the model.
 TEST_F(Plan, ASketchTakesWhatTheRunTakes) {
-  const PretrainOptions options = pretrain();
-  const LanguageRun run = prepare_pretrain(options);
-  const RunPlan exact = plan_run(run);
-  const RunPlan sketch =
-      plan_sketch(options, {.model = family_registry().create(run.model->config()), .dtype = run.dtype}, kComparedGpus);
-  EXPECT_EQ(sketch.parameters, exact.parameters);
-  EXPECT_EQ(sketch.memory.weights, exact.memory.weights);
-  EXPECT_EQ(sketch.memory.gradients, exact.memory.gradients);
-  EXPECT_EQ(sketch.memory.optimizer, exact.memory.optimizer);
-  EXPECT_EQ(sketch.memory.arena, exact.memory.arena);
-  EXPECT_EQ(sketch.tokens_per_micro_batch, exact.tokens_per_micro_batch);
-  EXPECT_EQ(sketch.steps, 2);
-  ASSERT_EQ(sketch.devices.size(), 4u);
-  for (const DeviceFit& device : sketch.devices) EXPECT_TRUE(device.fits && device.changes.empty()) << device.memory;
-  EXPECT_TRUE(exact.devices.empty()) << "no devices were requested";
+  Json config = read_json(path("model.json"));
+  config["num_key_value_heads"] = 2;
+  write_file(path("divisible.json"), config.dump());
+  PretrainOptions whole = pretrain();
+  whole.model_config_path = path("divisible.json");
+  whole.num_processes = 2;
+  PretrainOptions layers = whole;
+  layers.tensor_parallel_size = 2;
+  PretrainOptions stages = whole;
+  stages.pipeline_parallel_size = 2;
+  std::vector<RunPlan> sketches;
+  for (const PretrainOptions& options : {whole, layers, stages}) {
+    const LanguageRun run = prepare_pretrain(options);
+    const RunPlan exact = plan_run(run);
+    const RunPlan& sketch = sketches.emplace_back(plan_sketch(
+        options, {.model = family_registry().create(run.model->config()), .dtype = run.dtype}, kComparedGpus));
+    EXPECT_EQ(sketch.parameters, exact.parameters);
+    EXPECT_EQ(sketch.memory.weights, exact.memory.weights);
+    EXPECT_EQ(sketch.memory.gradients, exact.memory.gradients);
+    EXPECT_EQ(sketch.memory.optimizer, exact.memory.optimizer);
+    EXPECT_EQ(sketch.memory.arena, exact.memory.arena);
+    EXPECT_EQ(sketch.tokens_per_micro_batch, exact.tokens_per_micro_batch);
+    EXPECT_EQ(sketch.steps, 2);
+    ASSERT_EQ(sketch.devices.size(), 4u);
+    for (const DeviceFit& device : sketch.devices) EXPECT_TRUE(device.fits && device.changes.empty()) << device.memory;
+    EXPECT_TRUE(exact.devices.empty()) << "no devices were requested";
+    EXPECT_EQ(sketch.parameters, sketches[0].parameters) << "those of the whole model";
+  }
+  for (const RunPlan& divided : {sketches[1], sketches[2]}) {
+    EXPECT_LT(divided.memory.weights, sketches[0].memory.weights);
+  }
+  // The data of an SFT decides how many tokens a micro-batch has, but not what the weights take.
+  SftOptions sft;
+  common(sft);
+  sft.num_processes = 2;
+  sft.tensor_parallel_size = 2;
+  const RunPlan sketch = plan_sketch(sft, {.model = family_registry().create(config), .dtype = DType::kF32});
+  EXPECT_EQ(sketch.memory.weights, sketches[1].memory.weights);
 }
 
 // The biases of the experts have neither gradients nor states.

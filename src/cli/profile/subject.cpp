@@ -73,12 +73,9 @@ Subject of_run(LanguageRun run, std::int64_t steps, double start) {
   return subject;
 }
 
-// Throws Error if the model is divided over processes: a profile is of one.
+// Throws Error if a model or its tokens are divided over processes: a profile is of one.
 void check_one_process(const TrainingOptions& options, const OptionInput& input) {
-  for (const auto& [key, size] : {std::pair{"tensor_parallel_size", options.tensor_parallel_size},
-                                  std::pair{"pipeline_parallel_size", options.pipeline_parallel_size},
-                                  std::pair{"expert_parallel_size", options.expert_parallel_size},
-                                  std::pair{"context_parallel_size", options.context_parallel_size}}) {
+  for (const auto& [key, size, of_weights] : options.group_sizes()) {
     if (size > 1)
       throw Error(input.place_of(key), text_of("is ", size, ", but a profile is of one process"),
                   text_of("--", key, " 1"));
@@ -109,7 +106,6 @@ Subject of_recipe(const RecipeSource& source, const Settings& changes, LanguageR
   const OptionInput input = read_recipe(source, changes, OptionTable(options), options);
   if (options.output_dir.empty()) options.output_dir = source.profile.output_dir;
   check_options(options, input);
-  check_one_process(options, input);
   const double start = host_seconds();
   Subject subject = of_run(prepare(options), source.profile.num_steps, start);
   set_data_settings(options, subject.settings);
@@ -141,6 +137,7 @@ OptionInput read_recipe(const RecipeSource& source, const Settings& changes, con
   arguments.insert(arguments.end(), changes.begin(), changes.end());
   OptionInput input = read_options(table, arguments, training_foreign_keys());
   apply_input(kProfileText, input);
+  check_one_process(options, input);
   const auto is_given = [&](std::string_view key) {
     return source.flags.was_set(key) && std::ranges::count(changes, text_of("--", key)) == 0;
   };

@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "model/lora.h"
+#include "model/wrapped_model.h"
 #include "ops/cast/cast.h"
 #include "ops/linear_logprobs/linear_logprobs.h"
 #include "ops/scale/scale.h"
@@ -39,9 +40,9 @@ const ProbeRule kProbeRule;
 
 // A model with an additional probe, held in f32 whatever the model's dtype, that learns to predict tokens from their
 // hidden states.
-class Probed final : public Model {
+class Probed final : public WrappedModel {
  public:
-  explicit Probed(std::unique_ptr<Model> base) : base_(std::move(base)), specs_(base_->weights()) {
+  explicit Probed(std::unique_ptr<Model> base) : WrappedModel(std::move(base)) {
     const std::int64_t vocab_size = shape().vocab_size;
     specs_.push_back({.name = kProbeName,
                       .shape = {vocab_size, shape().hidden_size},
@@ -50,21 +51,14 @@ class Probed final : public Model {
                       .dtype = DType::kF32});
     check_specs(specs_);
   }
-  const ModelShape& shape() const override { return base_->shape(); }
-  const Json& config() const override { return base_->config(); }
-  const std::vector<WeightSpec>& weights() const override { return specs_; }
-  std::string_view head() const override { return base_->head(); }
+  const std::vector<WeightSpec>& traced_weights() const override { return specs_; }
   Tensor forward(WeightBinder& weights, Batch& batch) const override {
-    const Tensor hidden = base_->forward(weights, batch);
+    const Tensor hidden = WrappedModel::forward(weights, batch);
     if (!batch.learns) return hidden;
     const Tensor logp = linear_logprobs(cast(hidden, DType::kF32), weights(kProbeName), batch.tokens, {}).logp;
     batch.add_loss({"probe_loss", 1.0, scale(logp, -1.0)});
     return hidden;
   }
-
- private:
-  std::unique_ptr<Model> base_;
-  std::vector<WeightSpec> specs_;
 };
 
 std::unique_ptr<Model> probed() {
