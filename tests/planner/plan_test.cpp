@@ -137,6 +137,7 @@ TEST_F(Plan, ASketchTakesWhatTheRunTakes) {
   std::vector<RunPlan> sketches;
   for (const PretrainOptions& options : {whole, layers, stages}) {
     const LanguageRun run = prepare_pretrain(options);
+    config = run.model->config();
     const RunPlan exact = plan_run(run);
     const RunPlan& sketch = sketches.emplace_back(plan_sketch(
         options, {.model = family_registry().create(run.model->config()), .dtype = run.dtype}, kComparedGpus));
@@ -160,6 +161,7 @@ TEST_F(Plan, ASketchTakesWhatTheRunTakes) {
   common(sft);
   sft.num_processes = 2;
   sft.tensor_parallel_size = 2;
+  sft.max_length = 256;
   const RunPlan sketch = plan_sketch(sft, {.model = family_registry().create(config), .dtype = DType::kF32});
   EXPECT_EQ(sketch.memory.weights, sketches[1].memory.weights);
 }
