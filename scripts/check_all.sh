@@ -11,7 +11,7 @@ if (($# == 0)); then presets=(asan tsan fuzz); fi
 
 export ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
-export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
+export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:suppressions=$PWD/scripts/tsan_suppressions.txt
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 #include <vector>
 
 #include "core/float8.h"
@@ -31,7 +32,9 @@ TEST(Fp8Tensor, IsReadAsTorchDequantizesIt) {
        {std::pair<std::int64_t, std::size_t>{0, 0}, {1, 1}, {127, 3}, {139, 300}, {17900, 300}}) {
     std::vector<BFloat16> part(size);
     read_as(tensor, DType::kBf16, first, std::as_writable_bytes(std::span(part)));
-    EXPECT_EQ(std::memcmp(part.data(), values.data() + first, size * sizeof(BFloat16)), 0) << first << ", " << size;
+    const std::span expected_part(values.data() + first, size);
+    EXPECT_TRUE(std::ranges::equal(std::as_bytes(std::span(part)), std::as_bytes(expected_part)))
+        << first << ", " << size;
   }
 }
 

@@ -163,11 +163,12 @@ TEST_P(SandboxLimitsOf, an_environment_shows_nothing_of_its_project) {
   const fs::path root = project.path();
   fs::permissions(root, fs::perms::owner_all | fs::perms::group_exec | fs::perms::others_exec | fs::perms::group_read |
                             fs::perms::others_read);
-  const SandboxProgram system = find_python(Sandbox(GetParam()));
+  // The interpreter itself, which may be that of an environment on this machine.
+  const fs::path system = fs::canonical(find_python(Sandbox(GetParam())).arguments[0]);
   fs::create_directories(root / "bin");
   fs::create_directories(root / "lib");
-  fs::create_symlink(system.arguments[0], root / "bin" / "python3");
-  std::ofstream(root / "pyvenv.cfg") << "home = " << fs::path(system.arguments[0]).parent_path().string() << "\n";
+  fs::create_symlink(system, root / "bin" / "python3");
+  std::ofstream(root / "pyvenv.cfg") << "home = " << system.parent_path().string() << "\n";
   std::ofstream(root / ".env") << "key";
   std::ofstream(root / "data.jsonl") << "answers";
   std::ofstream(root / "lib" / "module") << "seen";

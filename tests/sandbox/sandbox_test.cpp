@@ -234,7 +234,8 @@ std::vector<Attack> attacks_on_namespaces() {
        "known = ('/usr', '/bin', '/sbin', '/lib', '/etc/', '/dev/', '/proc', '/tmp')\n"
        "mounts = [l.split() for l in open('/proc/self/mounts')]\n"
        "for _, path, _, options, *_ in mounts:\n"
-       "  if path != '/' and not path.startswith(known) and not sys.prefix.startswith(path): return\n"
+       "  of_python = sys.prefix.startswith(path) or path.startswith(sys.prefix)\n"
+       "  if path != '/' and not path.startswith(known) and not of_python: return\n"
        "  if 'ro' not in options.split(',') and path != '/tmp' and not path.startswith('/dev/'): return\n"
        "raise OSError('nothing that is not read-only')"},
   };

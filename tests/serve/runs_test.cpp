@@ -203,7 +203,8 @@ TEST(AnswerRuns, GivesProfiles) {
   for (std::size_t i = 0; i < kMaxShownRows + 5; ++i) rows.push_back({{"op", "linear"}, {"ms", 1.5}});
   write_json(file,
              {{"what", std::string(2 * kMaxShownBytes, 'a')}, {"step_ms", 3}, {"other", true}, {"kernels", rows}});
-  for (const Json& run : answer(folder.path(), "/runs")["runs"]) EXPECT_EQ(run["profile"], run["id"] == "profile");
+  const Json runs = answer(folder.path(), "/runs");
+  for (const Json& run : runs["runs"]) EXPECT_EQ(run["profile"], run["id"] == "profile");
   const Json profile = answer(folder.path(), "/runs/profile?run=profile");
   EXPECT_EQ(profile["kernels"].size(), kMaxShownRows);
   EXPECT_EQ(profile["kernels"][0], Json::parse(R"({"op":"linear","ms":1.5})"));
