@@ -18,4 +18,18 @@ template <class T>
   }
 }
 
+// exp(-|x|) is subnormal in f32, or 0, only for x whose bits in bf16 are at least these as an unsigned number: from -87
+// down, which includes NaN with a sign. (Above 87 it is as well, but 1 + exp(-x) is 1 whatever it is.)
+inline constexpr std::uint32_t kSteepBits = 0xC2AE;
+
+// Returns the bits of sigmoid<__nv_bfloat16>() for x above -87, in fewer instructions: neither exp(-|x|) nor
+// 1 + exp(-|x|) has to be scaled.
+[[nodiscard]] __device__ inline float sigmoid_above_steep(float x) {
+  float e;
+  float inverse;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(-fabsf(x) * 1.4426950408889634f));
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(1.0f + e));
+  return x < 0.0f ? e * inverse : inverse;
+}
+
 }  // namespace hone

@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
@@ -67,6 +70,65 @@ TEST(QuantizeSwiglu, HasTheBitsOfItsParts) {
   EXPECT_FALSE(has(fused, "swiglu_backward"));
   for (const MlpShape& shape : {MlpShape{16, 16, 128}, MlpShape{144, 130, 384}, MlpShape{256, 100, 256}}) {
     EXPECT_EQ(results(shape, true), results(shape, false)) << shape.rows << " rows, " << shape.n << " columns";
+  }
+}
+
+// The outputs of quantize for swiglu of gate_up [rows, 2 n], or for its gradient.
+Program quantized_swiglu(const MlpShape& shape, const QuantizeAttributes& attributes, bool backward, bool fused) {
+  register_operations();
+  Program program;
+  const Tensor gate_up = program.input("gate_up", {DType::kBf16, {{shape.rows, Count::tokens}, 2 * shape.n}});
+  const Tensor made =
+      backward ? swiglu_gradient(program.input("dy", {DType::kBf16, {{shape.rows, Count::tokens}, shape.n}}), gate_up)
+               : swiglu(gate_up);
+  const QuantizedRows quantized = quantize(made, attributes);
+  program.output("rows", quantized.rows);
+  program.output("row_scale", quantized.row_scale);
+  if (quantized.columns) program.output("columns", quantized.columns);
+  if (quantized.column_scale) program.output("column_scale", quantized.column_scale);
+  return fused ? fuse(program) : program;
+}
+
+// Normal numbers, among them gates whose exponential is subnormal or 0, or overflows, and numbers that are not finite.
+std::vector<BFloat16> far_values(const MlpShape& shape, std::int64_t columns, std::uint64_t seed) {
+  std::vector<BFloat16> values = normal_values<BFloat16>(static_cast<std::size_t>(shape.rows * columns), seed);
+  const float far[] = {-86.5F, -87.0F, -87.5F, -90.0F, -103.5F, -200.0F, -3e38F, 88.0F, 120.0F, 3e38F, 0.0F, -0.0F};
+  for (std::size_t i = 0; i < std::size(far); ++i) values[i * 977 % values.size()] = BFloat16(far[i]);
+  values[5 * columns + 3] = BFloat16(-std::numeric_limits<float>::infinity());
+  values[9 * columns + 100] = BFloat16(std::numeric_limits<float>::quiet_NaN());
+  return values;
+}
+
+TEST(QuantizeSwiglu, HasTheBitsOfItsPartsFarFromZero) {
+  const MlpShape shape{144, 130, 256};
+  const auto results = [&](const QuantizeAttributes& attributes, bool backward, bool fused) {
+    TestRun run(quantized_swiglu(shape, attributes, backward, fused));
+    run.set("gate_up", far_values(shape, 2 * shape.n, 1));
+    if (backward) run.set("dy", far_values(shape, shape.n, 2));
+    run.executable().set_count(Count::tokens, shape.used);
+    run.executable().run();
+    const std::int64_t k = (backward ? 2 : 1) * shape.n;
+    const auto size = static_cast<std::size_t>(shape.rows * k);
+    std::vector<std::uint8_t> bytes = run.output<std::uint8_t>("rows", size);
+    std::vector<float> scales = run.output<float>("row_scale", size / 128);
+    if (attributes.columns) {
+      const std::vector<std::uint8_t> columns = run.output<std::uint8_t>("columns", size);
+      bytes.insert(bytes.end(), columns.begin(), columns.end());
+      const std::int64_t count = attributes.blocks ? k / 128 * weight_scale_stride(shape.rows) : 2 * k;
+      const std::vector<float> more = run.output<float>("column_scale", static_cast<std::size_t>(count));
+      scales.insert(scales.end(), more.begin(), more.end());
+    }
+    EXPECT_TRUE(std::ranges::any_of(scales, [](float scale) { return std::isnan(scale); }));
+    return std::pair(bytes, scales);
+  };
+  for (const bool backward : {false, true}) {
+    for (const QuantizeAttributes& attributes :
+         {QuantizeAttributes{}, {.columns = true}, QuantizeAttributes{.columns = true, .blocks = true}}) {
+      const auto fused = results(attributes, backward, true);
+      const auto parts = results(attributes, backward, false);
+      EXPECT_EQ(fused.first, parts.first) << "backward " << backward << ", columns " << attributes.columns;
+      EXPECT_TRUE(same_bits(fused.second, parts.second)) << "backward " << backward;
+    }
   }
 }
 

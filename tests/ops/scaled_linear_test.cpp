@@ -10,6 +10,7 @@
 #include <limits>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "core/error.h"
@@ -206,6 +207,48 @@ TEST(Quantize, KeepsWhatIsNotFinite) {
     for (std::int64_t i = 0; i < 128; ++i) {
       EXPECT_EQ(std::isnan(static_cast<float>(y[row * 128 + i])), row == 3 || row == 9) << "row " << row;
     }
+  }
+}
+
+// The bytes of such a block are 0, its scale is NaN, and other blocks are as without it.
+TEST(Quantize, ClearsBlocksThatAreNotFinite) {
+  constexpr std::int64_t kRows = 144;
+  constexpr std::int64_t kColumns = 256;
+  constexpr std::int64_t kRow = 133;
+  constexpr std::int64_t kColumn = 140;
+  for (const bool blocks : {false, true}) {
+    const auto results = [&](float value) {
+      Program program;
+      const QuantizedRows quantized =
+          quantize(program.input("x", {DType::kBf16, {kRows, kColumns}}), {.columns = true, .blocks = blocks});
+      program.output("rows", quantized.rows);
+      program.output("columns", quantized.columns);
+      program.output("row_scale", quantized.row_scale);
+      program.output("column_scale", quantized.column_scale);
+      TestRun run(std::move(program));
+      std::vector<BFloat16> x = values_of(kRows, kColumns, 1);
+      x[kRow * kColumns + kColumn] = BFloat16(value);
+      run.set("x", x);
+      run.executable().run();
+      const std::int64_t scales = blocks ? kColumns / 128 * weight_scale_stride(kRows) : scale_blocks(kRows) * kColumns;
+      return std::tuple(run.output<std::uint8_t>("rows", x.size()), run.output<std::uint8_t>("columns", x.size()),
+                        run.output<float>("row_scale", x.size() / 128),
+                        run.output<float>("column_scale", static_cast<std::size_t>(scales)));
+    };
+    auto [rows, columns, row_scale, column_scale] = results(0.0F);
+    std::fill_n(rows.begin() + kRow * kColumns + 128, 128, std::uint8_t{0});
+    row_scale[kRows + kRow] = std::numeric_limits<float>::quiet_NaN();
+    const std::int64_t first = blocks ? 128 : kColumn;
+    for (std::int64_t column = first; column < first + (blocks ? 128 : 1); ++column) {
+      std::fill_n(columns.begin() + column * kRows + 128, kRows - 128, std::uint8_t{0});
+    }
+    column_scale[blocks ? weight_scale_stride(kRows) + 1 : kColumns + kColumn] =
+        std::numeric_limits<float>::quiet_NaN();
+    const auto seen = results(-std::numeric_limits<float>::infinity());
+    EXPECT_EQ(std::get<0>(seen), rows) << "blocks " << blocks;
+    EXPECT_EQ(std::get<1>(seen), columns) << "blocks " << blocks;
+    EXPECT_TRUE(same_bits(std::get<2>(seen), row_scale)) << "blocks " << blocks;
+    EXPECT_TRUE(same_bits(std::get<3>(seen), column_scale)) << "blocks " << blocks;
   }
 }
 

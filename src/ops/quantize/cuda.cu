@@ -10,26 +10,31 @@ __device__ void load_eight(const __nv_bfloat16* from, std::uint32_t (&words)[4])
   memcpy(words, &four, sizeof(four));
 }
 
+template <TileColumns kColumns>
 __global__ void __launch_bounds__(kTileThreads)
     quantize_kernel(const __nv_bfloat16* x, RowCount count, QuantizedViews to) {
   __shared__ TileMemory memory;
   begin_dependent_kernel();
   const TilePart part(to.k);
   std::uint32_t words[8][4] = {};
-  const std::int64_t used = count.get();
+  const int used = part.rows_before(count.get());
+  const auto stride = static_cast<std::uint32_t>(to.k);
+  const __nv_bfloat16* const from = x + part.row * to.k + part.column;
 #pragma unroll
   for (int i = 0; i < 8; ++i) {
-    if (part.row + i >= used) continue;
-    load_eight(x + (part.row + i) * to.k + part.column, words[i]);
+    if (i < used) load_eight(from + static_cast<std::uint32_t>(i) * stride, words[i]);
   }
-  store_tile(words, part, to, memory);
+  store_tile<kColumns>(words, part, to, memory);
 }
 
 void forward(const KernelCall& call) {
   const QuantizedViews to = quantized_views(call);
   if (to.capacity == 0 || to.k == 0) return;
-  launch_dependent({tile_count(to), kTileThreads}, stream_of(call), quantize_kernel,
-                   static_cast<const __nv_bfloat16*>(cuda_data<__nv_bfloat16>(call.in(0))), row_count(call.in(0)), to);
+  with_columns(to, [&]<TileColumns kColumns>() {
+    launch_dependent({tile_count(to), kTileThreads}, stream_of(call), quantize_kernel<kColumns>,
+                     static_cast<const __nv_bfloat16*>(cuda_data<__nv_bfloat16>(call.in(0))), row_count(call.in(0)),
+                     to);
+  });
   check_launch("quantize");
 }
 
@@ -59,20 +64,24 @@ __global__ void __launch_bounds__(kTileThreads)
   for (int i = 0; i < 8; ++i) {
     load_eight(weight + (part.row + i) * to.k + part.column, words[i]);
   }
-  const std::uint32_t scale = e4m3_scale_bits(block_magnitude(words, memory));
-  const E4m3Factor factor(scale);
+  std::uint32_t most = 0;
+#pragma unroll
+  for (int i = 0; i < 8; i += 2) most = pair_max(most, two_rows(words[i], words[i + 1]));
+  const std::uint32_t scale = e4m3_scale_bits(block_maximum(most, memory));
+  const std::uint32_t twice = e4m3_factor(scale) * 0x10001u;
   const std::int64_t row = part.row / kTileSide;
   const std::int64_t column = part.column / kTileSide;
   if constexpr (kPlain) {
     store_block_scale(scale, row, column, to.k / kTileSide, to.plain.scale, to.plain.stride);
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
-      *reinterpret_cast<uint2*>(to.plain.weight + (part.row + i) * to.k + part.column) = e4m3_eight(words[i], factor);
+      const uint2 bytes = twice != 0 ? e4m3_eight(words[i], twice) : uint2{};
+      *reinterpret_cast<uint2*>(to.plain.weight + (part.row + i) * to.k + part.column) = bytes;
     }
   }
   if constexpr (kTransposed) {
     store_block_scale(scale, column, row, to.n / kTileSide, to.transposed.scale, to.transposed.stride);
-    place_columns(words, [&](int) { return factor; }, memory);
+    place_columns(words, {twice, twice, twice, twice}, memory);
     copy_columns(memory, row * kTileSide, column * kTileSide, to.transposed.weight, to.n, to.n);
   }
 }

@@ -8,15 +8,17 @@
 //   ...                                             2 halves of a warp and 8 warps, the last by shared memory
 //   rows 120-127    240      241   ...   255
 //
+// These kernels are limited by instructions before memory, so each is counted (docs/lab-notes.md, Products in FP8):
+// maxima are of magnitudes as integers, two in a word; one thread computes the scale of a row or column, and all others
+// read its factor in bf16 from shared memory, 8 in one load; values are scaled as pairs.
+//
 // Rows are stored from registers, 128 bytes by half a warp. Columns are transposed through shared memory, whose units
 // of 8 bytes (8 rows of one column) are swizzled, so that neither the stores nor the loads of a warp meet in a bank:
 //
-//   unit u of column c is at c * 16 + (u ^ (c / 8 % 16))
+//   unit u of column c is at c * 16 + (u ^ s), where the four bits of s are those of c / 8, the highest one last
 //
 // Maxima do not depend on an order, so neither do the results.
 #pragma once
-
-#include <cuda_fp8.h>
 
 #include "core/float8.h"
 #include "ops/cuda_kernel.cuh"
@@ -30,6 +32,25 @@ inline constexpr int kTileThreads = 256;
 inline constexpr int kTileSide = 128;
 inline constexpr int kTileColumns = 8;  // of a thread, and rows
 
+// The columns that a kernel writes besides the rows.
+enum class TileColumns {
+  kNone,
+  kBlocks,   // with one scale for the tile
+  kVectors,  // with one scale each
+};
+
+// Calls body.operator()<columns>() with what is wanted of `to`.
+template <class Body>
+void with_columns(const QuantizedViews& to, const Body& body) {
+  if (to.columns == nullptr) {
+    body.template operator()<TileColumns::kNone>();
+  } else if (to.column_scale_stride > 0) {
+    body.template operator()<TileColumns::kBlocks>();
+  } else {
+    body.template operator()<TileColumns::kVectors>();
+  }
+}
+
 // The grid of blocks of kTileThreads for a matrix: tiles of a row of tiles first.
 [[nodiscard]] inline unsigned tile_count(const QuantizedViews& to) {
   return static_cast<unsigned>(ceil_div(to.capacity, kTileSide) * (to.k / kTileSide));
@@ -39,96 +60,164 @@ inline constexpr int kTileColumns = 8;  // of a thread, and rows
 struct TilePart {
   std::int64_t row;     // first of 8
   std::int64_t column;  // first of 8
-  __device__ explicit TilePart(std::int64_t k) {
-    const auto across = static_cast<std::uint32_t>(k / kTileSide);
-    const std::uint32_t tile_row = blockIdx.x / across;
-    row = static_cast<std::int64_t>(tile_row) * kTileSide + threadIdx.x / 16 * kTileColumns;
-    column = static_cast<std::int64_t>(blockIdx.x - tile_row * across) * kTileSide + threadIdx.x % 16 * kTileColumns;
+  // In the tile of a row and column of tiles.
+  __device__ TilePart(std::uint32_t tile_row, std::uint32_t tile_column)
+      : row(static_cast<std::int64_t>(tile_row) * kTileSide + threadIdx.x / 16 * kTileColumns),
+        column(static_cast<std::int64_t>(tile_column) * kTileSide + threadIdx.x % 16 * kTileColumns) {}
+  // In the block's tile of a matrix of k columns.
+  __device__ explicit TilePart(std::int64_t k)
+      : TilePart(blockIdx.x / static_cast<std::uint32_t>(k / kTileSide),
+                 blockIdx.x % static_cast<std::uint32_t>(k / kTileSide)) {}
+  // Returns how many of the 8 rows are before row `end`.
+  [[nodiscard]] __device__ int rows_before(std::int64_t end) const {
+    return static_cast<int>(max(min(end - row, std::int64_t{kTileColumns}), std::int64_t{0}));
   }
+  // First row and column of the tile.
+  [[nodiscard]] __device__ std::int64_t tile_row() const { return row - threadIdx.x / 16 * kTileColumns; }
+  [[nodiscard]] __device__ std::int64_t tile_column() const { return column - threadIdx.x % 16 * kTileColumns; }
 };
 
 struct TileMemory {
-  std::uint32_t warp_maxima[kTileThreads / 32];
-  std::uint16_t maxima[kTileThreads / 32][kTileSide];  // of columns, by warp
+  alignas(16) std::uint16_t row_factors[kTileSide];
+  alignas(16) std::uint32_t column_factors[kTileSide / 2];             // pairs
+  alignas(16) std::uint32_t maxima[kTileThreads / 32][kTileSide / 2];  // of columns, pairs, by warp
+  alignas(16) std::uint32_t warp_maxima[kTileThreads / 32];
   alignas(16) std::uint64_t units[kTileSide * kTileSide / 8];
 };
 
 // Maximum of two pairs of magnitudes.
 [[nodiscard]] __device__ inline std::uint32_t pair_max(std::uint32_t a, std::uint32_t b) { return __vmaxu2(a, b); }
 
-// 1 / scale for the numbers of a block, a power of two, in bf16 twice, and the bits of them that are kept: none if the
-// scale is NaN, so that their bytes are 0.
-struct E4m3Factor {
-  std::uint32_t twice;
-  std::uint32_t kept;
-  // A factor for a scale by e4m3_scale_bits().
-  __device__ explicit E4m3Factor(std::uint32_t scale)
-      : twice((((254u << 23) - scale) >> 16) * 0x10001u), kept(scale >= 0x7F800000u ? 0 : 0xFFFFFFFFu) {}
-};
+[[nodiscard]] __device__ inline std::uint32_t magnitudes(std::uint32_t pair) { return pair & 0x7FFF7FFFu; }
 
-// Two numbers of bf16, times the factor, as e4m3. A product that is subnormal in bf16 is 0 in e4m3; others are exact.
-[[nodiscard]] __device__ inline std::uint32_t e4m3_pair(std::uint32_t pair, const E4m3Factor& factor) {
-  const std::uint32_t product = scaled_exactly(pair, factor.twice) & factor.kept;
-  const float2 values{__uint_as_float(product << 16), __uint_as_float(product & 0xFFFF0000u)};
-  return __nv_cvt_float2_to_fp8x2(values, __NV_SATFINITE, __NV_E4M3);
+// 1 / scale in bf16, a power of two; 0 if the scale is NaN. `scale` is one of e4m3_scale_bits().
+[[nodiscard]] __device__ inline std::uint32_t e4m3_factor(std::uint32_t scale) {
+  return scale >= 0x7F800000u ? 0u : ((254u << 23) - scale) >> 16;
 }
 
-// Eight numbers in e4m3.
-[[nodiscard]] __device__ inline uint2 e4m3_eight(const std::uint32_t (&pairs)[4], const E4m3Factor& factor) {
-  return {e4m3_pair(pairs[0], factor) | e4m3_pair(pairs[1], factor) << 16,
-          e4m3_pair(pairs[2], factor) | e4m3_pair(pairs[3], factor) << 16};
+// True if one of the factors, in bf16, is 0: its numbers are not finite, and their bytes are to be 0.
+[[nodiscard]] __device__ inline bool has_zero(const uint4& factors) {
+  const std::uint32_t least = __vminu2(__vminu2(factors.x, factors.y), __vminu2(factors.z, factors.w));
+  return (least & 0xFFFFu) == 0 || least >> 16 == 0;
 }
 
-// Quantizes the rows of the thread's part; words[i] has row i as four pairs of bf16, 0 past the rows in use.
-__device__ inline void store_tile_rows(const std::uint32_t (&words)[8][4], const TilePart& part,
-                                       const QuantizedViews& to) {
+// Four numbers of f32 as e4m3, the first in the lowest byte.
+[[nodiscard]] __device__ inline std::uint32_t e4m3_four(float a, float b, float c, float d) {
+  std::uint32_t bytes;
+  asm("{.reg .b16 low, high;\n"
+      "cvt.rn.satfinite.e4m3x2.f32 low, %2, %1;\n"
+      "cvt.rn.satfinite.e4m3x2.f32 high, %4, %3;\n"
+      "mov.b32 %0, {low, high};}"
+      : "=r"(bytes)
+      : "f"(a), "f"(b), "f"(c), "f"(d));
+  return bytes;
+}
+
+[[nodiscard]] __device__ inline float low_half(std::uint32_t pair) { return __uint_as_float(pair << 16); }
+[[nodiscard]] __device__ inline float high_half(std::uint32_t pair) { return __uint_as_float(pair & 0xFFFF0000u); }
+
+// Eight numbers of bf16, times the factor that `twice` has twice, as e4m3. A product that is subnormal in bf16 is 0 in
+// e4m3; others are exact.
+[[nodiscard]] __device__ inline uint2 e4m3_eight(const std::uint32_t (&pairs)[4], std::uint32_t twice) {
+  std::uint32_t products[4];
+#pragma unroll
+  for (int j = 0; j < 4; ++j) products[j] = scaled_exactly(pairs[j], twice);
+  return {e4m3_four(low_half(products[0]), high_half(products[0]), low_half(products[1]), high_half(products[1])),
+          e4m3_four(low_half(products[2]), high_half(products[2]), low_half(products[3]), high_half(products[3]))};
+}
+
+// The largest magnitudes of two rows of a thread, the first in the low half.
+[[nodiscard]] __device__ inline std::uint32_t two_rows(const std::uint32_t (&a)[4], const std::uint32_t (&b)[4]) {
+  const auto most = [](const std::uint32_t(&row)[4]) {
+    return pair_max(pair_max(magnitudes(row[0]), magnitudes(row[1])), pair_max(magnitudes(row[2]), magnitudes(row[3])));
+  };
+  const std::uint32_t of_a = most(a);
+  const std::uint32_t of_b = most(b);
+  return pair_max(__byte_perm(of_a, of_b, 0x5410), __byte_perm(of_a, of_b, 0x7632));
+}
+
+// The largest magnitudes over 16 lanes of two of the thread's eight rows: those of number tile_row_pair(). In each of
+// two steps a lane sends half of what it has and keeps the other half.
+[[nodiscard]] __device__ inline int tile_row_pair() { return static_cast<int>(threadIdx.x) / 4 % 4; }
+[[nodiscard]] __device__ inline std::uint32_t row_maxima(const std::uint32_t (&words)[8][4]) {
+  constexpr std::uint32_t kAll = 0xFFFFFFFFu;
+  const std::uint32_t pairs[4] = {two_rows(words[0], words[1]), two_rows(words[2], words[3]),
+                                  two_rows(words[4], words[5]), two_rows(words[6], words[7])};
+  const bool eight = (threadIdx.x & 8) != 0;
+  const bool four = (threadIdx.x & 4) != 0;
+  const std::uint32_t a = pair_max(eight ? pairs[2] : pairs[0], __shfl_xor_sync(kAll, eight ? pairs[0] : pairs[2], 8));
+  const std::uint32_t b = pair_max(eight ? pairs[3] : pairs[1], __shfl_xor_sync(kAll, eight ? pairs[1] : pairs[3], 8));
+  std::uint32_t most = pair_max(four ? b : a, __shfl_xor_sync(kAll, four ? a : b, 4));
+  most = pair_max(most, __shfl_xor_sync(kAll, most, 2));
+  return pair_max(most, __shfl_xor_sync(kAll, most, 1));
+}
+
+// Quantizes the rows of the thread's part; words[i] has row i as four pairs of bf16, 0 past the rows in use. `most` is
+// that of row_maxima(). The rows of a part are all within the capacity, or none is.
+__device__ inline void store_tile_rows(const std::uint32_t (&words)[8][4], std::uint32_t most, const TilePart& part,
+                                       const QuantizedViews& to, TileMemory& memory) {
+  static_assert(kQuantizedRows % kTileColumns == 0);
+  const bool stored = part.row < to.capacity;
+  const int first = static_cast<int>(threadIdx.x) / 16 * kTileColumns;
+  const int mine = 2 * tile_row_pair() + static_cast<int>(threadIdx.x) % 2;
+  const std::uint32_t scale = e4m3_scale_bits(threadIdx.x % 2 == 0 ? most & 0xFFFFu : most >> 16);
+  if (threadIdx.x % 4 < 2) {
+    memory.row_factors[first + mine] = static_cast<std::uint16_t>(e4m3_factor(scale));
+    if (stored) {
+      to.row_scale[part.column / kTileSide * to.capacity + part.row + mine] = __uint_as_float(scale);
+    }
+  }
+  __syncwarp();
+  const uint4 factors = *reinterpret_cast<const uint4*>(&memory.row_factors[first]);
+  if (!stored) return;
+  const std::uint32_t pairs[4] = {factors.x, factors.y, factors.z, factors.w};
+  std::uint8_t* const rows = to.rows + part.row * to.k + part.column;
+  const auto stride = static_cast<std::uint32_t>(to.k);
 #pragma unroll
   for (int i = 0; i < 8; ++i) {
-    std::uint32_t most = pair_max(pair_max(words[i][0] & 0x7FFF7FFFu, words[i][1] & 0x7FFF7FFFu),
-                                  pair_max(words[i][2] & 0x7FFF7FFFu, words[i][3] & 0x7FFF7FFFu));
-    most = max(most & 0xFFFFu, most >> 16);
+    const std::uint32_t twice = __byte_perm(pairs[i / 2], 0, i % 2 == 0 ? 0x1010 : 0x3232);
+    *reinterpret_cast<uint2*>(rows + static_cast<std::uint32_t>(i) * stride) = e4m3_eight(words[i], twice);
+  }
+  if (!has_zero(factors)) return;
 #pragma unroll
-    for (int lane = 8; lane > 0; lane /= 2) most = max(most, __shfl_xor_sync(0xFFFFFFFFu, most, lane));
-    const std::uint32_t scale = e4m3_scale_bits(most);
-    const std::int64_t row = part.row + i;
-    if (row >= to.capacity) continue;
-    if (threadIdx.x % 16 == 0) to.row_scale[part.column / kTileSide * to.capacity + row] = __uint_as_float(scale);
-    *reinterpret_cast<uint2*>(to.rows + row * to.k + part.column) = e4m3_eight(words[i], E4m3Factor(scale));
+  for (int i = 0; i < 8; ++i) {
+    if ((pairs[i / 2] >> (i % 2 * 16) & 0xFFFFu) == 0)
+      *reinterpret_cast<uint2*>(rows + static_cast<std::uint32_t>(i) * stride) = {};
   }
 }
 
-// The largest magnitudes of the columns of the tile, of which a thread gets its eight, as pairs.
-__device__ inline void column_maxima(const std::uint32_t (&words)[8][4], TileMemory& memory, std::uint32_t (&most)[4]) {
+// Puts the largest magnitudes of the columns over the rows of each warp into shared memory.
+__device__ inline void place_column_maxima(const std::uint32_t (&words)[8][4], TileMemory& memory) {
+  std::uint32_t most[4];
 #pragma unroll
   for (int j = 0; j < 4; ++j) {
-    most[j] = words[0][j] & 0x7FFF7FFFu;
+    most[j] = magnitudes(words[0][j]);
 #pragma unroll
-    for (int i = 1; i < 8; ++i) most[j] = pair_max(most[j], words[i][j] & 0x7FFF7FFFu);
+    for (int i = 1; i < 8; ++i) most[j] = pair_max(most[j], magnitudes(words[i][j]));
     most[j] = pair_max(most[j], __shfl_xor_sync(0xFFFFFFFFu, most[j], 16));
   }
-  const int column = static_cast<int>(threadIdx.x) % 16 * kTileColumns;
   if (threadIdx.x % 32 < 16) {
-    *reinterpret_cast<uint4*>(&memory.maxima[threadIdx.x / 32][column]) = {most[0], most[1], most[2], most[3]};
-  }
-  __syncthreads();
-#pragma unroll
-  for (int warp = 0; warp < kTileThreads / 32; ++warp) {
-    const uint4 other = *reinterpret_cast<const uint4*>(&memory.maxima[warp][column]);
-    most[0] = pair_max(most[0], other.x);
-    most[1] = pair_max(most[1], other.y);
-    most[2] = pair_max(most[2], other.z);
-    most[3] = pair_max(most[3], other.w);
+    *reinterpret_cast<uint4*>(&memory.maxima[threadIdx.x / 32][threadIdx.x % 16 * 4]) = {most[0], most[1], most[2],
+                                                                                         most[3]};
   }
 }
 
-// Largest magnitude of the tile; every thread gets it.
-__device__ inline std::uint32_t block_magnitude(const std::uint32_t (&words)[8][4], TileMemory& memory) {
-  std::uint32_t most = 0;
+// Computes the scales of the columns, two by a thread of the first two warps. After place_column_maxima() and a
+// barrier.
+__device__ inline void store_column_scales(const TilePart& part, const QuantizedViews& to, TileMemory& memory) {
+  if (threadIdx.x >= kTileSide / 2) return;
+  std::uint32_t most = memory.maxima[0][threadIdx.x];
 #pragma unroll
-  for (int i = 0; i < 8; ++i) {
-#pragma unroll
-    for (int j = 0; j < 4; ++j) most = pair_max(most, words[i][j] & 0x7FFF7FFFu);
-  }
+  for (int warp = 1; warp < kTileThreads / 32; ++warp) most = pair_max(most, memory.maxima[warp][threadIdx.x]);
+  const std::uint32_t low = e4m3_scale_bits(most & 0xFFFFu);
+  const std::uint32_t high = e4m3_scale_bits(most >> 16);
+  memory.column_factors[threadIdx.x] = e4m3_factor(low) | e4m3_factor(high) << 16;
+  float* const scales = to.column_scale + part.tile_row() / kTileSide * to.k + part.tile_column();
+  reinterpret_cast<float2*>(scales)[threadIdx.x] = {__uint_as_float(low), __uint_as_float(high)};
+}
+
+// Largest magnitude of the tile of what each thread has; every thread gets it.
+__device__ inline std::uint32_t block_maximum(std::uint32_t most, TileMemory& memory) {
   most = warp_max(max(most & 0xFFFFu, most >> 16));
   if (threadIdx.x % 32 == 0) memory.warp_maxima[threadIdx.x / 32] = most;
   __syncthreads();
@@ -145,71 +234,73 @@ __device__ inline void store_block_scale(std::uint32_t scale, std::int64_t row, 
   if (column == 0 && across + threadIdx.x < stride) to[row * stride + across + threadIdx.x] = 1.0f;
 }
 
+// Puts eight rows of eight columns into shared memory; the factors of the columns are pairs.
+__device__ inline void place_columns(const std::uint32_t (&words)[8][4], const uint4& factors, TileMemory& memory) {
+  const int group = static_cast<int>(threadIdx.x) / 16;
+  const int place = static_cast<int>(threadIdx.x) % 16;
+  std::uint64_t* const units = memory.units + place * kTileColumns * 16 + (group ^ (place % 8 * 2 + place / 8));
+  const std::uint32_t pairs[4] = {factors.x, factors.y, factors.z, factors.w};
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    std::uint32_t p[8];
+#pragma unroll
+    for (int i = 0; i < 8; ++i) p[i] = scaled_exactly(words[i][j], pairs[j]);
+    *reinterpret_cast<uint2*>(units + 2 * j * 16) = {
+        e4m3_four(low_half(p[0]), low_half(p[1]), low_half(p[2]), low_half(p[3])),
+        e4m3_four(low_half(p[4]), low_half(p[5]), low_half(p[6]), low_half(p[7]))};
+    *reinterpret_cast<uint2*>(units + (2 * j + 1) * 16) = {
+        e4m3_four(high_half(p[0]), high_half(p[1]), high_half(p[2]), high_half(p[3])),
+        e4m3_four(high_half(p[4]), high_half(p[5]), high_half(p[6]), high_half(p[7]))};
+  }
+  if (!has_zero(factors)) return;
+#pragma unroll
+  for (int j = 0; j < 8; ++j) {
+    if ((pairs[j / 2] >> (j % 2 * 16) & 0xFFFFu) == 0) units[j * 16] = 0;
+  }
+}
+
 // Writes the transposed tile from shared memory, 16 bytes of a column by a thread.
 __device__ inline void copy_columns(const TileMemory& memory, std::int64_t first_row, std::int64_t first_column,
                                     std::uint8_t* to, std::int64_t stride, std::int64_t most_rows) {
   __syncthreads();
-  for (int piece = static_cast<int>(threadIdx.x); piece < kTileSide * 8; piece += kTileThreads) {
-    const int column = piece / 8;
-    const int pair = piece % 8;
-    const std::int64_t row = first_row + pair * 16;
-    if (row >= most_rows) continue;
-    const int swizzle = column / 8;
-    uint4 words = *reinterpret_cast<const uint4*>(&memory.units[column * 16 + 2 * (pair ^ swizzle / 2)]);
-    if (swizzle % 2 != 0) words = {words.z, words.w, words.x, words.y};
-    *reinterpret_cast<uint4*>(to + (first_column + column) * stride + row) = words;
-  }
-}
-
-// Puts eight rows of eight columns into shared memory; factor(j) is that of column j.
-template <class FactorOf>
-__device__ inline void place_columns(const std::uint32_t (&words)[8][4], const FactorOf& factor, TileMemory& memory) {
-  const int group = static_cast<int>(threadIdx.x) / 16;
-  const int place = static_cast<int>(threadIdx.x) % 16;
+  const int pair = static_cast<int>(threadIdx.x) % 8;
+  const std::int64_t row = first_row + pair * 16;
+  if (row >= most_rows) return;
+  const int first = static_cast<int>(threadIdx.x) / 8;
+  std::uint8_t* const bytes = to + (first_column + first) * stride + row;
 #pragma unroll
-  for (int j = 0; j < 8; ++j) {
-    std::uint32_t pairs[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      pairs[i] = __byte_perm(words[2 * i][j / 2], words[2 * i + 1][j / 2], j % 2 == 0 ? 0x5410 : 0x7632);
-    }
-    const uint2 bytes = e4m3_eight(pairs, factor(j));
-    memory.units[(place * kTileColumns + j) * 16 + (group ^ place)] =
-        static_cast<std::uint64_t>(bytes.y) << 32 | bytes.x;
+  for (int i = 0; i < 4; ++i) {
+    const int column = first + 32 * i;
+    uint4 words = *reinterpret_cast<const uint4*>(&memory.units[column * 16 + 2 * (pair ^ column / 8 % 8)]);
+    if (i >= 2) words = {words.z, words.w, words.x, words.y};
+    *reinterpret_cast<uint4*>(bytes + i * 32 * stride) = words;
   }
-}
-
-// Quantizes the columns of the tile. All threads of the block call it.
-__device__ inline void store_tile_columns(const std::uint32_t (&words)[8][4], const TilePart& part,
-                                          const QuantizedViews& to, TileMemory& memory) {
-  const std::int64_t first_row = part.row - threadIdx.x / 16 * kTileColumns;
-  if (to.column_scale_stride > 0) {
-    const std::uint32_t scale = e4m3_scale_bits(block_magnitude(words, memory));
-    store_block_scale(scale, part.column / kTileSide, first_row / kTileSide, ceil_div(to.capacity, kTileSide),
-                      to.column_scale, to.column_scale_stride);
-    const E4m3Factor factor(scale);
-    place_columns(words, [&](int) { return factor; }, memory);
-  } else {
-    std::uint32_t most[4];
-    column_maxima(words, memory, most);
-    std::uint32_t scales[8];
-#pragma unroll
-    for (int j = 0; j < 8; ++j) {
-      scales[j] = e4m3_scale_bits(j % 2 == 0 ? most[j / 2] & 0xFFFFu : most[j / 2] >> 16);
-      if (threadIdx.x < 16) {
-        to.column_scale[first_row / kTileSide * to.k + part.column + j] = __uint_as_float(scales[j]);
-      }
-    }
-    place_columns(words, [&](int j) { return E4m3Factor(scales[j]); }, memory);
-  }
-  copy_columns(memory, first_row, part.column - threadIdx.x % 16 * kTileColumns, to.columns, to.capacity, to.capacity);
 }
 
 // Quantizes a tile: words[i] has row i of the thread's part. All threads of the block call it.
+template <TileColumns kColumns>
 __device__ inline void store_tile(const std::uint32_t (&words)[8][4], const TilePart& part, const QuantizedViews& to,
                                   TileMemory& memory) {
-  store_tile_rows(words, part, to);
-  if (to.columns != nullptr) store_tile_columns(words, part, to, memory);
+  const std::uint32_t most = row_maxima(words);
+  if constexpr (kColumns == TileColumns::kVectors) place_column_maxima(words, memory);
+  store_tile_rows(words, most, part, to, memory);
+  if constexpr (kColumns == TileColumns::kNone) return;
+  const std::int64_t row = part.tile_row();
+  uint4 factors;
+  if constexpr (kColumns == TileColumns::kBlocks) {
+    const std::uint32_t scale = e4m3_scale_bits(block_maximum(most, memory));
+    store_block_scale(scale, part.column / kTileSide, row / kTileSide, ceil_div(to.capacity, kTileSide),
+                      to.column_scale, to.column_scale_stride);
+    const std::uint32_t twice = e4m3_factor(scale) * 0x10001u;
+    factors = {twice, twice, twice, twice};
+  } else {
+    __syncthreads();
+    store_column_scales(part, to, memory);
+    __syncthreads();
+    factors = *reinterpret_cast<const uint4*>(&memory.column_factors[threadIdx.x % 16 * 4]);
+  }
+  place_columns(words, factors, memory);
+  copy_columns(memory, row, part.tile_column(), to.columns, to.capacity, to.capacity);
 }
 
 }  // namespace hone

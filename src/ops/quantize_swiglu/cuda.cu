@@ -8,78 +8,103 @@
 namespace hone {
 namespace {
 
-using Eight = Pack<__nv_bfloat16, 8>;
+constexpr int kBatch = 4;  // rows that are loaded before one of them is computed
 
-__device__ void put(const Eight& values, std::uint32_t (&words)[4]) { memcpy(words, &values, sizeof(values)); }
+// Loads eight columns of kBatch rows of bf16, each as four pairs; row `first` is at `from`. Rows from `used` on are 0.
+__device__ void load_rows(const __nv_bfloat16* from, std::uint32_t stride, int first, int used,
+                          std::uint32_t (&pairs)[kBatch][4]) {
+#pragma unroll
+  for (int i = 0; i < kBatch; ++i) {
+    const auto* row = reinterpret_cast<const uint4*>(from + static_cast<std::uint32_t>(i) * stride);
+    const uint4 words = first + i < used ? __ldcg(row) : uint4{};
+    memcpy(pairs[i], &words, sizeof(words));
+  }
+}
 
+// Calls body.operator()<steep>(): false, which is faster, if no gate is steep (ops/sigmoid.cuh).
+template <class Body>
+__device__ void with_steepness(const std::uint32_t (&gates)[kBatch][4], const Body& body) {
+  if (has_steep(gates)) {
+    body.template operator()<true>();
+  } else {
+    body.template operator()<false>();
+  }
+}
+
+template <TileColumns kColumns>
 __global__ void __launch_bounds__(kTileThreads)
     quantize_swiglu_kernel(const __nv_bfloat16* gate_up, RowCount count, QuantizedViews to) {
   __shared__ TileMemory memory;
   begin_dependent_kernel();
   const TilePart part(to.k);
-  std::uint32_t words[8][4] = {};
-  const std::int64_t used = count.get();
-  // Four rows are loaded before any of them is computed.
+  std::uint32_t words[8][4];
+  const int used = part.rows_before(count.get());
+  const auto stride = static_cast<std::uint32_t>(2 * to.k);
+  const __nv_bfloat16* from = gate_up + part.row * stride + part.column;
 #pragma unroll
-  for (int first = 0; first < 8; first += 4) {
-    Eight gate[4];
-    Eight up[4];
+  for (int first = 0; first < 8; first += kBatch, from += kBatch * stride) {
+    std::uint32_t gates[kBatch][4];
+    std::uint32_t ups[kBatch][4];
+    load_rows(from, stride, first, used, gates);
+    load_rows(from + to.k, stride, first, used, ups);
+    with_steepness(gates, [&]<bool kSteep>() {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const std::int64_t row = max(min(part.row + first + i, used - 1), std::int64_t{0});
-      const __nv_bfloat16* gates = gate_up + row * 2 * to.k + part.column;
-      gate[i] = load_streamed<__nv_bfloat16, 8>(gates);
-      up[i] = load_streamed<__nv_bfloat16, 8>(gates + to.k);
-    }
+      for (int i = 0; i < kBatch; ++i) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      if (part.row + first + i >= used) continue;
-      Eight y;
-#pragma unroll
-      for (int k = 0; k < 8; ++k) y[k] = swiglu_element(gate[i][k], up[i][k]);
-      put(y, words[first + i]);
-    }
+        for (int j = 0; j < 4; ++j) words[first + i][j] = swiglu_pair<kSteep>(gates[i][j], ups[i][j]);
+      }
+    });
   }
-  store_tile(words, part, to, memory);
+  store_tile<kColumns>(words, part, to, memory);
 }
 
 // The tile is one of dy: dgate has the same columns of the result, dup those n further.
-__global__ void __launch_bounds__(kTileThreads)
+template <TileColumns kColumns>
+__global__ void __launch_bounds__(kTileThreads, 2)
     quantize_swiglu_backward_kernel(const __nv_bfloat16* dy, const __nv_bfloat16* gate_up, RowCount count,
                                     QuantizedViews to) {
   __shared__ TileMemory memory;
   begin_dependent_kernel();
   const std::int64_t n = to.k / 2;
   TilePart part(n);
-  std::uint32_t dgates[8][4] = {};
-  std::uint32_t dups[8][4] = {};
-  const std::int64_t used = count.get();
+  std::uint32_t dgates[8][4];
+  std::uint32_t dups[8][4];
+  const int used = part.rows_before(count.get());
+  const auto stride = static_cast<std::uint32_t>(n);
+  const __nv_bfloat16* from = gate_up + part.row * to.k + part.column;
+  const __nv_bfloat16* from_dy = dy + part.row * n + part.column;
 #pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    const std::int64_t row = part.row + i;
-    if (row >= used) continue;
-    const __nv_bfloat16* gates = gate_up + row * to.k + part.column;
-    const Eight d = load_streamed<__nv_bfloat16, 8>(dy + row * n + part.column);
-    const Eight gate = load_streamed<__nv_bfloat16, 8>(gates);
-    const Eight up = load_streamed<__nv_bfloat16, 8>(gates + n);
-    Eight dgate;
-    Eight dup;
+  for (int first = 0; first < 8; first += kBatch, from += kBatch * to.k, from_dy += kBatch * n) {
+    std::uint32_t dys[kBatch][4];
+    std::uint32_t gates[kBatch][4];
+    std::uint32_t ups[kBatch][4];
+    load_rows(from_dy, stride, first, used, dys);
+    load_rows(from, 2 * stride, first, used, gates);
+    load_rows(from + n, 2 * stride, first, used, ups);
+    with_steepness(gates, [&]<bool kSteep>() {
 #pragma unroll
-    for (int k = 0; k < 8; ++k) swiglu_gradient_element(d[k], gate[k], up[k], dgate[k], dup[k]);
-    put(dgate, dgates[i]);
-    put(dup, dups[i]);
+      for (int i = 0; i < kBatch; ++i) {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          swiglu_gradient_pair<kSteep>(dys[i][j], gates[i][j], ups[i][j], dgates[first + i][j], dups[first + i][j]);
+        }
+      }
+    });
   }
-  store_tile(dgates, part, to, memory);
-  __syncthreads();  // the second tile takes the place of the first in shared memory
+  store_tile<kColumns>(dgates, part, to, memory);
+  // No barrier: the second tile takes the place of the first in shared memory behind the barriers of store_tile().
   part.column += n;
-  store_tile(dups, part, to, memory);
+  store_tile<kColumns>(dups, part, to, memory);
 }
 
 void forward(const KernelCall& call) {
   const QuantizedViews to = quantized_views(call);
   if (to.capacity == 0 || to.k == 0) return;
-  launch_dependent({tile_count(to), kTileThreads}, stream_of(call), quantize_swiglu_kernel,
-                   static_cast<const __nv_bfloat16*>(cuda_data<__nv_bfloat16>(call.in(0))), row_count(call.in(0)), to);
+  with_columns(to, [&]<TileColumns kColumns>() {
+    launch_dependent({tile_count(to), kTileThreads}, stream_of(call), quantize_swiglu_kernel<kColumns>,
+                     static_cast<const __nv_bfloat16*>(cuda_data<__nv_bfloat16>(call.in(0))), row_count(call.in(0)),
+                     to);
+  });
   check_launch("quantize_swiglu");
 }
 
@@ -87,11 +112,13 @@ void backward(const KernelCall& call) {
   const TensorView& dy = call.in(QuantizeSwigluBackwardIn::dy);
   const QuantizedViews to = quantized_views(call);
   if (to.capacity == 0 || to.k == 0) return;
-  launch_dependent(
-      {tile_count(to) / 2, kTileThreads}, stream_of(call), quantize_swiglu_backward_kernel,
-      static_cast<const __nv_bfloat16*>(cuda_data<__nv_bfloat16>(dy)),
-      static_cast<const __nv_bfloat16*>(cuda_data<__nv_bfloat16>(call.in(QuantizeSwigluBackwardIn::gate_up))),
-      row_count(dy), to);
+  with_columns(to, [&]<TileColumns kColumns>() {
+    launch_dependent(
+        {tile_count(to) / 2, kTileThreads}, stream_of(call), quantize_swiglu_backward_kernel<kColumns>,
+        static_cast<const __nv_bfloat16*>(cuda_data<__nv_bfloat16>(dy)),
+        static_cast<const __nv_bfloat16*>(cuda_data<__nv_bfloat16>(call.in(QuantizeSwigluBackwardIn::gate_up))),
+        row_count(dy), to);
+  });
   check_launch("quantize_swiglu_backward");
 }
 
