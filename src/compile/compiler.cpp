@@ -41,9 +41,10 @@ Program with_gradients(const Program& program, std::string_view loss, GradientAc
 }
 
 // Returns the program with the products in FP8 that the options ask for.
-Program in_fp8(const Program& typed, const CompileOptions& options, ProgramKind kind, bool keeps = false) {
+Program in_fp8(const Program& typed, const CompileOptions& options, ProgramKind kind,
+               Fp8Copies copies = Fp8Copies::kMade) {
   if (options.fp8_weights == nullptr) return typed;
-  return with_fp8(typed, *options.fp8_weights, kind == ProgramKind::kTraining, keeps);
+  return with_fp8(typed, *options.fp8_weights, kind == ProgramKind::kTraining, copies);
 }
 
 }  // namespace
@@ -90,12 +91,14 @@ Program Compiler::divided(const Program& typed, std::string_view loss) const {
 Program Compiler::differentiated(const Program& typed, std::string_view loss, std::size_t budget) const {
   const Program quantized = in_fp8(typed, options_, ProgramKind::kTraining);
   // Fusing across layers is possible only if no pass keeps values layer by layer. Try the program without recomputation
-  // first and take it if its arena fits the budget, with products in FP8 rather with kept copies of the weights.
+  // first and take it if its arena fits the budget, with products in FP8 rather with held or kept copies of the
+  // weights.
   if (options_.recompute != Recompute::kLayers && !options_.offload) {
     if (options_.fp8_weights != nullptr) {
-      const Program keeping = in_fp8(typed, options_, ProgramKind::kTraining, true);
+      const Fp8Copies copies = options_.holds_fp8_weights ? Fp8Copies::kHeld : Fp8Copies::kKept;
+      const Program keeping = in_fp8(typed, options_, ProgramKind::kTraining, copies);
       Program kept = with_gradients(keeping, loss, options_.gradients, FusionScope::kProgram);
-      if (plan_memory(kept, options_.device).arena <= budget) return kept;
+      if (plan_memory(kept, options_.device).arena + held_fp8_bytes(kept) <= budget) return kept;
     }
     Program whole = with_gradients(quantized, loss, options_.gradients, FusionScope::kProgram);
     if (options_.recompute == Recompute::kNone || plan_memory(whole, options_.device).arena <= budget) {

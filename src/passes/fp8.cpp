@@ -1,18 +1,57 @@
 #include "passes/fp8.h"
 
 #include <map>
+#include <optional>
 #include <set>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "ops/linear/linear.h"
 #include "ops/scaled_linear/scaled_linear.h"
+#include "program/tensor_store.h"
 
 namespace hone {
 namespace {
 
+constexpr std::string_view kHeldSuffix = " in e4m3";  // of the state of a weight
+constexpr std::string_view kHeldScaleSuffix = " in e4m3, scale";
+constexpr std::string_view kTurnedSuffix = " in e4m3, transposed";
+constexpr std::string_view kTurnedScaleSuffix = " in e4m3, transposed, scale";
+
+// The states of a weight [n, k] with this name, declared in `program`.
+QuantizedWeights held_states(Program& program, const std::string& name, const Type& weight) {
+  // The types are those of the operation that writes the states.
+  const std::optional<Type> input = weight;
+  const std::vector<Type> types =
+      op_registry().get("quantize_weight").infer({&input, 1}, QuantizeWeightAttributes{.transposed = true});
+  const auto state = [&](std::string_view suffix, const Type& type) {
+    const std::string named = name + std::string(suffix);
+    const ValueId known = program.find(Role::kState, named);
+    return known != kNoValue ? program.tensor(known) : program.state(named, type);
+  };
+  return {.plain = {state(kHeldSuffix, types[QuantizeWeightOut::weight]),
+                    state(kHeldScaleSuffix, types[QuantizeWeightOut::scale])},
+          .transposed = {state(kTurnedSuffix, types[QuantizeWeightOut::other]),
+                         state(kTurnedScaleSuffix, types[QuantizeWeightOut::other_scale])}};
+}
+
+// The weights whose copies a program holds in states.
+std::vector<NamedType> held_weights(const Program& program) {
+  std::vector<NamedType> weights;
+  for (const Value& value : program.values()) {
+    if (value.role != Role::kState || !value.name.ends_with(kHeldSuffix)) continue;
+    std::string name = value.name.substr(0, value.name.size() - kHeldSuffix.size());
+    const ValueId weight = program.find(Role::kWeight, name);
+    if (weight != kNoValue) weights.push_back({std::move(name), program.value(weight).type});
+  }
+  return weights;
+}
+
 class Fp8Rewriter {
  public:
-  Fp8Rewriter(const Program& program, const Fp8Weights& weights, bool training, bool keeps)
-      : program_(program), weights_(weights), training_(training), keeps_(keeps), rewriter_(program) {
+  Fp8Rewriter(const Program& program, const Fp8Weights& weights, bool training, Fp8Copies copies)
+      : program_(program), weights_(weights), training_(training), copies_(copies), rewriter_(program) {
     for (const Node& node : program.nodes()) {
       if (quantizes(node) && trains(node)) with_columns_.insert(node.inputs[LinearIn::x]);
     }
@@ -53,7 +92,10 @@ class Fp8Rewriter {
     if (!trains(node)) x.columns = x.column_scale = Tensor();
     const Tensor weight = rewriter_.mapped(node.inputs[LinearIn::weight]);
     const Tensor bias = node.inputs.size() > LinearIn::bias ? rewriter_.mapped(node.inputs[LinearIn::bias]) : Tensor();
-    const QuantizedWeights quantized = quantize_weight(weight, {.transposed = training_ && keeps_});
+    const QuantizedWeights quantized =
+        training_ && copies_ == Fp8Copies::kHeld
+            ? held_states(rewriter_.program(), weight.value().name, weight.type())
+            : quantize_weight(weight, {.transposed = training_ && copies_ == Fp8Copies::kKept});
     rewriter_.map(node.outputs[0],
                   scaled_linear(x, quantized.plain, bias, training_ ? weight : Tensor(), quantized.transposed));
   }
@@ -61,7 +103,7 @@ class Fp8Rewriter {
   const Program& program_;
   const Fp8Weights& weights_;
   bool training_;
-  bool keeps_;
+  Fp8Copies copies_;
   ProgramRewriter rewriter_;
   std::set<ValueId> with_columns_;              // operands of a trainable weight
   std::map<ValueId, QuantizedRows> quantized_;  // of values of the old program
@@ -69,8 +111,25 @@ class Fp8Rewriter {
 
 }  // namespace
 
-Program with_fp8(const Program& program, const Fp8Weights& weights, bool training, bool keeps) {
-  return Fp8Rewriter(program, weights, training, keeps).run();
+Program with_fp8(const Program& program, const Fp8Weights& weights, bool training, Fp8Copies copies) {
+  return Fp8Rewriter(program, weights, training, copies).run();
+}
+
+Program quantization_of(const Program& training) {
+  Program program;
+  for (const NamedType& weight : held_weights(training)) {
+    requantize_weight(program.weight(weight.name, weight.type), held_states(program, weight.name, weight.type));
+  }
+  return program;
+}
+
+std::size_t held_fp8_bytes(const Program& training) {
+  std::vector<NamedType> states;
+  const Program program = quantization_of(training);
+  for (const Value& value : program.values()) {
+    if (value.role == Role::kState && value.producer < 0) states.push_back({value.name, value.type});
+  }
+  return TensorStore::bytes_of(states);
 }
 
 }  // namespace hone

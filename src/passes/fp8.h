@@ -1,6 +1,7 @@
 // The FP8 pass: has linear layers multiply in e4m3 while a model trains.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <set>
 #include <string>
@@ -12,12 +13,26 @@ namespace hone {
 // Names of the weights whose products are to be in FP8.
 using Fp8Weights = std::set<std::string, std::less<>>;
 
+// Where a training program takes the e4m3 copies of its weights from. The bits are the same.
+enum class Fp8Copies : std::uint8_t {
+  kMade,  // the forward pass quantizes a weight W, the backward pass W^T
+  kKept,  // the forward pass quantizes both and keeps them for the backward pass
+  kHeld,  // both are states, which quantization_of() writes: once for all micro-batches of a step
+};
+
 // Returns the program with each linear() by one of these weights, all bf16 with dimensions that are multiples of 128,
 // replaced by scaled_linear() of its quantized operands. Layers that read the same value share its quantized copy,
 // which has the columns for the weight gradient if `training` and the weight is trainable. To be run when types are
-// final and before gradients are taken, so that the backward pass is in FP8 too. keeps: the transposed copy of a weight
-// that the backward pass reads is made with the weight in the forward pass and kept; otherwise the backward pass
-// quantizes it. The bits are the same. Throws Error if the rows of an operand are no multiple of kQuantizedRows.
-[[nodiscard]] Program with_fp8(const Program& program, const Fp8Weights& weights, bool training, bool keeps = false);
+// final and before gradients are taken, so that the backward pass is in FP8 too. copies: of a program that trains.
+// Throws Error if the rows of an operand are no multiple of kQuantizedRows.
+[[nodiscard]] Program with_fp8(const Program& program, const Fp8Weights& weights, bool training,
+                               Fp8Copies copies = Fp8Copies::kMade);
+
+// Returns the program that quantizes the weights into the states of a program with Fp8Copies::kHeld. It has no node if
+// there are none. To be run after each change of the weights and before the program that reads the states.
+[[nodiscard]] Program quantization_of(const Program& training);
+
+// Bytes of these states.
+[[nodiscard]] std::size_t held_fp8_bytes(const Program& training);
 
 }  // namespace hone

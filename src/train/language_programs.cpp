@@ -57,7 +57,14 @@ Workspace trace_run(const LanguageSizes& sizes, const TrainingOptions& training)
     };
     add_sized(workspace, name, shape.capacities, of, use);
   };
-  add(kTrainingProgram, training_shape(sizes, training), trace_training, training_use());
+  const MicroBatchShape shape = training_shape(sizes, training);
+  if (options.compile.holds_fp8_weights && shape.capacities.size() > 1) {
+    // Programs of all capacities hold the copies, or none does, or those that do not would have memory for less.
+    options.capacity = {shape.capacities.back(), std::min(shape.limits.documents, shape.capacities.back())};
+    options.compile.holds_fp8_weights = held_fp8_bytes(trace_training(*sizes.model, options)) > 0;
+  }
+  add(kTrainingProgram, shape, trace_training, training_use());
+  add_quantization(workspace, training_use());
   if (training.sums_in_programs())
     add_summing_programs(workspace, training_use(), expert_gradients(training, *sizes.model));
   if (sizes.eval_steps) add(kEvaluationProgram, evaluation_shape(sizes, training), trace_evaluation, {});

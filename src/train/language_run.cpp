@@ -376,6 +376,7 @@ MetricValues train(LanguageRun& run) {
                             .training_communicates = run.job.size() > 1,
                             .evaluation_communicates = run.options.divides_weights() || collectives.has_model_group()};
   if (run.options.sums_in_programs() && !pipeline) setup.summing.emplace(workspace, kSummingProgram);
+  if (workspace.has_program(kQuantizationProgram)) setup.quantization = &workspace.executable(kQuantizationProgram);
   if (run.eval_batches != nullptr) {
     setup.evaluation.emplace(workspace, kEvaluationProgram);
     setup.eval_limits = evaluation_shape(sizes, run.options).limits;

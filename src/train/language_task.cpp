@@ -114,6 +114,7 @@ LossSums LanguageTask::launch_step(std::int64_t step, double weight, std::span<c
   if (pipeline_ != nullptr) {
     return pipeline_->train(micro_batches_, weight, {.seed = setup_.seed, .step = step, .first = first});
   }
+  if (setup_.quantization != nullptr) setup_.quantization->run();
   LossLaunches launches(setup_.training, micro_batches_.size(), setup_.seed, step, first);
   launch_all(launches, micro_batches_, weight, tokens, setup_.summing);
   return launches.sums();

@@ -33,8 +33,9 @@ class LanguageTask final : public TrainingTask {
     SizedExecutables training;  // programs of trace_training
     // The same with sums of gradients, for the last micro-batch of a step; unset: training programs do what is needed.
     std::optional<SizedExecutables> summing = std::nullopt;
-    BatchWork work;      // cost of these programs
-    BatchLimits limits;  // of a micro-batch
+    Executable* quantization = nullptr;  // runs before the micro-batches of a step; null: none
+    BatchWork work;                      // cost of these programs
+    BatchLimits limits;                  // of a micro-batch
     BatchLoader& batches;
     std::optional<SizedExecutables> evaluation = std::nullopt;  // programs of trace_evaluation; unset: no evaluation
     BatchLimits eval_limits = {};

@@ -90,6 +90,11 @@ void add_summing_programs(Workspace& workspace, const ProgramUse& use, const Exp
   }
 }
 
+void add_quantization(Workspace& workspace, const ProgramUse& use) {
+  Program program = quantization_of(workspace.program(kTrainingProgram));
+  if (!program.nodes().empty()) workspace.add(kQuantizationProgram, std::move(program), use);
+}
+
 BatchWork work_of(const Program& program, std::int64_t tokens, int context_size) {
   const Cost cost = program.cost();
   const std::int64_t rows = std::max<std::int64_t>((tokens + context_size - 1) / context_size, 1);  // of this rank

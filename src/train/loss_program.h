@@ -45,6 +45,9 @@ void trace_log_probabilities(LossTrace& trace, const Model& model, const Capacit
                              const LogProbabilityOptions& options);
 // Adds kSummingProgram in all capacities of kTrainingProgram, which must be in the workspace.
 void add_summing_programs(Workspace& workspace, const ProgramUse& use, const ExpertGradients& experts);
+// Adds kQuantizationProgram if kTrainingProgram, which must be in the workspace with the same use, holds copies of its
+// weights in FP8 (Fp8Copies::kHeld).
+void add_quantization(Workspace& workspace, const ProgramUse& use);
 // Traces loss = sum over tokens of loss_weights[t] x -log p(target[t]), and the accumulation of the gradients of all
 // weights. With `dynamic` each term is multiplied by p(target[t]), which gets no gradient (Wu et al., "On the
 // generalization of SFT", 2025). Dropouts of the model are applied.
@@ -76,6 +79,8 @@ void feed(Executable& executable, const HostBatch& batch);
 inline constexpr const char* kTrainingProgram = "training";
 inline constexpr const char* kSummingProgram = "summing training";  // the same with sum_gradients(), in a job
 inline constexpr const char* kEvaluationProgram = "evaluation";
+// Quantizes the weights before the micro-batches of a step, if these read such copies (Fp8Copies::kHeld).
+inline constexpr const char* kQuantizationProgram = "quantization of weights";
 
 // Counts the rows of the programs that ran, which a GPU multiplies whether they hold a token or not.
 struct Padding {

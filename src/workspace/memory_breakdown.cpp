@@ -29,7 +29,7 @@ std::string to_text(const MemoryBreakdown& memory) {
   line("gradients", memory.gradients);
   line("optimizer states", memory.optimizer);
   line("KV cache", memory.kv_cache);
-  line("micro-batches under way", memory.stages);
+  line("kept for micro-batches", memory.stages);
   line("inputs", memory.inputs);
   line("step arena", memory.arena);
   line("  peak activations", memory.peak_activations);

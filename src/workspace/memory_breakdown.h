@@ -15,7 +15,7 @@ struct MemoryBreakdown {
   std::size_t gradients = 0;
   std::size_t optimizer = 0;
   std::size_t kv_cache = 0;
-  std::size_t stages = 0;            // what a stage of a pipeline keeps of micro-batches, and exchanges
+  std::size_t stages = 0;            // what a stage of a pipeline keeps of micro-batches, and exchanges; FP8 weights
   std::size_t inputs = 0;            // buffers that the host writes before a launch
   std::size_t arena = 0;             // activations and scratch buffers of the program that needs the most
   std::size_t leased = 0;            // memory that training and rollouts share, so it is counted twice above

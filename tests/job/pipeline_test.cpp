@@ -253,7 +253,7 @@ TEST_F(PipelineJob, ThePlanHasEachStage) {
     const std::vector<Words> total = planned_lines(plan, "total");
     ASSERT_EQ(total.size(), 1u) << plan;
     EXPECT_THAT(each, ::testing::Contains(planned_bytes(total[0])));
-    EXPECT_EQ(planned_lines(plan, "micro-batches under way").size(), 1u) << plan;
+    EXPECT_EQ(planned_lines(plan, "kept for micro-batches").size(), 1u) << plan;
     finish(command);
   }
 }

@@ -339,7 +339,7 @@ Program layer_program(const LayerShape& shape, bool keeps = false) {
   const Tensor weight = program.weight("weight", {DType::kBf16, {shape.n, shape.k}});
   const Tensor bias = shape.bias ? program.weight("bias", {DType::kBf16, {shape.n}}) : Tensor();
   program.output("y", linear(x, weight, bias));
-  program = with_fp8(program, {"weight"}, true, keeps);
+  program = with_fp8(program, {"weight"}, true, keeps ? Fp8Copies::kKept : Fp8Copies::kMade);
   const Tensor y = program.tensor(program.outputs()[0].value);
   const Tensor dy = program.input("dy", y.type());
   const GradientSeed seed{y, dy};

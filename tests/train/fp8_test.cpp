@@ -1,6 +1,7 @@
 // Training with products in FP8: it learns as bf16 does, and repeats its bits.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <numeric>
 #include <span>
@@ -53,6 +54,8 @@ struct Fp8Run {
   std::vector<double> losses;
   std::vector<std::byte> weights;  // after the last step
   std::size_t arena = 0;
+  std::size_t quantizations = 0;  // of weights, in the training program
+  std::size_t held = 0;           // weights that are quantized before the micro-batches of a step
 };
 
 struct Fp8Settings {
@@ -61,6 +64,8 @@ struct Fp8Settings {
   std::size_t budget = 0;  // bytes
   std::int64_t rows = kFp8Rows;
   std::uint64_t steps = 6;
+  bool holds = false;
+  std::uint64_t micro_batches = 1;
 };
 
 Fp8Run train_fp8(const Fp8Settings& settings) {
@@ -79,17 +84,27 @@ Fp8Run train_fp8(const Fp8Settings& settings) {
                                   .device = device.kind(),
                                   .recompute = settings.recompute,
                                   .activation_budget = settings.budget,
-                                  .fp8_weights = fp8_weights_of({.fp8 = settings.fp8}, *model, DType::kBf16, false)}}),
+                                  .fp8_weights = fp8_weights_of({.fp8 = settings.fp8}, *model, DType::kBf16, false),
+                                  .holds_fp8_weights = settings.holds}}),
       training_use());
+  add_quantization(workspace, training_use());
   workspace.provide(kWeightStore, weights.view());
   workspace.allocate(device);
   Optimizer optimizer(workspace, *model, {});
   Executable& executable = workspace.executable(kTrainingProgram);
   Fp8Run run;
   run.arena = executable.plan().arena;
+  run.quantizations = static_cast<std::size_t>(std::ranges::count_if(
+      executable.program().nodes(), [](const Node& node) { return node.op->name() == "quantize_weight"; }));
+  Executable* const quantization =
+      workspace.has_program(kQuantizationProgram) ? &workspace.executable(kQuantizationProgram) : nullptr;
+  if (quantization != nullptr) run.held = quantization->program().nodes().size();
   for (std::uint64_t step = 0; step < settings.steps; ++step) {
-    const HostBatch batch = grammar_documents(step);
-    run.losses.push_back(run_loss(executable, batch, 1.0 / static_cast<double>(batch.target_tokens)).loss);
+    if (quantization != nullptr) quantization->run();
+    for (std::uint64_t i = 0; i < settings.micro_batches; ++i) {
+      const HostBatch batch = grammar_documents(step * settings.micro_batches + i);
+      run.losses.push_back(run_loss(executable, batch, 1.0 / static_cast<double>(batch.target_tokens)).loss);
+    }
     optimizer.update(1e-3, 1.0);
   }
   for (const NamedType& tensor : weights.tensors()) {
@@ -122,6 +137,42 @@ TEST(Fp8Training, KeptWeightsChangeMemoryAndNoBit) {
   EXPECT_EQ(without.losses, with.losses);
   EXPECT_EQ(without.weights, with.weights);
   EXPECT_LT(without.arena, with.arena);
+}
+
+// Weights that are quantized once for all micro-batches of a step.
+TEST(Fp8Training, HeldWeightsChangeNoBit) {
+  constexpr std::size_t kBudget = std::size_t{1} << 30;
+  const Fp8Run made = train_fp8({.micro_batches = 2});
+  const Fp8Run held = train_fp8({.budget = kBudget, .holds = true, .micro_batches = 2});
+  EXPECT_EQ(made.losses, held.losses);
+  EXPECT_EQ(made.weights, held.weights);
+  EXPECT_EQ(made.quantizations, 16u);
+  EXPECT_EQ(made.held, 0u);
+  EXPECT_EQ(held.quantizations, 0u);
+  EXPECT_EQ(held.held, 8u);
+  // Without memory for them nothing is held.
+  const Fp8Run tight = train_fp8({.budget = made.arena, .holds = true, .micro_batches = 2});
+  EXPECT_EQ(tight.quantizations, 16u);
+  EXPECT_EQ(tight.held, 0u);
+  EXPECT_EQ(tight.losses, made.losses);
+}
+
+TEST(Fp8Training, HoldsWeightsOfSeveralMicroBatches) {
+  register_operations();
+  const std::unique_ptr<Model> model = fp8_model(128, 256);
+  const auto holds = [&](std::int64_t steps, std::int64_t processes, std::int64_t zero_stage) {
+    TrainingOptions options;
+    options.fp8.fp8 = true;
+    options.gradient_accumulation_steps = steps;
+    options.num_processes = processes;
+    options.zero_stage = zero_stage;
+    const Workspace workspace = training_workspace(options, *model, DType::kBf16);
+    return compile_options(options, *model, DType::kBf16, workspace).holds_fp8_weights;
+  };
+  EXPECT_FALSE(holds(1, 1, 0));
+  EXPECT_TRUE(holds(2, 1, 0));
+  EXPECT_TRUE(holds(2, 2, 2));
+  EXPECT_FALSE(holds(2, 2, 3));
 }
 
 TEST(Fp8Training, UnusedCapacityChangesNoBit) {

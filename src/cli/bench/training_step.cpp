@@ -78,6 +78,7 @@ TrainingOptions StepOptions::training() const {
   training.device = device;
   training.fp8 = fp8;
   training.per_device_train_batch_size = batch_size;
+  training.gradient_accumulation_steps = gradient_accumulation_steps;
   training.num_processes = num_processes;
   training.zero_stage = zero_stage;
   training.job_rank = rank;
@@ -98,6 +99,7 @@ Workspace trace_with(const StepOptions& options, const Model& model, const Train
                 trace_training(model, {.capacity = {fp8_capacity(training.fp8, rows * options.seq_len), sequences},
                                        .compile = compile_options(training, model, dtype, workspace)}),
                 training_use());
+  add_quantization(workspace, training_use());
   if (training.sums_in_programs()) add_summing_programs(workspace, training_use(), {});
   return workspace;
 }
@@ -145,6 +147,7 @@ double TrainingStep::weight_of(std::span<const HostBatch> batches) const {
 }
 
 double TrainingStep::run(std::span<const HostBatch> batches) {
+  if (workspace_.has_program(kQuantizationProgram)) workspace_.executable(kQuantizationProgram).run();
   LossLaunches launches({workspace_, kTrainingProgram}, batches.size());
   for (std::size_t i = 0; i < batches.size(); ++i) {
     const bool sums = i + 1 == batches.size() && workspace_.has_program(kSummingProgram);
@@ -158,6 +161,14 @@ double TrainingStep::run(std::span<const HostBatch> batches) {
 
 void TrainingStep::run_observed(std::span<const HostBatch> batches, NodeObserver& observer, const ProgramDone& done) {
   const SizedExecutables programs(workspace_, kTrainingProgram);
+  if (workspace_.has_program(kQuantizationProgram)) {
+    Executable& quantization = workspace_.executable(kQuantizationProgram);
+    quantization.set_observer(&observer);
+    quantization.run();
+    device_.synchronize();
+    quantization.set_observer(nullptr);
+    done(quantization, {});
+  }
   LossLaunches launches(programs, batches.size());
   for (const HostBatch& batch : batches) {
     Executable& training = programs.holding(batch.token_count());

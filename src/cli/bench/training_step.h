@@ -105,7 +105,7 @@ class TrainingStep {
   // one instead of replaying a recording, so the step may take longer than run().
   void run_profiled(std::span<const HostBatch> batches, Timeline& timeline);
   // Runs the same step and reports the nodes of its programs to the observer. done: called after the run of each
-  // program, with its batch; an empty one for the update.
+  // program, with its batch; an empty one for the quantization of weights and the update.
   using ProgramDone = std::function<void(const Executable& executable, const HostBatch& batch)>;
   void run_observed(std::span<const HostBatch> batches, NodeObserver& observer, const ProgramDone& done);
 

@@ -65,6 +65,29 @@ class QuantizeWeight final : public Op {
 const Quantize kQuantize;
 const QuantizeWeight kQuantizeWeight;
 
+// (weight, the outputs of quantize_weight) -> these outputs, in place
+class RequantizeWeight final : public Op {
+ public:
+  std::string_view name() const override { return "requantize_weight"; }
+  OpCategory category() const override { return OpCategory::kElementwise; }
+  Attributes default_attributes() const override { return QuantizeWeightAttributes{}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
+    const std::vector<Type> types = kQuantizeWeight.infer(inputs.first(1), attributes);
+    for (std::size_t i = 0; i < types.size(); ++i) {
+      const Type& held = required(inputs, i + 1, name());
+      expect(held == types[i], name(),
+             text_of("output ", i, " is held as ", to_text(held), "; expected ", to_text(types[i])));
+    }
+    return types;
+  }
+  Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
+    return kQuantizeWeight.cost(inputs.first(1), outputs, attributes);
+  }
+  std::optional<std::size_t> alias(std::size_t output) const override { return output + 1; }
+};
+
+const RequantizeWeight kRequantizeWeight;
+
 }  // namespace
 
 QuantizedViews quantized_views(const KernelCall& call) {
@@ -103,9 +126,21 @@ QuantizedWeights quantize_weight(Tensor weight, const QuantizeWeightAttributes& 
   return {.plain = first, .transposed = {outputs[QuantizeWeightOut::other], outputs[QuantizeWeightOut::other_scale]}};
 }
 
+void requantize_weight(Tensor weight, const QuantizedWeights& held) {
+  std::vector<Tensor> inputs{weight};
+  for (const QuantizedWeight& form : {held.plain, held.transposed}) {
+    if (form.weight) inputs.insert(inputs.end(), {form.weight, form.scale});
+  }
+  (void)weight.program().append(
+      kRequantizeWeight,
+      QuantizeWeightAttributes{.plain = held.plain.weight.valid(), .transposed = held.transposed.weight.valid()},
+      inputs);
+}
+
 void register_quantize(OpRegistry& registry) {
   registry.add(kQuantize);
   registry.add(kQuantizeWeight);
+  registry.add(kRequantizeWeight);
 }
 
 }  // namespace hone

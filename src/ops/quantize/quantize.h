@@ -91,6 +91,10 @@ struct QuantizedWeights {
 // gives the gradient to the weight itself. Throws Error if the type does not fit or nothing is requested.
 [[nodiscard]] QuantizedWeights quantize_weight(Tensor weight, const QuantizeWeightAttributes& attributes = {});
 
+// Quantizes a weight into tensors of the types that quantize_weight() returns, such as states, in place. Throws Error
+// if their types are others.
+void requantize_weight(Tensor weight, const QuantizedWeights& held);
+
 // Number of scales in a row of scales of blocks of 128 x 128, for a row of `columns` numbers.
 [[nodiscard]] constexpr std::int64_t weight_scale_stride(std::int64_t columns) {
   return (scale_blocks(columns) + 3) / 4 * 4;
