@@ -24,10 +24,7 @@
 namespace hone {
 namespace {
 
-template <class Options>
-std::string as_json(Options options) {
-  return option_json(OptionTable(options)).dump();
-}
+std::string as_json(auto options) { return option_json(OptionTable(options)).dump(); }
 
 // Returns the optimizer steps of the run. As in transformers, the incomplete last accumulation of an epoch is a step.
 std::int64_t steps_of(const TrainingOptions& options, std::int64_t batches_per_epoch) {
