@@ -118,7 +118,7 @@ Program with_fp8(const Program& program, const Fp8Weights& weights, bool trainin
 Program quantization_of(const Program& training) {
   Program program;
   for (const NamedType& weight : held_weights(training)) {
-    requantize_weight(program.weight(weight.name, weight.type), held_states(program, weight.name, weight.type));
+    quantize_weight_into(program.weight(weight.name, weight.type), held_states(program, weight.name, weight.type));
   }
   return program;
 }

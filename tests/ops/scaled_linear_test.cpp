@@ -473,6 +473,10 @@ TEST(ScaledLinear, ChecksTypes) {
   EXPECT_THROW((void)quantize(program.input("rows", {DType::kBf16, {17, 128}}), {}), Error);
   EXPECT_THROW((void)quantize_weight(program.weight("none", {DType::kBf16, {128, 128}}), {.plain = false}), Error);
   EXPECT_THROW((void)quantize_weight(program.weight("odd", {DType::kBf16, {130, 128}})), Error);
+  const Tensor wide = program.weight("wide", {DType::kBf16, {128, 256}});
+  const Tensor bytes = program.state("bytes", {DType::kU8, {128, 256}});
+  EXPECT_NO_THROW(quantize_weight_into(wide, {.plain = {bytes, program.state("scale", {DType::kF32, {1, 4}})}}));
+  EXPECT_THROW(quantize_weight_into(wide, {.plain = {bytes, program.state("short", {DType::kF32, {1, 2}})}}), Error);
   const QuantizedRows x = quantize(program.input("x", {DType::kBf16, {16, 128}}), {});
   const Tensor weight = program.weight("weight", {DType::kBf16, {256, 128}});
   EXPECT_EQ(scaled_linear(x, quantize_weight(weight).plain, {}, weight).type(), (Type{DType::kBf16, {16, 256}}));

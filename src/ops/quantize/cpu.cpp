@@ -128,7 +128,7 @@ void quantize_rows(const BFloat16* x, std::int64_t used, const QuantizedViews& t
 void register_quantize_cpu(KernelRegistry& registry) {
   registry.add("quantize", DeviceKind::kCpu, {forward, {}});
   registry.add("quantize_weight", DeviceKind::kCpu, {quantize_weight_forward, {}});
-  registry.add("requantize_weight", DeviceKind::kCpu, {quantize_weight_forward, {}});
+  registry.add("quantize_weight_into", DeviceKind::kCpu, {quantize_weight_forward, {}});
 }
 
 }  // namespace hone

@@ -118,7 +118,7 @@ void quantize_weight_forward(const KernelCall& call) {
 void register_quantize_cuda(KernelRegistry& registry) {
   registry.add("quantize", DeviceKind::kCuda, {forward, {}});
   registry.add("quantize_weight", DeviceKind::kCuda, {quantize_weight_forward, {}});
-  registry.add("requantize_weight", DeviceKind::kCuda, {quantize_weight_forward, {}});
+  registry.add("quantize_weight_into", DeviceKind::kCuda, {quantize_weight_forward, {}});
 }
 
 }  // namespace hone

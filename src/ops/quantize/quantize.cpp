@@ -66,9 +66,9 @@ const Quantize kQuantize;
 const QuantizeWeight kQuantizeWeight;
 
 // (weight, the outputs of quantize_weight) -> these outputs, in place
-class RequantizeWeight final : public Op {
+class QuantizeWeightInto final : public Op {
  public:
-  std::string_view name() const override { return "requantize_weight"; }
+  std::string_view name() const override { return "quantize_weight_into"; }
   OpCategory category() const override { return OpCategory::kElementwise; }
   Attributes default_attributes() const override { return QuantizeWeightAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
@@ -86,7 +86,7 @@ class RequantizeWeight final : public Op {
   std::optional<std::size_t> alias(std::size_t output) const override { return output + 1; }
 };
 
-const RequantizeWeight kRequantizeWeight;
+const QuantizeWeightInto kQuantizeWeightInto;
 
 }  // namespace
 
@@ -126,13 +126,13 @@ QuantizedWeights quantize_weight(Tensor weight, const QuantizeWeightAttributes& 
   return {.plain = first, .transposed = {outputs[QuantizeWeightOut::other], outputs[QuantizeWeightOut::other_scale]}};
 }
 
-void requantize_weight(Tensor weight, const QuantizedWeights& held) {
+void quantize_weight_into(Tensor weight, const QuantizedWeights& held) {
   std::vector<Tensor> inputs{weight};
   for (const QuantizedWeight& form : {held.plain, held.transposed}) {
     if (form.weight) inputs.insert(inputs.end(), {form.weight, form.scale});
   }
   (void)weight.program().append(
-      kRequantizeWeight,
+      kQuantizeWeightInto,
       QuantizeWeightAttributes{.plain = held.plain.weight.valid(), .transposed = held.transposed.weight.valid()},
       inputs);
 }
@@ -140,7 +140,7 @@ void requantize_weight(Tensor weight, const QuantizedWeights& held) {
 void register_quantize(OpRegistry& registry) {
   registry.add(kQuantize);
   registry.add(kQuantizeWeight);
-  registry.add(kRequantizeWeight);
+  registry.add(kQuantizeWeightInto);
 }
 
 }  // namespace hone

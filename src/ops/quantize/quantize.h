@@ -93,7 +93,7 @@ struct QuantizedWeights {
 
 // Quantizes a weight into tensors of the types that quantize_weight() returns, such as states, in place. Throws Error
 // if their types are others.
-void requantize_weight(Tensor weight, const QuantizedWeights& held);
+void quantize_weight_into(Tensor weight, const QuantizedWeights& held);
 
 // Number of scales in a row of scales of blocks of 128 x 128, for a row of `columns` numbers.
 [[nodiscard]] constexpr std::int64_t weight_scale_stride(std::int64_t columns) {
