@@ -94,8 +94,8 @@ Program Compiler::differentiated(const Program& typed, std::string_view loss, st
   // first and take it if its arena fits the budget, with products in FP8 rather with held or kept copies of the
   // weights.
   if (options_.recompute != Recompute::kLayers && !options_.offload) {
-    if (options_.fp8_weights != nullptr) {
-      const Fp8Copies copies = options_.holds_fp8_weights ? Fp8Copies::kHeld : Fp8Copies::kKept;
+    for (const Fp8Copies copies : {Fp8Copies::kHeld, Fp8Copies::kKept}) {
+      if (options_.fp8_weights == nullptr || (copies == Fp8Copies::kHeld && !options_.holds_fp8_weights)) continue;
       const Program keeping = in_fp8(typed, options_, ProgramKind::kTraining, copies);
       Program kept = with_gradients(keeping, loss, options_.gradients, FusionScope::kProgram);
       if (plan_memory(kept, options_.device).arena + held_fp8_bytes(kept) <= budget) return kept;

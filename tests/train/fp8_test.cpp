@@ -150,7 +150,12 @@ TEST(Fp8Training, HeldWeightsChangeNoBit) {
   EXPECT_EQ(made.held, 0u);
   EXPECT_EQ(held.quantizations, 0u);
   EXPECT_EQ(held.held, 8u);
-  // Without memory for them nothing is held.
+  // With less memory the forward pass makes and keeps them, and with even less each pass makes its own.
+  const Fp8Run kept = train_fp8({.budget = kBudget, .micro_batches = 2});
+  const Fp8Run less = train_fp8({.budget = kept.arena, .holds = true, .micro_batches = 2});
+  EXPECT_EQ(less.quantizations, 8u);
+  EXPECT_EQ(less.held, 0u);
+  EXPECT_EQ(less.losses, made.losses);
   const Fp8Run tight = train_fp8({.budget = made.arena, .holds = true, .micro_batches = 2});
   EXPECT_EQ(tight.quantizations, 16u);
   EXPECT_EQ(tight.held, 0u);
