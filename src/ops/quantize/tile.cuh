@@ -136,9 +136,10 @@ struct TileMemory {
   return pair_max(__byte_perm(of_a, of_b, 0x5410), __byte_perm(of_a, of_b, 0x7632));
 }
 
-// The largest magnitudes over 16 lanes of two of the thread's eight rows: those of number tile_row_pair(). In each of
-// two steps a lane sends half of what it has and keeps the other half.
+// Number of the pair of the thread's eight rows whose maxima row_maxima() returns.
 [[nodiscard]] __device__ inline int tile_row_pair() { return static_cast<int>(threadIdx.x) / 4 % 4; }
+// The largest magnitudes over 16 lanes of these two rows, the first in the low half. In each of two steps a lane sends
+// half of what it has and keeps the other half; two more steps join the lanes that have kept the same rows.
 [[nodiscard]] __device__ inline std::uint32_t row_maxima(const std::uint32_t (&words)[8][4]) {
   constexpr std::uint32_t kAll = 0xFFFFFFFFu;
   const std::uint32_t pairs[4] = {two_rows(words[0], words[1]), two_rows(words[2], words[3]),
@@ -161,6 +162,7 @@ __device__ inline void store_tile_rows(const std::uint32_t (&words)[8][4], std::
   const int first = static_cast<int>(threadIdx.x) / 16 * kTileColumns;
   const int mine = 2 * tile_row_pair() + static_cast<int>(threadIdx.x) % 2;
   const std::uint32_t scale = e4m3_scale_bits(threadIdx.x % 2 == 0 ? most & 0xFFFFu : most >> 16);
+  __syncwarp();  // all lanes have read the factors of an earlier tile
   if (threadIdx.x % 4 < 2) {
     memory.row_factors[first + mine] = static_cast<std::uint16_t>(e4m3_factor(scale));
     if (stored) {
