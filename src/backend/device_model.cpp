@@ -13,6 +13,7 @@ struct DeviceRow {
   double f32_flops = 0;
   double copy_bytes = 0;
   double link_bytes = 0;
+  double memory_bytes = 0;
 };
 
 // One CPU core and its share of the memory bandwidth.
@@ -27,10 +28,20 @@ constexpr DeviceRow kDevices[] = {
     {.name = "GB200", .peak_flops = 2500e12},
     {.name = "B200", .peak_flops = 2250e12},
     {.name = "GH200", .peak_flops = 989.4e12},
-    {.name = "H200", .peak_flops = 989.4e12, .bf16_flops = 680e12, .copy_bytes = 4.24e12, .link_bytes = 53e9},
+    {.name = "H200",
+     .peak_flops = 989.4e12,
+     .bf16_flops = 680e12,
+     .copy_bytes = 4.24e12,
+     .link_bytes = 53e9,
+     .memory_bytes = 150.1e9},
     {.name = "H100 PCIe", .peak_flops = 756e12},
     {.name = "H100 NVL", .peak_flops = 835.5e12},
-    {.name = "H100", .peak_flops = 989.4e12, .bf16_flops = 710e12, .copy_bytes = 3.01e12, .link_bytes = 53e9},
+    {.name = "H100",
+     .peak_flops = 989.4e12,
+     .bf16_flops = 710e12,
+     .copy_bytes = 3.01e12,
+     .link_bytes = 53e9,
+     .memory_bytes = 84.9e9},
     {.name = "H800", .peak_flops = 989.4e12},
     {.name = "H20", .peak_flops = 148e12},
     {.name = "A100", .peak_flops = 312e12},
@@ -49,6 +60,46 @@ constexpr DeviceRow kDevices[] = {
     {.name = "RTX 3090", .peak_flops = 71e12},
 };
 
+// The speed of a training step on Hopper (docs/performance.md). Attention, experts and updates are those of the tables
+// there; collectives those of two H100s; what a pair of devices sends that of DeepSeek-V2-Lite's exchanges on two and
+// four H200s; overlap_loss that of data parallelism with one micro-batch on two H200s.
+StepRates hopper_step() {
+  return {.attention_forward = {521e12, 471},
+          .attention_backward = {490e12, 690},
+          .context_forward_flops = 200e12,
+          .context_backward_flops = 1.7e12,
+          .head_share = 0.9,
+          .grouped_forward_share = 1.0,
+          .grouped_input_gradient_share = 0.9,
+          .grouped_weight_gradient_share = 0.78,
+          .kernel_share = 0.9,
+          .update_share = 0.95,
+          .update_8bit_share = 0.85,
+          .node_seconds = 2.5e-6,
+          .parallel_tiles = 132,
+          .collectives = {{16.8e6, 217e9}, {268e6, 299e9}, {1.07e9, 332e9}},
+          .collective_seconds = 20e-6,
+          .send_bytes = 200e9,
+          .overlap_loss = 0.7};
+}
+
+// The speed of a training step on CPUs of one host, whose processes talk by TCP.
+StepRates host_step() {
+  return {.attention_forward = {0.5e11, 64},
+          .attention_backward = {0.5e11, 64},
+          .context_forward_flops = 0.5e11,
+          .context_backward_flops = 0.5e11,
+          .kernel_share = 0.5,
+          .update_share = 0.8,
+          .update_8bit_share = 0.3,
+          .node_seconds = 5e-6,
+          .parallel_tiles = 1,
+          .collectives = {{1e6, 5e8}, {16.8e6, 8e8}},
+          .collective_seconds = 100e-6,
+          .send_bytes = 1.5e9,
+          .overlap_loss = 1};
+}
+
 DeviceRate built_in(double per_second) {
   return per_second > 0 ? DeviceRate{per_second, RateSource::kBuiltIn} : DeviceRate{};
 }
@@ -59,14 +110,18 @@ DeviceModel model_of_row(std::string_view name, const DeviceRow& row) {
           .bf16_flops = built_in(row.bf16_flops),
           .copy_bytes = built_in(row.copy_bytes),
           .link_bytes = built_in(row.link_bytes),
-          .peak_flops = built_in(row.peak_flops)};
+          .peak_flops = built_in(row.peak_flops),
+          .memory_bytes = row.memory_bytes,
+          .step = row.name == "H100" || row.name == "H200" ? std::optional(hopper_step()) : std::nullopt};
 }
 
 }  // namespace
 
 DeviceModel built_in_model(DeviceKind kind) {
   const DeviceRow& row = kind == DeviceKind::kCpu ? kHostCore : kGpuInTrainingStep;
-  return model_of_row(row.name, row);
+  DeviceModel model = model_of_row(row.name, row);
+  model.step = kind == DeviceKind::kCpu ? host_step() : hopper_step();
+  return model;
 }
 
 DeviceModel built_in_model(std::string_view name) {
@@ -75,12 +130,34 @@ DeviceModel built_in_model(std::string_view name) {
   return model_of_row(name, row == std::ranges::end(kDevices) ? DeviceRow{} : *row);
 }
 
+std::vector<std::string> devices_with_step_rates() {
+  std::vector<std::string> names;
+  for (const DeviceRow& row : kDevices) {
+    if (model_of_row(row.name, row).step) names.emplace_back(row.name);
+  }
+  return names;
+}
+
+DeviceModel like_known_gpu(const DeviceModel& gpu) {
+  DeviceModel model = built_in_model("H100");
+  if (!gpu.peak_flops.is_known()) return model;
+  const double share = gpu.peak_flops.per_second / model.peak_flops.per_second;
+  model.peak_flops = gpu.peak_flops;
+  for (const auto rate : {&DeviceModel::bf16_flops, &DeviceModel::copy_bytes}) (model.*rate).per_second *= share;
+  for (AttentionRate* const rate : {&model.step->attention_forward, &model.step->attention_backward}) {
+    rate->flops *= share;
+  }
+  return model;
+}
+
 DeviceModel merged(const DeviceModel& measured, const DeviceModel& built_in) {
   DeviceModel model = measured;
   for (const auto rate : {&DeviceModel::f32_flops, &DeviceModel::bf16_flops, &DeviceModel::copy_bytes,
                           &DeviceModel::link_bytes, &DeviceModel::peak_flops}) {
     if (!(model.*rate).is_known()) model.*rate = built_in.*rate;
   }
+  if (model.memory_bytes == 0) model.memory_bytes = built_in.memory_bytes;
+  if (!model.step) model.step = built_in.step;
   return model;
 }
 

@@ -32,14 +32,46 @@ struct CopyRate {
   double bytes_per_second = 0;  // read plus written
 };
 
+// Rate of attention within a training step. A sequence of n tokens reaches flops x n / (n + tokens) of useful FLOP/s:
+// tiles on the diagonal are half masked, and each block of queries has a beginning and an end.
+struct AttentionRate {
+  double flops = 0;   // per second, of long sequences
+  double tokens = 0;  // with which a sequence reaches half of it
+};
+
+// Speed of work within a training step: how fast kernels are in it, and what the links between devices of a host reach.
+// Rates are per second, shares are of the device's rates in DeviceModel.
+struct StepRates {
+  AttentionRate attention_forward;
+  AttentionRate attention_backward;
+  double context_forward_flops = 0;   // attention of a context group, which has simpler kernels
+  double context_backward_flops = 0;  // likewise
+  double head_share = 1;              // products of the head, with its loss, of a large GEMM's rate
+  double grouped_forward_share = 1;   // products of experts with full tiles, of a large GEMM's rate
+  double grouped_input_gradient_share = 1;
+  double grouped_weight_gradient_share = 1;
+  double kernel_share = 1;              // kernels limited by memory, of a copy's rate
+  double update_share = 1;              // AdamW, of a copy's rate
+  double update_8bit_share = 1;         // AdamW with 8-bit states
+  double node_seconds = 0;              // from the end of a node to the beginning of the next
+  double parallel_tiles = 0;            // tiles of 128 x 128 that are computed at a time
+  std::vector<CopyRate> collectives{};  // bus bytes (nccl-tests' busbw) by the bytes of an all-reduce, ascending
+  double collective_seconds = 0;        // time of one without bytes
+  double send_bytes = 0;                // bytes that a device sends to others, each pair its own, while it receives
+  // Share of its time that a collective takes from computation next to it: it needs SMs, memory bandwidth and power.
+  double overlap_loss = 0;
+};
+
 struct DeviceModel {
   std::string name;
-  DeviceRate f32_flops;            // FLOP/s of a large f32 GEMM
-  DeviceRate bf16_flops;           // FLOP/s of a large bf16 GEMM with f32 accumulation
-  DeviceRate copy_bytes;           // byte/s, read plus written, of a large copy within the device; CPU: all threads
-  DeviceRate link_bytes;           // byte/s of a copy between the device and pinned host memory, one direction
-  DeviceRate peak_flops;           // peak FLOP/s of dense bf16 with f32 accumulation, from the data sheet
-  std::vector<CopyRate> copies{};  // measured rates by ascending size, up to the size of copy_bytes; may be empty
+  DeviceRate f32_flops;             // FLOP/s of a large f32 GEMM
+  DeviceRate bf16_flops;            // FLOP/s of a large bf16 GEMM with f32 accumulation
+  DeviceRate copy_bytes;            // byte/s, read plus written, of a large copy within the device; CPU: all threads
+  DeviceRate link_bytes;            // byte/s of a copy between the device and pinned host memory, one direction
+  DeviceRate peak_flops;            // peak FLOP/s of dense bf16 with f32 accumulation, from the data sheet
+  std::vector<CopyRate> copies{};   // measured rates by ascending size, up to the size of copy_bytes; may be empty
+  double memory_bytes = 0;          // as the driver reports it; 0: unknown
+  std::optional<StepRates> step{};  // known for few devices
 
   // Rate of GEMMs of this dtype: bf16_flops for bf16, otherwise f32_flops.
   [[nodiscard]] const DeviceRate& flops(DType dtype) const { return dtype == DType::kBf16 ? bf16_flops : f32_flops; }
@@ -51,6 +83,13 @@ struct DeviceModel {
 [[nodiscard]] DeviceModel built_in_model(DeviceKind kind);
 // Row of the table for the device of this name ("NVIDIA H100 80GB HBM3"); all rates are unknown if there is none.
 [[nodiscard]] DeviceModel built_in_model(std::string_view name);
+
+// Names of the devices of the table whose StepRates are known, with which `hone plan` can search layouts.
+[[nodiscard]] std::vector<std::string> devices_with_step_rates();
+
+// Returns the model of a GPU of the table with StepRates, whose rates are multiplied by the share that the peak of
+// `gpu`, if it is known, has of its peak. For GPUs whose rates are unknown.
+[[nodiscard]] DeviceModel like_known_gpu(const DeviceModel& gpu);
 
 // Takes each rate from `measured` if it is known there, otherwise from `built_in`.
 [[nodiscard]] DeviceModel merged(const DeviceModel& measured, const DeviceModel& built_in);

@@ -10,6 +10,8 @@
 #include "model/registry.h"
 #include "model/stage_model.h"
 #include "ops/registry.h"
+#include "planner/printed.h"
+#include "planner/sequences.h"
 #include "train/launch.h"
 #include "train/memory_fit.h"
 
@@ -92,13 +94,6 @@ void add_fits(RunPlan& plan, const TrainingOptions& options, DType dtype, std::s
   for (const std::size_t total : gpus) plan.devices.push_back(fit_gpu(total, options, dtype, run));
 }
 
-template <class... Values>
-std::string printed(const char* format, Values... values) {
-  std::array<char, 160> buffer{};
-  std::snprintf(buffer.data(), buffer.size(), format, values...);
-  return buffer.data();
-}
-
 }  // namespace
 
 namespace {
@@ -167,17 +162,6 @@ RunPlan plan_sizes(const GrpoSizes& sizes, std::span<const std::size_t> gpus) {
   return plan;
 }
 
-// Returns the steps of `batch_size` x `batches` sequences of the same size.
-StepSizes equal_steps(std::int64_t batch_size, std::int64_t batches, BatchLimits sequence) {
-  constexpr std::int64_t kMostListed = 1 << 16;
-  const std::int64_t step = batch_size * batches;
-  const std::int64_t listed = step <= kMostListed ? step : std::min(batch_size, kMostListed);
-  return {.batch = {sequence.tokens * batch_size, sequence.documents * batch_size},
-          .longest = sequence,
-          .batches_per_step = batches,
-          .steps = {std::vector(static_cast<std::size_t>(listed), sequence)}};
-}
-
 // Plans a language-modeling run whose data is unknown. `length` is the number of tokens of each sequence, `documents`
 // the largest number of documents in a sequence, `key` the option that sets the length.
 RunPlan plan_language_sketch(std::string command, const TrainingOptions& options, LanguageSizes sizes,
@@ -190,13 +174,6 @@ RunPlan plan_language_sketch(std::string command, const TrainingOptions& options
   RunPlan plan = plan_sizes(std::move(command), sizes, options, gpus);
   plan.steps = std::max<std::int64_t>(options.max_steps, 0);
   return plan;
-}
-
-// Largest number of documents assumed in a packed sequence. Documents of fewer than 16 tokens are rare, and a larger
-// number costs only a few bytes of inputs.
-std::int64_t documents_in(std::int64_t length) {
-  constexpr std::int64_t kShortDocument = 16;
-  return std::max<std::int64_t>(length / kShortDocument, 1);
 }
 
 // Returns true if this build has no CUDA kernels, so plans for GPUs use the workspace sizes of the CPU kernels.

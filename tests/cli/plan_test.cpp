@@ -113,6 +113,59 @@ TEST_F(PlanCommand, SaysTheTimeAtMeasuredLimits) {
   EXPECT_THAT(run_commands(elsewhere).printed, Not(HasSubstr("at the device's limits")));
 }
 
+// Several processes without a key that divides the model are given a ranking.
+TEST_F(PlanCommand, RanksLayouts) {
+  const std::vector<std::string> run{"plan",
+                                     "pretrain",
+                                     "--model_name_or_path",
+                                     "qwen2.5-0.5b",
+                                     "--torch_dtype",
+                                     "bfloat16",
+                                     "--optim",
+                                     "adamw_bf16",
+                                     "--block_size",
+                                     "1024",
+                                     "--device_name",
+                                     "H200",
+                                     "--num_processes",
+                                     "2",
+                                     "--per_device_train_batch_size",
+                                     "4"};
+  const auto with = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = run;
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_commands(arguments);
+  };
+  const CommandResult ranking = with({});
+  ASSERT_EQ(ranking.code, 0) << ranking.said;
+  EXPECT_THAT(ranking.printed, HasSubstr("layouts of 2 processes on H200 (138.79 GiB available each), 8 sequences of "
+                                         "1,024 tokens a step: "));
+  EXPECT_THAT(ranking.printed, testing::ContainsRegex("  1  [a-z_0-9 ,]+ x [0-9]+ +[0-9.]+ GiB +[0-9]+ ms +[0-9]+ +"
+                                                      "[0-9.]+%  GEMMs [0-9]+%, "));
+  EXPECT_THAT(ranking.printed, HasSubstr("\n 10  "));
+  EXPECT_THAT(ranking.printed, Not(HasSubstr("\n 11  ")));
+  EXPECT_THAT(ranking.printed,
+              testing::ContainsRegex("\nthe first: --.*per_device_train_batch_size [0-9]+ "
+                                     "--gradient_accumulation_steps [0-9]+ --gradient_checkpointing false\n"));
+  EXPECT_THAT(with({"--plan_all"}).printed, HasSubstr("\n 11  "));
+  EXPECT_THAT(with({"--zero_stage", "1"}).printed, HasSubstr("work of a micro-batch")) << "a layout is given";
+  EXPECT_THAT(with({"--device_name", "A100", "--device_memory", "80GiB"}).printed,
+              HasSubstr("layouts of 2 processes on A100 (79.00 GiB available each)"));
+  const CommandResult unit = with({"--plan_ngpus", "1", "--plan_all"});
+  EXPECT_THAT(unit.printed, HasSubstr("zero_stage 3"));
+  EXPECT_THAT(unit.printed, Not(HasSubstr("tensor"))) << "a unit of one GPU divides no layer";
+  const auto refused = [&](const std::vector<std::string>& more) {
+    const CommandResult result = with(more);
+    EXPECT_EQ(result.code, 1) << result.printed;
+    return result.said;
+  };
+  EXPECT_THAT(refused({"--device_name", "TPU"}),
+              HasSubstr("--device_name: hone does not know the memory of 'TPU' (name H200 or H100, or set"));
+  EXPECT_THAT(refused({"--plan_ngpus", "4"}), HasSubstr("--plan_ngpus: is 4, which does not divide the 2 GPUs"));
+  EXPECT_THAT(refused({"--runtime_ngpus", "4"}), HasSubstr("--runtime_ngpus: is 4, but num_processes is 2"));
+  EXPECT_THAT(refused({"--device_memory", "2GiB"}), HasSubstr("layout: none of the "));
+}
+
 TEST_F(PlanCommand, AnswersForOtherDevices) {
   const std::vector<std::string> run{
       "plan",     "sft", "--model_name_or_path",          "qwen2.5-7b", "--max_length", "1024",

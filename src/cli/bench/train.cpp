@@ -18,10 +18,9 @@
 #include "cli/training_job.h"
 #include "core/error.h"
 #include "core/job_log.h"
-#include "core/json_value.h"
 #include "core/log.h"
 #include "core/strings.h"
-#include "model/weight_layout.h"
+#include "planner/model_flops.h"
 #include "train/run_collectives.h"
 #include "train/setup.h"
 
@@ -64,35 +63,11 @@ struct BenchTrainOptions : StepOptions {
 
 constexpr double kLimitSeconds = 0.5;  // duration of the measurement of a limit that is not stored yet
 
-// The share of a mixture's experts that a token is sent to; 1 without a mixture.
-double expert_share(const Model& model) {
-  const auto is_router = [](const WeightSpec& spec) { return spec.kind == WeightKind::router; };
-  const auto router = std::ranges::find_if(model.weights(), is_router);
-  const auto top_k = model.config().find("num_experts_per_tok");
-  if (router == model.weights().end() || top_k == model.config().end()) return 1;
-  return top_k->get<double>() / static_cast<double>(router->shape[0]);
-}
-
-// Model FLOPs per token, forward and backward: 6 for each parameter except those of an untied input embedding and of
-// experts that the token is not sent to, plus 6 x layers x width x length for causal attention, where width is heads x
-// the mean size of a key and a value and length is that of the token's document, averaged over the tokens.
-double flops_per_token(const Model& model, const StepOptions& options) {
-  const ModelShape shape = model.shape();
-  double parameters = static_cast<double>(parameter_count(model));
-  for (const WeightSpec& spec : model.weights()) {
-    const auto size = [&] { return static_cast<double>(spec.shape[0] * row_elements(spec)); };
-    const bool is_read_by_row = spec.kind == WeightKind::embedding && !has_tied_head(model);
-    if (is_read_by_row) parameters -= size();
-    if (spec.kind == WeightKind::expert) parameters -= size() * (1 - expert_share(model));
-  }
-  const auto value_dim = model.config().find("v_head_dim");
-  const double keys = static_cast<double>(shape.head_dim);
-  const double values = value_dim == model.config().end() ? keys : value_dim->get<double>();
-  const double attention =
-      static_cast<double>(shape.num_hidden_layers * shape.num_attention_heads) * (keys + values) / 2;
+// Returns the length of a token's document, averaged over the tokens.
+double mean_length(const StepOptions& options) {
   double squares = 0;
   for (const std::int64_t length : document_lengths(options)) squares += static_cast<double>(length * length);
-  return 6 * parameters + 6 * attention * squares / static_cast<double>(options.batch_size * options.seq_len);
+  return squares / static_cast<double>(options.batch_size * options.seq_len);
 }
 
 void print_profile(TrainingStep& step, std::span<const HostBatch> batches, Device& device, DType dtype) {
@@ -169,7 +144,7 @@ void measure(const BenchTrainOptions& options, const Job& job, std::vector<Resul
   if (!job.is_first()) return;
   const double tokens = static_cast<double>(options.batch_size * options.seq_len * options.gradient_accumulation_steps);
   const double rate = tokens / seconds;
-  const double flops = rate * flops_per_token(*model, options);
+  const double flops = rate * model_flops_per_token(*model, mean_length(options));
   std::string shape = text_of(options.model, " batch ", options.batch_size, " x ", options.seq_len, ", accumulation ",
                               options.gradient_accumulation_steps);
   if (job.size() > 1) {

@@ -3,19 +3,19 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 #include <string>
+#include <type_traits>
 
-#include "cli/bench/models.h"
+#include "backend/device_model.h"
+#include "cli/model_sketch.h"
 #include "cli/registry.h"
 #include "cli/training_kind.h"
 #include "core/error.h"
-#include "core/files.h"
-#include "core/json.h"
-#include "core/json_value.h"
 #include "core/log.h"
 #include "core/strings.h"
-#include "model/registry.h"
-#include "train/config_overrides.h"
+#include "planner/layout_problem.h"
+#include "planner/layout_search.h"
 #include "train/foreign_keys.h"
 #include "train/launch.h"
 #include "train/setup.h"
@@ -27,11 +27,24 @@ namespace {
 template <class Base>
 struct PlanOptions : Base {
   std::string device_memory;
+  std::string device_name;
+  std::optional<std::int64_t> plan_ngpus;
+  std::optional<std::int64_t> runtime_ngpus;
+  bool plan_all = false;
 
   template <class Visitor>
   void fields(Visitor& v) {
+    constexpr Range kProcesses{.least = 1, .most = 1024};
     v.group("Plan");
-    v("device_memory", device_memory, "Memory of the GPU to plan for, such as 80GiB; unset: this machine's device");
+    v("device_memory", device_memory,
+      "Memory of the GPU to plan for, such as 80GiB; unset: that of device_name, otherwise this machine's device");
+    v("device_name", device_name,
+      "GPU to plan for, whose rates give the times of layouts: " + join(devices_with_step_rates(), ", ") +
+          "; others have theirs in the relation of the peaks");
+    v("plan_ngpus", plan_ngpus,
+      "GPUs of a unit whose layout is searched, and which is repeated over the job; unset: all of the job", kProcesses);
+    v("runtime_ngpus", runtime_ngpus, "GPUs of the job; unset: num_processes, otherwise plan_ngpus", kProcesses);
+    v("plan_all", plan_all, "List all layouts that fit, not the first ten");
     Base::fields(v);
   }
 };
@@ -45,6 +58,9 @@ const CommandText kPlanText{
         "another GPU than this machine's. If the command is not named, the keys of the recipe determine it.\n"
         "Reads no weights. Without dataset_name, every sequence has the maximum length that the keys allow.\n"
         "The model may also be a config.json or a shape that hone bench knows, such as qwen2.5-7b.\n"
+        "With several processes and none of the keys that divide a model (tensor_parallel_size,\n"
+        "pipeline_parallel_size, expert_parallel_size, context_parallel_size, zero_stage), pretrain and sft rank\n"
+        "the layouts that are allowed by their predicted time, with the memory that each takes.\n"
         "output_dir need not be set. The output ends with the GPUs of 24, 48, 80 and 141 GiB that the run\n"
         "fits, and the keys with which it fits.\n"};
 
@@ -54,43 +70,6 @@ std::size_t gpu_memory(const std::string& text, const OptionInput& input) {
   if (bytes && memory_of_gpu(*bytes).available > 0) return *bytes;
   throw Error(input.place_of("device_memory"),
               text_of("expected a size above 1GiB, saw ", shown(std::string_view(text))), "for example 80GiB");
-}
-
-// Returns the name of a known shape for a model's name: "Qwen/Qwen2.5-7B-Instruct" -> "qwen2.5-7b".
-std::string shape_name(std::string_view model) {
-  std::string name(model.substr(model.rfind('/') + 1));
-  for (char& c : name) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
-  constexpr std::string_view kTuned = "-instruct";
-  if (name.ends_with(kTuned)) name.resize(name.size() - kTuned.size());
-  return name;
-}
-
-// Dtype of the weights by config.json; f32 if it does not say.
-DType stored_dtype(const Json& config) {
-  for (const char* key : {"torch_dtype", "dtype"}) {
-    const auto at = config.find(key);
-    if (at != config.end() && at->is_string()) return at->get<std::string>() == "float32" ? DType::kF32 : DType::kBf16;
-  }
-  return DType::kF32;
-}
-
-// Creates the model that the options name, without weights: a config.json, a known shape, or a folder on this machine,
-// in the cache or on the hub.
-ModelSketch sketch_of(const ModelOptions& options) {
-  const std::string& name = options.model_name_or_path;
-  if (name.ends_with(".json") && is_file(name)) {
-    const Json config = read_json(name);
-    return {family_registry().create(config), stored_dtype(config)};
-  }
-  const std::vector<std::string> known = bench_model_names();
-  if (!is_folder(name) && std::ranges::count(known, shape_name(name)) > 0) {
-    log_info(text_of("the plan assumes the shape of ", shape_name(name), ", with bfloat16 weights"));
-    return {family_registry().create(parse_json(bench_model_config(shape_name(name)), name)), DType::kBf16};
-  }
-  const ModelDirectory directory(resolve_config(name, options.model_revision));
-  const bool has_weights = !directory.weights().empty();
-  return {family_registry().create(directory.config()),
-          has_weights ? checkpoint_dtype(directory) : stored_dtype(directory.config())};
 }
 
 bool names_data(const DatasetOptions& options) {
@@ -105,20 +84,6 @@ bool reads_data(const DatasetOptions& data, const ModelOptions& model) {
   if (is_model_local(name, model.model_revision)) return true;
   log_info(text_of("the data is not read, because ", name, " and its tokenizer are not on this machine"));
   return false;
-}
-
-// Creates a model that starts from scratch. A configuration without vocab_size takes it from the tokenizer.
-ModelSketch new_model(const PretrainOptions& options) {
-  Json config = read_json(options.model_config_path);
-  override_config(config, options.config_overrides);
-  if (!config.contains("vocab_size")) {
-    if (options.tokenizer_name_or_path.empty()) {
-      throw Error(options.model_config_path, "has no vocab_size, and no tokenizer is set",
-                  "set tokenizer_name_or_path, or vocab_size in the file");
-    }
-    config["vocab_size"] = tokenizer_of(options).vocab_size();
-  }
-  return {family_registry().create(config), DType::kF32};
 }
 
 RunPlan plan_of(const PretrainOptions& options, const OptionInput&, std::span<const std::size_t> gpus) {
@@ -143,6 +108,57 @@ RunPlan plan_of(const GrpoOptions& options, const OptionInput& input, std::span<
   return plan_sketch(options, input, sketch_of(options), gpus);
 }
 
+// Sets the device to plan for. Throws Error if a name is given whose memory is unknown.
+template <class Base>
+void set_device(PlanOptions<Base>& options, const OptionInput& input) {
+  if (!options.device_memory.empty()) options.plan.device = memory_of_gpu(gpu_memory(options.device_memory, input));
+  if (options.device_name.empty() || options.plan.device) return;
+  const double bytes = built_in_model(options.device_name).memory_bytes;
+  if (bytes == 0) {
+    throw Error(input.place_of("device_name"),
+                text_of("hone does not know the memory of ", shown(std::string_view(options.device_name))),
+                text_of("name ", join(devices_with_step_rates(), " or "), ", or set --device_memory"));
+  }
+  options.plan.device = memory_of_gpu(static_cast<std::size_t>(bytes));
+}
+
+// Sets the processes of the job to those that the keys of the plan name. Throws Error if these contradict each other.
+template <class Base>
+void set_processes(PlanOptions<Base>& options, const OptionInput& input) {
+  options.num_processes = processes_of(options, {});
+  if (!options.plan_ngpus && !options.runtime_ngpus) return;
+  const bool alone = !input.was_set("num_processes");
+  const std::int64_t all = options.runtime_ngpus.value_or(alone ? *options.plan_ngpus : options.processes());
+  const std::int64_t unit = options.plan_ngpus.value_or(all);
+  if (!alone && all != options.processes()) {
+    throw Error(input.place_of("runtime_ngpus"), text_of("is ", all, ", but num_processes is ", options.processes()),
+                "remove one of the two");
+  }
+  if (all % unit != 0) {
+    throw Error(input.place_of("plan_ngpus"),
+                text_of("is ", unit, ", which does not divide the ", all, " GPUs of the job"),
+                text_of("--runtime_ngpus ", (all + unit - 1) / unit * unit));
+  }
+  options.num_processes = all;
+}
+
+ModelSketch model_of(const PretrainOptions& options) {
+  return options.model_config_path.empty() ? sketch_of(options) : new_model(options);
+}
+ModelSketch model_of(const SftOptions& options) { return sketch_of(options); }
+
+// Prints the ranking of the layouts of a run.
+template <class Base>
+int print_layouts(const PlanOptions<Base>& options, const OptionInput& input) {
+  JobDevices devices = job_devices(options, options.device_name);
+  devices.unit = options.plan_ngpus.value_or(0);
+  const Base& run = options;
+  const LayoutProblem problem = layout_problem(run, input, model_of(run), devices);
+  const LayoutRanking ranking = rank_layouts(problem, options.plan_all ? 0 : kRankedLayouts);
+  std::fputs(to_text(ranking, problem).c_str(), stdout);
+  return 0;
+}
+
 template <class Base>
 int plan(std::span<const std::string> arguments) {
   PlanOptions<Base> options;
@@ -154,11 +170,15 @@ int plan(std::span<const std::string> arguments) {
   }
   apply_input(kPlanText, input);
   options.plan.asked = true;
-  if (!options.device_memory.empty()) options.plan.device = memory_of_gpu(gpu_memory(options.device_memory, input));
+  set_device(options, input);
   check_options(options, input);
-  options.num_processes = processes_of(options, {});
+  set_processes(options, input);
+  const bool searches = options.processes() > 1 && !layout_key_set(options, input);
   options.zero_stage = zero_stage_of(options);
   check_mesh(options);
+  if constexpr (!std::is_same_v<Base, GrpoOptions>) {
+    if (searches) return print_layouts(options, input);
+  }
   const RunPlan plan = plan_of(options, input, kComparedGpus);
   std::fputs(to_text(plan).c_str(), stdout);
   return 0;

@@ -1,0 +1,15 @@
+// The models of runs that are planned: their configuration, without weights.
+#pragma once
+
+#include "planner/plan.h"
+#include "train/options.h"
+
+namespace hone {
+
+// Creates the model that the options name, without weights: a config.json, a known shape, or a folder on this machine,
+// in the cache or on the hub.
+[[nodiscard]] ModelSketch sketch_of(const ModelOptions& options);
+// Creates a model that starts from scratch. A configuration without vocab_size takes it from the tokenizer.
+[[nodiscard]] ModelSketch new_model(const PretrainOptions& options);
+
+}  // namespace hone

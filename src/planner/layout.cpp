@@ -1,0 +1,194 @@
+#include "planner/layout.h"
+
+#include <algorithm>
+#include <array>
+
+#include "core/error.h"
+#include "core/json_value.h"
+#include "core/strings.h"
+#include "train/launch.h"
+
+namespace hone {
+namespace {
+
+constexpr std::int64_t kMostZeroStage = 3;
+// Larger micro-batches are no faster per token.
+constexpr std::int64_t kMostSequences = 64;
+
+// A number of a layout and its key.
+struct LayoutNumber {
+  const char* key;
+  std::int64_t Layout::* value;
+  const char* shown;  // in a table
+};
+constexpr std::array<LayoutNumber, 5> kGroups{{
+    {"tensor_parallel_size", &Layout::tensor_parallel_size, "tensor"},
+    {"pipeline_parallel_size", &Layout::pipeline_parallel_size, "pipeline"},
+    {"expert_parallel_size", &Layout::expert_parallel_size, "expert"},
+    {"context_parallel_size", &Layout::context_parallel_size, "context"},
+    {"zero_stage", &Layout::zero_stage, "zero_stage"},
+}};
+constexpr std::array<LayoutNumber, 2> kBatches{{
+    {"per_device_train_batch_size", &Layout::per_device_train_batch_size, ""},
+    {"gradient_accumulation_steps", &Layout::gradient_accumulation_steps, ""},
+}};
+constexpr const char* kRecomputation = "gradient_checkpointing";
+
+std::vector<std::int64_t> divisors(std::int64_t number, std::int64_t most) {
+  std::vector<std::int64_t> all;
+  for (std::int64_t i = 1; i <= std::min(number, most); ++i) {
+    if (number % i == 0) all.push_back(i);
+  }
+  return all;
+}
+
+std::vector<Layout> group_layouts(std::int64_t unit) {
+  std::vector<Layout> all;
+  const std::vector<std::int64_t> sizes = divisors(unit, unit);
+  for (const std::int64_t tensor : sizes) {
+    for (const std::int64_t pipeline : sizes) {
+      for (const std::int64_t expert : sizes) {
+        for (const std::int64_t context : sizes) {
+          if (unit % (tensor * context) != 0) continue;
+          all.push_back({.tensor_parallel_size = tensor,
+                         .pipeline_parallel_size = pipeline,
+                         .expert_parallel_size = expert,
+                         .context_parallel_size = context});
+        }
+      }
+    }
+  }
+  return all;
+}
+
+bool is_allowed(const TrainingOptions& options) {
+  try {
+    check_mesh(options);
+  } catch (const Error&) {
+    return false;
+  }
+  // ZeRO needs ranks that have the same weights.
+  return options.zero_stage == 0 || options.shards() > 1;
+}
+
+}  // namespace
+
+Layout layout_of(const TrainingOptions& options) {
+  return {.tensor_parallel_size = options.tensor_parallel_size,
+          .pipeline_parallel_size = options.pipeline_parallel_size,
+          .expert_parallel_size = options.expert_parallel_size,
+          .context_parallel_size = options.context_parallel_size,
+          .zero_stage = options.zero_stage.value_or(0),
+          .per_device_train_batch_size = options.per_device_train_batch_size,
+          .gradient_accumulation_steps = options.gradient_accumulation_steps,
+          .gradient_checkpointing = options.gradient_checkpointing};
+}
+
+void apply(const Layout& layout, TrainingOptions& options) {
+  options.tensor_parallel_size = layout.tensor_parallel_size;
+  options.pipeline_parallel_size = layout.pipeline_parallel_size;
+  options.expert_parallel_size = layout.expert_parallel_size;
+  options.context_parallel_size = layout.context_parallel_size;
+  options.zero_stage = layout.zero_stage;
+  options.per_device_train_batch_size = layout.per_device_train_batch_size;
+  options.gradient_accumulation_steps = layout.gradient_accumulation_steps;
+  options.gradient_checkpointing = layout.gradient_checkpointing;
+  if (layout.gradient_checkpointing != Recomputation::kAutomatic) options.activation_memory_gib.reset();
+}
+
+std::optional<std::string> layout_key_set(const TrainingOptions& options, const OptionInput& input) {
+  for (const LayoutNumber& number : kGroups) {
+    if (input.was_set(number.key)) return number.key;
+  }
+  if (zero_stage_of(options) > 0) return "zero_stage";
+  return std::nullopt;
+}
+
+std::string to_text(const Layout& layout) {
+  std::vector<std::string> parts;
+  for (const LayoutNumber& number : kGroups) {
+    const std::int64_t value = layout.*number.value;
+    const std::int64_t unset = Layout{}.*number.value;
+    if (value != unset) parts.push_back(text_of(number.shown, " ", value));
+  }
+  if (parts.empty()) parts.emplace_back("data parallel");
+  parts.push_back(text_of(layout.per_device_train_batch_size, " x ", layout.gradient_accumulation_steps));
+  if (layout.gradient_checkpointing == Recomputation::kOn) parts.emplace_back("recomputing layers");
+  if (layout.gradient_checkpointing == Recomputation::kAutomatic) parts.emplace_back("recomputing what must be");
+  return join(parts, ", ");
+}
+
+std::string flags_of(const Layout& layout) {
+  std::string flags;
+  const auto add = [&](std::string_view key, std::string_view value) {
+    flags += text_of(flags.empty() ? "--" : " --", key, " ", value);
+  };
+  for (const LayoutNumber& number : kGroups) {
+    if (layout.*number.value != Layout{}.*number.value) add(number.key, std::to_string(layout.*number.value));
+  }
+  for (const LayoutNumber& number : kBatches) add(number.key, std::to_string(layout.*number.value));
+  add(kRecomputation, name_of(layout.gradient_checkpointing));
+  return flags;
+}
+
+Json to_json(const Layout& layout) {
+  Json json = Json::object();
+  for (const LayoutNumber& number : kGroups) json[number.key] = layout.*number.value;
+  for (const LayoutNumber& number : kBatches) json[number.key] = layout.*number.value;
+  json[kRecomputation] = name_of(layout.gradient_checkpointing);
+  return json;
+}
+
+Layout layout_from_json(const Json& options) {
+  Layout layout;
+  const auto at = [&](const char* key) -> const Json& {
+    const auto found = options.find(key);
+    if (found == options.end()) throw Error("layout", text_of("the saved options have no ", key), "--layout search");
+    return *found;
+  };
+  const auto read = [&](const LayoutNumber& number) {
+    const Json& value = at(number.key);
+    if (value.is_null()) return;  // zero_stage that is unset
+    if (!value.is_number_integer()) {
+      throw Error("layout", text_of("the saved options have ", number.key, " ", value.dump()), "--layout search");
+    }
+    layout.*number.value = value.get<std::int64_t>();
+  };
+  for (const LayoutNumber& number : kGroups) read(number);
+  for (const LayoutNumber& number : kBatches) read(number);
+  const Json& recomputation = at(kRecomputation);
+  const std::string name =
+      recomputation.is_boolean() ? (recomputation.get<bool>() ? "true" : "false") : recomputation.get<std::string>();
+  const std::vector<std::string_view> names = names_of<Recomputation>();
+  const auto found = std::ranges::find(names, name);
+  if (found == names.end()) {
+    throw Error("layout", text_of("the saved options have ", kRecomputation, " ", shown(std::string_view(name))),
+                "--layout search");
+  }
+  layout.gradient_checkpointing = static_cast<Recomputation>(found - names.begin());
+  return layout;
+}
+
+std::vector<Layout> possible_layouts(const TrainingOptions& options, std::int64_t unit) {
+  const std::int64_t sequences =
+      options.per_device_train_batch_size * options.gradient_accumulation_steps * options.processes();
+  std::vector<Layout> all;
+  for (Layout layout : group_layouts(unit)) {
+    layout.gradient_checkpointing = options.gradient_checkpointing;
+    for (layout.zero_stage = 0; layout.zero_stage <= kMostZeroStage; ++layout.zero_stage) {
+      TrainingOptions changed = options;
+      apply(layout, changed);
+      if (!is_allowed(changed)) continue;
+      const std::int64_t of_reader = sequences / changed.mesh().readers();
+      for (const std::int64_t size : divisors(of_reader, kMostSequences)) {
+        layout.per_device_train_batch_size = size;
+        layout.gradient_accumulation_steps = of_reader / size;
+        all.push_back(layout);
+      }
+    }
+  }
+  std::ranges::sort(all);
+  return all;
+}
+
+}  // namespace hone

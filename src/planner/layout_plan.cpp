@@ -1,0 +1,158 @@
+#include "planner/layout_plan.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/strings.h"
+#include "model/stage_model.h"
+#include "passes/layer.h"
+#include "planner/sequences.h"
+#include "train/launch.h"
+#include "train/setup.h"
+
+namespace hone {
+namespace {
+
+// A rank's programs, and the model of which they are.
+struct RankPrograms {
+  std::unique_ptr<Model> model;
+  Workspace workspace;
+};
+
+TrainingOptions with_layout(const LayoutProblem& problem, const Layout& layout, int stage) {
+  TrainingOptions options = problem.options;
+  apply(layout, options);
+  options.job_rank = options.mesh().rank_of(stage, 0, 0);
+  return options;
+}
+
+LanguageSizes sizes_of(const LayoutProblem& problem, const TrainingOptions& options, const Model* model) {
+  LanguageSizes sizes{.model = model, .dtype = problem.dtype, .loss = problem.loss};
+  sizes.steps = equal_steps(options.per_device_train_batch_size, options.gradient_accumulation_steps, problem.sequence);
+  if (options.evaluates()) sizes.eval_steps = equal_steps(options.per_device_eval_batch_size, 1, problem.sequence);
+  return sizes;
+}
+
+RankPrograms trace_rank(const LayoutProblem& problem, const TrainingOptions& options, std::int64_t layers) {
+  std::unique_ptr<Model> model = divided_model(options, problem.model(layers));
+  Workspace workspace = trace_run(sizes_of(problem, options, model.get()), options);
+  return {std::move(model), std::move(workspace)};
+}
+
+CostModel cost_model(const LayoutProblem& problem, const TrainingOptions& options, const Model* model) {
+  const MicroBatchShape shape = training_shape(sizes_of(problem, options, model), options);
+  const std::int64_t at_a_time = std::max<std::int64_t>(shape.limits.tokens / problem.sequence.tokens, 1);
+  const std::int64_t sequences = options.per_device_train_batch_size * options.gradient_accumulation_steps;
+  const std::int64_t zero = options.zero_stage.value_or(0);
+  return CostModel(problem.device, {.mesh = options.mesh(),
+                                    .dtype = problem.dtype,
+                                    .sequence = problem.sequence.tokens,
+                                    .tokens = shape.capacities.back(),
+                                    .micro_batches = (sequences + at_a_time - 1) / at_a_time,
+                                    .gathers_weights = options.shards() > 1 && (zero == 1 || zero == 2)});
+}
+
+// Bytes of the gradients that the first and the last stage have both.
+std::size_t shared_bytes(const RankPrograms& first) {
+  std::size_t bytes = 0;
+  for (const StoreSpec& store : first.workspace.stores()) {
+    if (store.name != kGradientStore) continue;
+    for (const NamedType& tensor : store.tensors) {
+      if (std::ranges::count(first.model->stage()->shared(), tensor.name) > 0) bytes += tensor.type.bytes();
+    }
+  }
+  return bytes;
+}
+
+LayoutPlan plan_pipeline(const LayoutProblem& problem, const Layout& layout) {
+  std::vector<RankPrograms> stages;
+  LayoutPlan plan{.layout = layout, .time = {}};
+  for (int stage = 0; stage < static_cast<int>(layout.pipeline_parallel_size); ++stage) {
+    stages.push_back(trace_rank(problem, with_layout(problem, layout, stage), problem.layers));
+    plan.bytes = std::max(plan.bytes, stages.back().workspace.memory().total());
+  }
+  std::vector<const Workspace*> workspaces;
+  for (const RankPrograms& stage : stages) workspaces.push_back(&stage.workspace);
+  plan.time = cost_model(problem, with_layout(problem, layout, 0), stages[0].model.get())
+                  .step(workspaces, shared_bytes(stages[0]));
+  return plan;
+}
+
+LayoutPlan plan_rank(const LayoutProblem& problem, const Layout& layout, std::int64_t layers) {
+  const TrainingOptions options = with_layout(problem, layout, 0);
+  const RankPrograms rank = trace_rank(problem, options, layers);
+  return {.layout = layout,
+          .time = cost_model(problem, options, rank.model.get()).step(rank.workspace),
+          .bytes = rank.workspace.memory().total()};
+}
+
+// The plan of all layers of a model whose first `few` layers have the plan `base`, and one more `more`.
+LayoutPlan grown(LayoutPlan base, const LayoutPlan& more, std::int64_t layers, std::int64_t few) {
+  const auto times = static_cast<double>(layers - few);
+  StepTime layer = more.time;
+  layer.add(base.time, -1);
+  base.time.add(layer, times);
+  const double bytes = static_cast<double>(more.bytes) - static_cast<double>(base.bytes);
+  base.bytes = static_cast<std::size_t>(std::max(static_cast<double>(base.bytes) + times * bytes, 0.0));
+  return base;
+}
+
+// Returns the number of layers before those that repeat to the end, such as the dense ones of a mixture.
+std::int64_t first_layers(const Model& model) {
+  std::map<std::int64_t, std::vector<std::string>> layers;  // the names and shapes of the weights of each
+  for (const WeightSpec& spec : model.weights()) {
+    const std::string_view layer = layer_of(spec.name);
+    if (!is_in_layer(spec.name)) continue;
+    std::string text = spec.name.substr(layer.size());
+    for (const std::int64_t size : spec.shape) text += text_of(" ", size);
+    layers[std::stoll(std::string(layer.substr(kLayerPrefix.size())))].push_back(std::move(text));
+  }
+  std::int64_t first = model.shape().num_hidden_layers - 1;
+  while (first > 0 && layers[first - 1] == layers[first]) --first;
+  return first;
+}
+
+LayoutPlan estimate_rank(const LayoutProblem& problem, const Layout& layout) {
+  const std::int64_t few = first_layers(*problem.model(problem.layers)) + 1;
+  if (problem.layers <= few + 1) return plan_rank(problem, layout, problem.layers);
+  return grown(plan_rank(problem, layout, few), plan_rank(problem, layout, few + 1), problem.layers, few);
+}
+
+// A stage has its share of the work, and waits while the pipeline fills and empties. The first one keeps the
+// activations of as many micro-batches as there are stages, as many as the whole model has of one.
+LayoutPlan estimate_stages(const LayoutProblem& problem, const Layout& layout) {
+  LayoutProblem whole = problem;
+  whole.options.num_processes = problem.options.processes() / layout.pipeline_parallel_size;
+  Layout alone = layout;
+  alone.pipeline_parallel_size = 1;
+  const LayoutPlan all = estimate_rank(whole, alone);
+  const TrainingOptions options = with_layout(whole, alone, 0);
+  const std::unique_ptr<Model> model = problem.model(problem.layers);
+  const auto stores = static_cast<double>(training_workspace(options, *model, problem.dtype).store_bytes());
+  const auto stages = static_cast<double>(layout.pipeline_parallel_size);
+  LayoutPlan plan{.layout = layout, .time = {}};
+  plan.time.add(all.time, 1 / stages);
+  plan.time.bubble = plan.time.total() * (stages - 1) / static_cast<double>(layout.gradient_accumulation_steps);
+  const double kept = std::max(static_cast<double>(all.bytes) - stores, 0.0);
+  plan.bytes = static_cast<std::size_t>(stores / stages + kept);
+  return plan;
+}
+
+}  // namespace
+
+LayoutPlan plan_layout(const LayoutProblem& problem, const Layout& layout) {
+  return layout.pipeline_parallel_size > 1 ? plan_pipeline(problem, layout)
+                                           : plan_rank(problem, layout, problem.layers);
+}
+
+LayoutPlan estimate_layout(const LayoutProblem& problem, const Layout& layout) {
+  if (layout.pipeline_parallel_size == 1) return estimate_rank(problem, layout);
+  // Refuses what the model refuses.
+  (void)divided_model(with_layout(problem, layout, 0), problem.model(problem.layers));
+  return estimate_stages(problem, layout);
+}
+
+}  // namespace hone

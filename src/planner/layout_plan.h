@@ -1,0 +1,45 @@
+// The plan of one layout of a run: its memory from the programs of its ranks, as the run will have them, and the time
+// of its step by the cost model.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "planner/layout.h"
+#include "planner/step_time.h"
+#include "train/language_programs.h"
+
+namespace hone {
+
+// A run over several processes whose layout is to be planned.
+struct LayoutProblem {
+  TrainingOptions options;  // with num_processes, and the sequences of a step as possible_layouts() counts them
+  DType dtype = DType::kF32;
+  SftLoss loss = SftLoss::kNll;
+  BatchLimits sequence;  // of each sequence
+  std::int64_t layers = 0;
+  // Returns the whole model with this number of layers.
+  std::function<std::unique_ptr<Model>(std::int64_t layers)> model;
+  // Throws Error if the keys of the command do not fit each other.
+  std::function<void(const TrainingOptions&)> check;
+  bool recomputation_set = false;  // gradient_checkpointing is the user's and stays
+  std::int64_t unit = 1;           // processes of which layouts are repeated over the job
+  DeviceModel device;
+  std::size_t available = 0;  // bytes of a device
+};
+
+struct LayoutPlan {
+  Layout layout;
+  StepTime time;
+  std::size_t bytes = 0;  // of the rank that takes the most
+};
+
+// Plans a layout of the run. Throws Error if the model or an option does not allow it.
+[[nodiscard]] LayoutPlan plan_layout(const LayoutProblem& problem, const Layout& layout);
+
+// The same from models with few layers, in a small part of the time: time and memory as they grow with a layer more.
+// Pipelines are derived from the whole model. Throws Error likewise.
+[[nodiscard]] LayoutPlan estimate_layout(const LayoutProblem& problem, const Layout& layout);
+
+}  // namespace hone

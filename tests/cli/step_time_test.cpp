@@ -1,0 +1,151 @@
+// Compares the cost model of training steps with the rates that docs/performance.md records.
+#include "planner/step_time.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdio>
+
+#include "cli/bench/models.h"
+#include "core/json_value.h"
+#include "core/log.h"
+#include "model/registry.h"
+#include "planner/layout_problem.h"
+#include "planner/layout_search.h"
+
+namespace hone::test {
+namespace {
+
+// A run that was measured: bf16 weights, and gradients in bf16 unless it says otherwise.
+struct MeasuredRun {
+  const char* text;
+  const char* device;
+  const char* model;
+  std::int64_t sequence = 0;
+  Layout layout;
+  double rate = 0;  // tokens/s a GPU
+  std::int64_t processes = 1;
+  OptimizerType optim = OptimizerType::kAdamwBf16;
+  GradientType gradients = GradientType::kBfloat16;
+  std::int64_t layers = 0;  // 0: the model's
+};
+
+constexpr Recomputation kNothing = Recomputation::kOff;
+constexpr Recomputation kEveryLayer = Recomputation::kOn;
+constexpr Recomputation kWhatMustBe = Recomputation::kAutomatic;
+
+Layout batches(std::int64_t size, std::int64_t count, Recomputation recomputation) {
+  return {.per_device_train_batch_size = size,
+          .gradient_accumulation_steps = count,
+          .gradient_checkpointing = recomputation};
+}
+Layout zero(std::int64_t stage, Layout layout) {
+  layout.zero_stage = stage;
+  return layout;
+}
+Layout tensor(std::int64_t size, Layout layout) {
+  layout.tensor_parallel_size = size;
+  return layout;
+}
+Layout stages(std::int64_t size, Layout layout) {
+  layout.pipeline_parallel_size = size;
+  return layout;
+}
+Layout context(std::int64_t size, Layout layout) {
+  layout.context_parallel_size = size;
+  return layout;
+}
+Layout experts(std::int64_t size, Layout layout) {
+  layout.expert_parallel_size = size;
+  return layout;
+}
+
+const std::vector<MeasuredRun>& measured_runs() {
+  constexpr OptimizerType k8bit = OptimizerType::kAdamw8bit;
+  constexpr GradientType kWide = GradientType::kFloat32;
+  static const std::vector<MeasuredRun> runs{
+      {"Qwen2.5 7B, 2 x 4096", "H200", "qwen2.5-7b", 4096, batches(2, 4, kNothing), 13650},
+      {"Llama 3.1 8B, 1 x 8192", "H200", "llama-3.1-8b", 8192, batches(1, 4, kNothing), 11614},
+      {"Qwen2.5 7B, 4 x 4096", "H200", "qwen2.5-7b", 4096, batches(4, 4, kWhatMustBe), 13610},
+      {"Qwen2.5 7B, 4 x 4096, layers", "H200", "qwen2.5-7b", 4096, batches(4, 4, kEveryLayer), 11613},
+      {"Qwen2.5 7B, 16 x 1024", "H200", "qwen2.5-7b", 1024, batches(16, 4, kNothing), 14440},
+      {"Llama 3.1 8B, 4 x 8192, auto", "H200", "llama-3.1-8b", 8192, batches(4, 4, kWhatMustBe), 10839},
+      {"Llama 3.1 8B, 4 x 8192, layers", "H200", "llama-3.1-8b", 8192, batches(4, 4, kEveryLayer), 9996},
+      {"Llama 3.1 8B, 1 x 8192, layers, adamw_8bit, every step an update", "H200", "llama-3.1-8b", 8192,
+       batches(1, 1, kEveryLayer), 8931, 1, k8bit},
+      {"14 layers of Qwen2.5 7B, 2 x 4096", "H100", "qwen2.5-7b", 4096, batches(2, 4, kNothing), 24490, 1,
+       OptimizerType::kAdamwBf16, GradientType::kBfloat16, 14},
+      {"Llama 3.1 8B, 1 x 8192, layers", "H100", "llama-3.1-8b", 8192, batches(1, 4, kEveryLayer), 9720},
+      {"14 layers of Qwen2.5 7B, 2 x 4096, every step an update", "H200", "qwen2.5-7b", 4096, batches(2, 1, kNothing),
+       23889, 1, OptimizerType::kAdamwBf16, GradientType::kBfloat16, 14},
+      {"the same, data parallel on 2", "H200", "qwen2.5-7b", 4096, batches(2, 1, kNothing), 22668, 2,
+       OptimizerType::kAdamwBf16, GradientType::kBfloat16, 14},
+      {"Llama 3.1 8B, 2 x 8192, layers, zero_stage 2 on 2", "H100", "llama-3.1-8b", 8192,
+       zero(2, batches(2, 2, kEveryLayer)), 9317, 2},
+      {"the same, zero_stage 3 on 2", "H100", "llama-3.1-8b", 8192, zero(3, batches(2, 2, kEveryLayer)), 9231, 2},
+      {"the same, zero_stage 3 on 2", "H200", "llama-3.1-8b", 8192, zero(3, batches(2, 2, kEveryLayer)), 9146, 2},
+      {"the same, zero_stage 3 on 4", "H200", "llama-3.1-8b", 8192, zero(3, batches(2, 2, kEveryLayer)), 9133, 4},
+      {"DeepSeek-V2-Lite, 4 x 2048, adamw_8bit, every step an update", "H200", "deepseek-v2-lite", 2048,
+       batches(4, 1, kNothing), 23891, 1, k8bit},
+      {"DeepSeek-V2-Lite, 4 x 2048, zero_stage 3 on 2", "H200", "deepseek-v2-lite", 2048,
+       zero(3, batches(4, 4, kNothing)), 20456, 2},
+      {"Llama 3.1 8B, 1 x 8192", "H200", "llama-3.1-8b", 8192, batches(1, 2, kNothing), 11263, 1,
+       OptimizerType::kAdamwBf16, kWide},
+      {"the same, tensor_parallel_size 2", "H200", "llama-3.1-8b", 8192, tensor(2, batches(1, 2, kNothing)), 10081, 2,
+       OptimizerType::kAdamwBf16, kWide},
+      {"the same, pipeline_parallel_size 2, 8 micro-batches", "H200", "llama-3.1-8b", 8192,
+       stages(2, batches(1, 8, kNothing)), 10214, 2, OptimizerType::kAdamwBf16, kWide},
+      {"the same, context_parallel_size 2", "H200", "llama-3.1-8b", 8192, context(2, batches(1, 2, kNothing)), 295, 2,
+       OptimizerType::kAdamwBf16, kWide},
+      {"DeepSeek-V2-Lite, 4 x 2048, adamw_8bit, expert_parallel_size 2", "H200", "deepseek-v2-lite", 2048,
+       experts(2, batches(4, 1, kNothing)), 18006, 2, k8bit, kWide},
+      {"the same, 4 micro-batches", "H200", "deepseek-v2-lite", 2048, experts(2, batches(4, 4, kNothing)), 19551, 2,
+       k8bit, kWide},
+      {"the same, expert_parallel_size 4, 1 micro-batch", "H200", "deepseek-v2-lite", 2048,
+       experts(4, batches(4, 1, kNothing)), 12633, 4, k8bit, kWide},
+  };
+  return runs;
+}
+
+double predicted(const MeasuredRun& run, StepTime& time) {
+  PretrainOptions options;
+  options.plan.asked = true;
+  options.model_name_or_path = run.model;
+  options.plan.device = memory_of_gpu(static_cast<std::size_t>(built_in_model(run.device).memory_bytes));
+  options.torch_dtype = TorchDtype::kBfloat16;
+  options.optim = run.optim;
+  options.gradient_dtype = run.gradients;
+  options.block_size = run.sequence;
+  options.num_processes = run.processes;
+  apply(run.layout, options);
+  Json config = parse_json(bench_model_config(run.model), run.model);
+  if (run.layers > 0) config["num_hidden_layers"] = run.layers;
+  const ModelSketch sketch{family_registry().create(config), DType::kBf16};
+  const LayoutProblem problem = layout_problem(options, {}, sketch, job_devices(options, run.device));
+  const LayoutPlan plan = plan_layout(problem, run.layout);
+  time = plan.time;
+  // A group that computes the same batches shares the rate.
+  TrainingOptions there = options;
+  const double tokens = static_cast<double>(run.layout.per_device_train_batch_size *
+                                            run.layout.gradient_accumulation_steps * run.sequence);
+  return tokens * there.mesh().readers() / static_cast<double>(run.processes) / plan.time.total();
+}
+
+TEST(StepTime, IsThatOfMeasuredRuns) {
+  set_quiet(true);
+  int near = 0;
+  for (const MeasuredRun& run : measured_runs()) {
+    StepTime time;
+    const double rate = predicted(run, time);
+    const double ratio = rate / run.rate;
+    near += std::abs(ratio - 1) <= 0.1 ? 1 : 0;
+    std::printf("%5.3f  %6.0f of %6.0f tokens/s a GPU  %s %s: %s\n", ratio, rate, run.rate, run.device, run.text,
+                reason_of(time).c_str());
+    EXPECT_NEAR(ratio, 1, 0.1) << run.text;
+  }
+  EXPECT_GE(near, 10);
+  set_quiet(false);
+}
+
+}  // namespace
+}  // namespace hone::test

@@ -1,0 +1,207 @@
+// Checks the search of layouts: what it lists is what runs accept, with the memory that they take.
+#include "planner/layout_search.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include "core/error.h"
+#include "core/json_value.h"
+#include "core/log.h"
+#include "model/registry.h"
+#include "planner/layout_problem.h"
+#include "support/miniature.h"
+#include "support/models.h"
+#include "support/paths.h"
+#include "train/launch.h"
+
+namespace hone::test {
+namespace {
+using testing::HasSubstr;
+
+class LayoutSearch : public testing::Test {
+ protected:
+  void SetUp() override {
+    set_quiet(true);
+    write_miniature(folder_.path());
+    Json config = read_json(path("model.json"));
+    config["num_key_value_heads"] = 2;
+    config["num_hidden_layers"] = 4;
+    write_file(path("divisible.json"), config.dump());
+    Json experts = read_json(fixture("models") / "qwen3_moe/config.json");
+    write_json(path("experts.json"), experts);
+    // One document, so that each sequence has one, as the plan then assumes.
+    std::string text;
+    for (int i = 0; i < 400; ++i) text += "the sum of 1 and 2 is 3, ";
+    write_file(path("data/long.jsonl"), Json{{"text", text}}.dump() + "\n");
+  }
+  void TearDown() override { set_quiet(false); }
+
+  [[nodiscard]] std::string path(const std::string& relative) const { return (folder_.path() / relative).string(); }
+
+  [[nodiscard]] PretrainOptions pretrain(const char* model) const {
+    PretrainOptions options;
+    options.model_config_path = path(model);
+    options.tokenizer_name_or_path = path("tokenizer");
+    options.dataset_name = path("data/long.jsonl");
+    options.output_dir = path("out");
+    options.block_size = 48;
+    options.max_steps = 2;
+    options.num_processes = 4;
+    options.per_device_train_batch_size = 2;
+    return options;
+  }
+
+  [[nodiscard]] static ModelSketch sketch_of(const PretrainOptions& options) {
+    const LanguageRun run = prepare_pretrain(options);
+    return {family_registry().create(run.model->whole().config()), run.dtype};
+  }
+
+  [[nodiscard]] static LayoutProblem problem_of(const PretrainOptions& options, const OptionInput& input = {}) {
+    PretrainOptions whole = options;
+    whole.num_processes = 1;
+    LayoutProblem problem = layout_problem(options, input, sketch_of(whole), job_devices(options));
+    problem.sequence.documents = 1;
+    return problem;
+  }
+
+  TemporaryDirectory folder_;
+};
+
+// Each layout that is listed prepares and plans as a run, with the same bytes.
+TEST_F(LayoutSearch, ListsWhatRunsAcceptWithTheirMemory) {
+  std::set<std::string> kinds;
+  for (const char* model : {"divisible.json", "experts.json"}) {
+    const PretrainOptions options = pretrain(model);
+    const LayoutRanking ranking = rank_layouts(problem_of(options), 0);
+    EXPECT_GE(ranking.layouts.size(), 10u);
+    for (const LayoutPlan& plan : ranking.layouts) {
+      PretrainOptions run = options;
+      apply(plan.layout, run);
+      check_options(run, {});
+      check_mesh(run);
+      EXPECT_EQ(plan_run(prepare_pretrain(run)).memory.total(), plan.bytes) << to_text(plan.layout);
+      EXPECT_EQ(run.batches_per_step() * run.per_device_train_batch_size, 8) << to_text(plan.layout);
+      EXPECT_GT(plan.time.total(), 0) << to_text(plan.layout);
+      if (plan.layout.tensor_parallel_size > 1) kinds.insert("tensor");
+      if (plan.layout.pipeline_parallel_size > 1) kinds.insert("pipeline");
+      if (plan.layout.expert_parallel_size > 1) kinds.insert("expert");
+      if (plan.layout.context_parallel_size > 1) kinds.insert("context");
+      if (plan.layout.zero_stage == 3) kinds.insert("zero 3");
+    }
+  }
+  EXPECT_EQ(kinds, (std::set<std::string>{"tensor", "pipeline", "expert", "context", "zero 3"}));
+}
+
+// A run refuses every division of the job that the search leaves out.
+TEST_F(LayoutSearch, LeavesOutWhatRunsRefuse) {
+  const PretrainOptions options = pretrain("divisible.json");
+  const LayoutRanking ranking = rank_layouts(problem_of(options), 0);
+  const auto is_listed = [&](Layout layout) {
+    return std::ranges::any_of(ranking.layouts, [&](const LayoutPlan& plan) {
+      layout.gradient_checkpointing = plan.layout.gradient_checkpointing;
+      return plan.layout == layout;
+    });
+  };
+  int refused = 0;
+  for (const std::int64_t tensor : {1, 2, 4}) {
+    for (const std::int64_t pipeline : {1, 2, 4}) {
+      for (const std::int64_t expert : {1, 2, 4}) {
+        for (const std::int64_t context : {1, 2, 4}) {
+          for (const std::int64_t zero : {0, 1, 2, 3}) {
+            PretrainOptions run = options;
+            run.tensor_parallel_size = tensor;
+            run.pipeline_parallel_size = pipeline;
+            run.expert_parallel_size = expert;
+            run.context_parallel_size = context;
+            run.zero_stage = zero;
+            run.per_device_train_batch_size = 1;
+            const bool divides = tensor * pipeline * context <= 4;
+            run.gradient_accumulation_steps = divides ? 8 / run.mesh().readers() : 1;
+            bool accepted = false;
+            try {
+              check_mesh(run);
+              (void)plan_run(prepare_pretrain(run));
+              accepted = true;
+            } catch (const Error&) {
+              ++refused;
+            }
+            // A stage of ZeRO without ranks to divide over is the same as stage 0.
+            const bool same = zero > 0 && run.shards() == 1;
+            if (!same) EXPECT_EQ(accepted, is_listed(layout_of(run))) << to_text(layout_of(run));
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(refused, 0);
+}
+
+TEST_F(LayoutSearch, HasOneOrder) {
+  const LayoutProblem problem = problem_of(pretrain("divisible.json"));
+  const LayoutRanking all = rank_layouts(problem, 0);
+  const LayoutRanking again = rank_layouts(problem, 0);
+  const LayoutRanking first = rank_layouts(problem, 3);
+  ASSERT_EQ(all.layouts.size(), again.layouts.size());
+  ASSERT_EQ(first.layouts.size(), 3u);
+  for (std::size_t i = 0; i < all.layouts.size(); ++i) {
+    EXPECT_EQ(all.layouts[i].layout, again.layouts[i].layout);
+    EXPECT_EQ(all.layouts[i].time.total(), again.layouts[i].time.total());
+    if (i > 0) EXPECT_LE(all.layouts[i - 1].time.total(), all.layouts[i].time.total());
+  }
+  // The estimates that choose what is planned may miss by a few percent, not the fastest by more.
+  EXPECT_LE(first.layouts[0].time.total(), 1.02 * all.layouts[0].time.total());
+  EXPECT_EQ(to_text(first, problem), to_text(rank_layouts(problem, 3), problem));
+}
+
+TEST_F(LayoutSearch, KeepsTheUsersRecomputationAndUnits) {
+  PretrainOptions options = pretrain("divisible.json");
+  options.gradient_checkpointing = Recomputation::kOn;
+  OptionInput input;
+  input.places["gradient_checkpointing"] = "--gradient_checkpointing";
+  LayoutProblem problem = problem_of(options, input);
+  problem.unit = 2;
+  for (const LayoutPlan& plan : rank_layouts(problem, 0).layouts) {
+    EXPECT_EQ(plan.layout.gradient_checkpointing, Recomputation::kOn);
+    EXPECT_LE(plan.layout.tensor_parallel_size * plan.layout.context_parallel_size, 2);
+    EXPECT_LE(plan.layout.pipeline_parallel_size, 2);
+  }
+}
+
+TEST_F(LayoutSearch, RefusesWhatFitsNowhere) {
+  LayoutProblem problem = problem_of(pretrain("divisible.json"));
+  problem.available = 1000;
+  try {
+    (void)rank_layouts(problem);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("layouts of 4 processes fits"));
+    EXPECT_THAT(error.what(), HasSubstr("the smallest, "));
+  }
+}
+
+TEST(LayoutText, NamesWhatDiffers) {
+  Layout layout{.tensor_parallel_size = 2,
+                .zero_stage = 1,
+                .per_device_train_batch_size = 4,
+                .gradient_accumulation_steps = 8,
+                .gradient_checkpointing = Recomputation::kOff};
+  EXPECT_EQ(to_text(layout), "tensor 2, zero_stage 1, 4 x 8");
+  EXPECT_EQ(flags_of(layout),
+            "--tensor_parallel_size 2 --zero_stage 1 --per_device_train_batch_size 4 --gradient_accumulation_steps 8 "
+            "--gradient_checkpointing false");
+  EXPECT_EQ(layout_from_json(to_json(layout)), layout);
+  layout = {};
+  EXPECT_EQ(to_text(layout), "data parallel, 1 x 1, recomputing what must be");
+  Json broken = to_json(layout);
+  broken["zero_stage"] = "two";
+  EXPECT_THROW((void)layout_from_json(broken), Error);
+  broken.erase("zero_stage");
+  EXPECT_THROW((void)layout_from_json(broken), Error);
+}
+
+}  // namespace
+}  // namespace hone::test
