@@ -38,6 +38,13 @@ DType stored_dtype(const Json& config) {
   return DType::kF32;
 }
 
+ModelSketch stored_model(const ModelOptions& options) {
+  const ModelDirectory directory(resolve_config(options.model_name_or_path, options.model_revision));
+  const bool has_weights = !directory.weights().empty();
+  return {family_registry().create(directory.config()),
+          has_weights ? checkpoint_dtype(directory) : stored_dtype(directory.config())};
+}
+
 }  // namespace
 
 ModelSketch sketch_of(const ModelOptions& options) {
@@ -51,11 +58,14 @@ ModelSketch sketch_of(const ModelOptions& options) {
     log_info(text_of("the plan assumes the shape of ", shape_name(name), ", with bfloat16 weights"));
     return {family_registry().create(parse_json(bench_model_config(shape_name(name)), name)), DType::kBf16};
   }
-  const ModelDirectory directory(resolve_config(name, options.model_revision));
-  const bool has_weights = !directory.weights().empty();
-  return {family_registry().create(directory.config()),
-          has_weights ? checkpoint_dtype(directory) : stored_dtype(directory.config())};
+  return stored_model(options);
 }
+
+ModelSketch model_to_train(const PretrainOptions& options) {
+  return options.model_config_path.empty() ? stored_model(options) : new_model(options);
+}
+
+ModelSketch model_to_train(const SftOptions& options) { return stored_model(options); }
 
 ModelSketch new_model(const PretrainOptions& options) {
   Json config = read_json(options.model_config_path);

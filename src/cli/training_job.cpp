@@ -51,16 +51,27 @@ int run_ranks(const LocalRanks& ranks, const JobPlace& place, std::int64_t answe
   return report_failures(peers, [&] { return work(Job(&peers)); });
 }
 
-int run_as_job(TrainingOptions& options, const std::function<int(const Job& job)>& work) {
+int run_as_job(TrainingOptions& options, const std::function<int(const Job& job)>& work, const ChooseLayout& choose) {
   const JobPlace place = job_place();
   const LocalRanks ranks = ranks_to_start(options, place);
   options.num_processes = processes_of(options, place);
   options.zero_stage = zero_stage_of(options);
   check_mesh(options);
   options.job_rank = place.rank;
-  if (options.dry_run) return place.rank == 0 ? work({}) : 0;
-  return run_ranks(ranks, place, options.ddp_timeout,
-                   [&](const Job& job) { return work(Job(job.peers(), options.mesh().shape())); });
+  const auto settle = [&](const Job& job) {
+    if (!choose) return;
+    choose(job);
+    check_mesh(options);
+  };
+  if (options.dry_run && place.rank != 0) return 0;
+  if (options.dry_run) {
+    settle({});
+    return work({});
+  }
+  return run_ranks(ranks, place, options.ddp_timeout, [&](const Job& job) {
+    settle(job);
+    return work(Job(job.peers(), options.mesh().shape()));
+  });
 }
 
 }  // namespace hone

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "planner/layout.h"
 #include "planner/step_time.h"
@@ -23,8 +24,9 @@ struct LayoutProblem {
   std::function<std::unique_ptr<Model>(std::int64_t layers)> model;
   // Throws Error if the keys of the command do not fit each other.
   std::function<void(const TrainingOptions&)> check;
-  bool recomputation_set = false;  // gradient_checkpointing is the user's and stays
-  std::int64_t unit = 1;           // processes of which layouts are repeated over the job
+  bool recomputation_set = false;          // gradient_checkpointing is the user's and stays
+  std::optional<std::int64_t> batch_size;  // the only per_device_train_batch_size, that of a resumed run
+  std::int64_t unit = 1;                   // processes of which layouts are repeated over the job
   DeviceModel device;
   std::size_t available = 0;  // bytes of a device
 };

@@ -19,6 +19,7 @@ namespace {
 // The rates of the CPUs of a process, which has its part of the machine's cores.
 DeviceModel host_model(const TrainingOptions& options) {
   DeviceModel model = built_in_model(DeviceKind::kCpu);
+  model.name = "the host";
   const double cores = std::max(1.0, static_cast<double>(thread_count()) / static_cast<double>(options.processes()));
   for (const auto rate : {&DeviceModel::f32_flops, &DeviceModel::bf16_flops, &DeviceModel::copy_bytes}) {
     (model.*rate).per_second *= cores;

@@ -111,7 +111,10 @@ class Estimates {
 
 LayoutRanking rank_layouts(const LayoutProblem& problem, std::size_t count) {
   Estimates estimates(problem);
-  for (const Layout& layout : possible_layouts(problem.options, problem.unit)) estimates.add(layout);
+  for (const Layout& layout : possible_layouts(problem.options, problem.unit)) {
+    const std::int64_t size = layout.per_device_train_batch_size;
+    if (problem.batch_size.value_or(size) == size) estimates.add(layout);
+  }
   sort_by_time(estimates.plans);
   LayoutRanking ranking{.layouts = {}, .allowed = estimates.allowed, .too_large = estimates.too_large};
   for (const LayoutPlan& likely : estimates.plans) {

@@ -187,6 +187,18 @@ LocalRanks ranks_to_start(const TrainingOptions& options, const JobPlace& place)
   return ranks;
 }
 
+void agree_on_memory(const Job& job, TrainingOptions& options, const Device& device) {
+  if (job.peers() == nullptr) return;
+  // The processes of a machine share its memory; those on GPUs have one each.
+  DeviceMemory there = memory_of(device);
+  if (device.kind() == DeviceKind::kCpu) {
+    there.available /= static_cast<std::size_t>(std::max(1, job.peers()->place().local_size));
+  }
+  std::array<double, 2> least{-static_cast<double>(there.total), -static_cast<double>(there.available)};
+  job.maximum(least);
+  options.agreed_memory = DeviceMemory{static_cast<std::size_t>(-least[0]), static_cast<std::size_t>(-least[1])};
+}
+
 void agree(const Job& job, TrainingOptions& options, const std::string& options_json, const Device& device) {
   if (job.peers() == nullptr) return;
   const Peers& peers = *job.peers();
@@ -200,14 +212,7 @@ void agree(const Job& job, TrainingOptions& options, const std::string& options_
                              difference.empty() ? "keys that say where or how it runs" : difference),
                      "start all ranks with the same recipe and keys", !job.is_first());
   }
-  // The processes of a machine share its memory; those on GPUs have one each.
-  DeviceMemory there = memory_of(device);
-  if (device.kind() == DeviceKind::kCpu) {
-    there.available /= static_cast<std::size_t>(std::max(1, peers.place().local_size));
-  }
-  std::array<double, 2> least{-static_cast<double>(there.total), -static_cast<double>(there.available)};
-  job.maximum(least);
-  options.agreed_memory = DeviceMemory{static_cast<std::size_t>(-least[0]), static_cast<std::size_t>(-least[1])};
+  agree_on_memory(job, options, device);
 }
 
 }  // namespace hone

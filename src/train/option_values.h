@@ -38,6 +38,11 @@ enum class Recomputation : std::uint8_t { kOff, kOn, kAutomatic };
 template <>
 inline constexpr EnumTable kEnumTable<Recomputation>{.names = "false|true|auto"};
 
+// Source of the layout of a run over processes: its keys, or a search for the fastest one.
+enum class LayoutChoice : std::uint8_t { kKeys, kAutomatic, kSearch };
+template <>
+inline constexpr EnumTable kEnumTable<LayoutChoice>{.names = "keys|auto|search"};
+
 enum class OnNonfinite : std::uint8_t { kStop, kSkip };
 template <>
 inline constexpr EnumTable kEnumTable<OnNonfinite>{.names = "stop|skip"};

@@ -54,6 +54,18 @@ void check_trackers(const TrainingOptions& training, const OptionInput& input) {
   }
 }
 
+// Throws Error if a key divides the model, which the search of a layout does.
+void check_layout(const TrainingOptions& training, const OptionInput& input) {
+  if (training.layout == LayoutChoice::kKeys) return;
+  std::vector<std::string> keys{"zero_stage"};
+  for (const GroupSize& group : training.group_sizes()) keys.emplace_back(group.key);
+  for (const std::string& key : keys) {
+    if (!input.was_set(key)) continue;
+    throw Error(input.place_of("layout"), text_of("is ", name_of(training.layout), ", but ", key, " is set"),
+                "remove one of the two");
+  }
+}
+
 void check_steps(double value, std::string_view key, const OptionInput& input) {
   if (value < 1 || value == std::floor(value)) return;
   throw Error(input.place_of(key), text_of("expected a whole number of steps or a share below 1, saw ", value));
@@ -74,6 +86,7 @@ void check_training(const ModelOptions& model, const DatasetOptions& data, const
   check_trackers(training, input);
   check_fp8(training.fp8, training.tensor_parallel_size, input);
   check_hub_options(training.hub, training.output_dir, input);
+  check_layout(training, input);
   check_steps(training.logging_steps, "logging_steps", input);
   check_steps(training.save_steps, "save_steps", input);
   if (training.eval_steps) check_steps(*training.eval_steps, "eval_steps", input);

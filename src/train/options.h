@@ -48,6 +48,7 @@ struct TrainingOptions {
   std::optional<DeviceMemory> agreed_memory;  // of a job: the least of its devices; not an option
   std::optional<std::int64_t> num_processes;
   std::int64_t ddp_timeout = 1800;
+  LayoutChoice layout = LayoutChoice::kKeys;  // an option of pretrain and sft
   std::optional<std::int64_t> zero_stage;
   std::int64_t tensor_parallel_size = 1;
   std::int64_t pipeline_parallel_size = 1;
@@ -120,6 +121,18 @@ struct TrainingOptions {
     experts.fields(v);
     v.run_only([&] { hub.fields(v); });
     output_fields(v);
+  }
+
+  // The option of commands whose layout can be searched.
+  template <class Visitor>
+  void layout_fields(Visitor& v) {
+    v.group("Layout");
+    v.run_only([&] {
+      v("layout", layout,
+        "auto: the first layout of hone plan for these processes, in place of the keys that divide a model, with "
+        "micro-batches of as many sequences a step; a resumed run keeps that of its checkpoint. search: also a resumed "
+        "run takes the first layout");
+    });
   }
 
   // Returns true if the run evaluates at least once.
@@ -311,6 +324,7 @@ struct PretrainOptions : ModelOptions, DatasetOptions, TrainingOptions {
     v("sample_by", sample_by, "What is one document in a text file");
     v("test_split_size", test_split_size, "Share of the text, from its end, that is held out for evaluation",
       within(0, 0.9));
+    layout_fields(v);
     TrainingOptions::fields(v);
   }
 };
@@ -362,6 +376,7 @@ struct SftOptions : ModelOptions, DatasetOptions, TrainingOptions, LoraOptions {
     v("loss_type", loss_type, "nll; dft: each token's loss times its probability, held constant");
     LoraOptions::fields(v);
     v.alias("max_seq_length", "max_length");
+    layout_fields(v);
     TrainingOptions::fields(v);
   }
 };

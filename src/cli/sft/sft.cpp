@@ -1,11 +1,13 @@
 // hone sft: trains a model with supervised fine-tuning.
 #include <optional>
 
+#include "cli/model_sketch.h"
 #include "cli/registry.h"
 #include "cli/training_hooks.h"
 #include "cli/training_job.h"
 #include "core/files.h"
 #include "core/interrupt.h"
+#include "planner/auto_layout.h"
 #include "planner/dry_run.h"
 #include "train/foreign_keys.h"
 #include "train/language_run.h"
@@ -16,7 +18,7 @@ namespace {
 int run(const SftOptions& given, const OptionInput& input) {
   check_options(given, input);
   SftOptions options = given;
-  return run_as_job(options, [&](const Job& job) {
+  const auto work = [&](const Job& job) {
     std::optional<TrainingHooks> hooks;
     if (job.is_first()) hooks.emplace("sft", options, input);
     if (options.dry_run) return print_dry_run(prepare_sft(options));
@@ -27,6 +29,9 @@ int run(const SftOptions& given, const OptionInput& input) {
     if (hooks) prepared.observers = hooks->observers();
     train(prepared);
     return 0;
+  };
+  return run_as_job(options, work, [&](const Job& job) {
+    choose_layout(job, options, input, [&] { return model_to_train(options); });
   });
 }
 
