@@ -100,23 +100,10 @@ LayoutPlan grown(LayoutPlan base, const LayoutPlan& more, std::int64_t layers, s
   return base;
 }
 
-// Returns the number of layers before those that repeat to the end, such as the dense ones of a mixture.
-std::int64_t first_layers(const Model& model) {
-  std::map<std::int64_t, std::vector<std::string>> layers;  // the names and shapes of the weights of each
-  for (const WeightSpec& spec : model.weights()) {
-    const std::string_view layer = layer_of(spec.name);
-    if (!is_in_layer(spec.name)) continue;
-    std::string text = spec.name.substr(layer.size());
-    for (const std::int64_t size : spec.shape) text += text_of(" ", size);
-    layers[std::stoll(std::string(layer.substr(kLayerPrefix.size())))].push_back(std::move(text));
-  }
-  std::int64_t first = model.shape().num_hidden_layers - 1;
-  while (first > 0 && layers[first - 1] == layers[first]) --first;
-  return first;
-}
-
 LayoutPlan estimate_rank(const LayoutProblem& problem, const Layout& layout) {
-  const std::int64_t few = first_layers(*problem.model(problem.layers)) + 1;
+  // With divided weights those of a layer are gathered while the layer before is computed, and gradients summed while
+  // the next is, so that a layer more takes as much only from the third on.
+  const std::int64_t few = problem.first_layers + (layout.zero_stage >= 2 ? 3 : 1);
   if (problem.layers <= few + 1) return plan_rank(problem, layout, problem.layers);
   return grown(plan_rank(problem, layout, few), plan_rank(problem, layout, few + 1), problem.layers, few);
 }
@@ -142,6 +129,20 @@ LayoutPlan estimate_stages(const LayoutProblem& problem, const Layout& layout) {
 }
 
 }  // namespace
+
+std::int64_t first_layers(const Model& model) {
+  std::map<std::int64_t, std::vector<std::string>> layers;  // the names and shapes of the weights of each
+  for (const WeightSpec& spec : model.weights()) {
+    const std::string_view layer = layer_of(spec.name);
+    if (!is_in_layer(spec.name)) continue;
+    std::string text = spec.name.substr(layer.size());
+    for (const std::int64_t size : spec.shape) text += text_of(" ", size);
+    layers[std::stoll(std::string(layer.substr(kLayerPrefix.size())))].push_back(std::move(text));
+  }
+  std::int64_t first = model.shape().num_hidden_layers - 1;
+  while (first > 0 && layers[first - 1] == layers[first]) --first;
+  return first;
+}
 
 LayoutPlan plan_layout(const LayoutProblem& problem, const Layout& layout) {
   return layout.pipeline_parallel_size > 1 ? plan_pipeline(problem, layout)

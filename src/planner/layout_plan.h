@@ -20,6 +20,7 @@ struct LayoutProblem {
   SftLoss loss = SftLoss::kNll;
   BatchLimits sequence;  // of each sequence
   std::int64_t layers = 0;
+  std::int64_t first_layers = 0;  // those before the layers that repeat to the end
   // Returns the whole model with this number of layers.
   std::function<std::unique_ptr<Model>(std::int64_t layers)> model;
   // Throws Error if the keys of the command do not fit each other.
@@ -36,6 +37,9 @@ struct LayoutPlan {
   StepTime time;
   std::size_t bytes = 0;  // of the rank that takes the most
 };
+
+// Returns the number of layers before those that repeat to the end, such as the dense ones of a mixture.
+[[nodiscard]] std::int64_t first_layers(const Model& model);
 
 // Plans a layout of the run. Throws Error if the model or an option does not allow it.
 [[nodiscard]] LayoutPlan plan_layout(const LayoutProblem& problem, const Layout& layout);

@@ -62,6 +62,7 @@ LayoutProblem problem_of(const Options& options, const OptionInput& input, const
   problem.model = [shared, config, prepare](std::int64_t layers) {
     return prepare(*shared, with_layers(config, layers));
   };
+  problem.first_layers = first_layers(*sketch.model);
   problem.check = [shared, places](const TrainingOptions& changed) {
     Options all = *shared;
     static_cast<TrainingOptions&>(all) = changed;

@@ -14,9 +14,11 @@
 namespace hone {
 namespace {
 
-// Estimates of memory and time are this far off at most, as a share.
+// Estimates are this far off at most, as a share. Where layers are recomputed, attention's results are kept as far as
+// they fit; few layers keep all of them.
 constexpr double kMemoryError = 0.08;
-constexpr double kTimeError = 0.05;
+constexpr double kRecomputedMemoryError = 0.3;
+constexpr double kTimeError = 0.08;
 
 auto order_of(const LayoutPlan& plan) { return std::tuple(plan.time.total(), plan.layout); }
 void sort_by_time(std::vector<LayoutPlan>& plans) {
@@ -51,7 +53,7 @@ class Estimates {
     if (bytes * (1 - kMemoryError) <= room) plans.push_back(*all);
     if (bytes * (1 + kMemoryError) <= room) return;
     std::optional<LayoutPlan> some = estimate(problem_, layout, Recomputation::kOn);
-    if (!some || static_cast<double>(some->bytes) * (1 - kMemoryError) > room) {
+    if (!some || static_cast<double>(some->bytes) * (1 - kRecomputedMemoryError) > room) {
       too_large += plans.empty() || plans.back().layout != all->layout ? 1 : 0;
       note_least(some ? *some : *all);
       return;
@@ -81,7 +83,8 @@ class Estimates {
     const std::optional<LayoutPlan> plan = estimate(problem_, layout, recomputation);
     if (!plan) return;
     ++allowed;
-    const double bytes = static_cast<double>(plan->bytes) * (1 - kMemoryError);
+    const bool all = recomputation == Recomputation::kOff;
+    const double bytes = static_cast<double>(plan->bytes) * (1 - (all ? kMemoryError : kRecomputedMemoryError));
     if (bytes <= static_cast<double>(problem_.available) || recomputation == Recomputation::kAutomatic) {
       plans.push_back(*plan);
     } else {
@@ -122,19 +125,19 @@ LayoutRanking rank_layouts(const LayoutProblem& problem, std::size_t count) {
       const double last = ranking.layouts[count - 1].time.total();
       if (likely.time.total() * (1 - kTimeError) > last) break;
     }
+    // A layout that fits without recomputation needs none.
+    const auto fits_already = [&](const LayoutPlan& other) {
+      Layout same = other.layout;
+      same.gradient_checkpointing = likely.layout.gradient_checkpointing;
+      return same == likely.layout;
+    };
+    if (std::ranges::any_of(ranking.layouts, fits_already)) continue;
     LayoutPlan plan = plan_layout(problem, likely.layout);
     if (plan.bytes > problem.available) {
       ++ranking.too_large;
       estimates.note_least(plan);
       continue;
     }
-    // A layout that fits without recomputation needs none.
-    const auto fits_already = [&](const LayoutPlan& other) {
-      Layout same = other.layout;
-      same.gradient_checkpointing = plan.layout.gradient_checkpointing;
-      return same == plan.layout;
-    };
-    if (std::ranges::any_of(ranking.layouts, fits_already)) continue;
     ranking.layouts.push_back(plan);
     sort_by_time(ranking.layouts);
   }
