@@ -8,6 +8,7 @@
 #include "core/log.h"
 #include "tracker/registry.h"
 #include "train/accelerate.h"
+#include "train/launch.h"
 
 namespace hone {
 namespace {
@@ -62,6 +63,12 @@ void check_layout(const TrainingOptions& training, const OptionInput& input) {
   for (const std::string& key : keys) {
     if (!input.was_set(key)) continue;
     throw Error(input.place_of("layout"), text_of("is ", name_of(training.layout), ", but ", key, " is set"),
+                "remove one of the two");
+  }
+  if (!training.zero_stage && zero_stage_of(training) > 0) {
+    throw Error(input.place_of("layout"),
+                text_of("is ", name_of(training.layout), ", but ", training.config_file, " sets zero_stage ",
+                        zero_stage_of(training)),
                 "remove one of the two");
   }
 }

@@ -106,6 +106,10 @@ TEST_F(LayoutJob, RefusesOtherKeysInOneLine) {
               HasSubstr("--layout: is auto, but zero_stage is set (remove one of the two)"));
   EXPECT_THAT(refused({"--layout", "search", "--pipeline_parallel_size", "2"}),
               HasSubstr("--layout: is search, but pipeline_parallel_size is set"));
+  write_file(path("launch.yaml"),
+             "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  zero_stage: 2\n");
+  EXPECT_THAT(refused({"--layout", "auto", "--config_file", path("launch.yaml").string()}),
+              HasSubstr("launch.yaml sets zero_stage 2 (remove one of the two)"));
   EXPECT_THAT(refused({"--layout", "best"}), HasSubstr("--layout: expected one of keys, auto, search, saw 'best'"));
   EXPECT_THAT(refusal(reinforcement("base", "bad", {"--layout", "auto"})), HasSubstr("--layout"));
 }
