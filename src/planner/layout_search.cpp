@@ -1,8 +1,8 @@
 #include "planner/layout_search.h"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
+#include <exception>
+#include <functional>
 #include <optional>
 #include <tuple>
 
@@ -25,34 +25,21 @@ void sort_by_time(std::vector<LayoutPlan>& plans) {
   std::ranges::sort(plans, {}, [](const LayoutPlan& plan) { return order_of(plan); });
 }
 
-// Estimates a layout with one choice of recomputation; nullopt if the model or an option refuses it.
-std::optional<LayoutPlan> estimate(const LayoutProblem& problem, Layout layout, Recomputation recomputation) {
-  layout.gradient_checkpointing = recomputation;
-  try {
-    TrainingOptions options = problem.options;
-    apply(layout, options);
-    if (problem.check) problem.check(options);
-    return estimate_layout(problem, layout);
-  } catch (const Error&) {
-    return std::nullopt;
-  }
-}
-
-// The estimates of one layout, of which the first that fits is the fastest.
+// Estimates of layouts, one after the other, of which those that may fit are kept.
 class Estimates {
  public:
   explicit Estimates(const LayoutProblem& problem) : problem_(problem) {}
 
   void add(const Layout& layout) {
     if (problem_.recomputation_set) return add_one(layout, layout.gradient_checkpointing);
-    const std::optional<LayoutPlan> all = estimate(problem_, layout, Recomputation::kOff);
+    const std::optional<LayoutPlan> all = estimate(layout, Recomputation::kOff);
     if (!all) return;
     ++allowed;
     const auto room = static_cast<double>(problem_.available);
     const auto bytes = static_cast<double>(all->bytes);
     if (bytes * (1 - kMemoryError) <= room) plans.push_back(*all);
     if (bytes * (1 + kMemoryError) <= room) return;
-    std::optional<LayoutPlan> some = estimate(problem_, layout, Recomputation::kOn);
+    std::optional<LayoutPlan> some = estimate(layout, Recomputation::kOn);
     if (!some || static_cast<double>(some->bytes) * (1 - kRecomputedMemoryError) > room) {
       too_large += plans.empty() || plans.back().layout != all->layout ? 1 : 0;
       note_least(some ? *some : *all);
@@ -77,10 +64,25 @@ class Estimates {
   std::size_t allowed = 0;
   std::size_t too_large = 0;
   std::optional<LayoutPlan> least;  // of those that do not fit, that with the least memory
+  std::exception_ptr refusal;       // of the first layout that the model or an option refuses
 
  private:
+  // Estimates a layout with one choice of recomputation; nullopt if the model or an option refuses it.
+  std::optional<LayoutPlan> estimate(Layout layout, Recomputation recomputation) {
+    layout.gradient_checkpointing = recomputation;
+    try {
+      TrainingOptions options = problem_.options;
+      apply(layout, options);
+      if (problem_.check) problem_.check(options);
+      return estimate_layout(problem_, layout);
+    } catch (const Error&) {
+      if (refusal == nullptr) refusal = std::current_exception();
+      return std::nullopt;
+    }
+  }
+
   void add_one(const Layout& layout, Recomputation recomputation) {
-    const std::optional<LayoutPlan> plan = estimate(problem_, layout, recomputation);
+    const std::optional<LayoutPlan> plan = estimate(layout, recomputation);
     if (!plan) return;
     ++allowed;
     const bool all = recomputation == Recomputation::kOff;
@@ -97,6 +99,8 @@ class Estimates {
 };
 
 [[noreturn]] void refuse(const LayoutProblem& problem, const Estimates& estimates) {
+  // What refuses all layouts is no matter of the layout.
+  if (estimates.allowed == 0 && estimates.refusal != nullptr) std::rethrow_exception(estimates.refusal);
   if (estimates.allowed == 0) {
     throw Error("layout",
                 text_of("the model and the keys allow no layout of ", problem.options.processes(), " processes"));
@@ -108,6 +112,16 @@ class Estimates {
               text_of("none of the ", estimates.allowed, " layouts of ", problem.options.processes(),
                       " processes fits ", format_bytes(problem.available), " a device", least),
               "use more processes, or --optim adamw_8bit --gradient_dtype bfloat16");
+}
+
+double flops_per_token(const LayoutProblem& problem) {
+  return model_flops_per_token(*problem.model(problem.layers), static_cast<double>(problem.sequence.tokens));
+}
+
+// Returns "58.5%", or "-" if the device's peak is unknown. flops: of the model, per second.
+std::string mfu_text(const LayoutProblem& problem, double flops) {
+  const double peak = problem.device.peak_flops.per_second;
+  return peak > 0 ? printed("%.1f%%", 100 * flops / peak) : "-";
 }
 
 }  // namespace
@@ -147,9 +161,10 @@ LayoutRanking rank_layouts(const LayoutProblem& problem, std::size_t count) {
 }
 
 double tokens_per_second(const LayoutProblem& problem, const LayoutPlan& plan) {
-  const TrainingOptions& options = problem.options;
-  return static_cast<double>(options.per_device_train_batch_size * options.gradient_accumulation_steps *
-                             problem.sequence.tokens) /
+  TrainingOptions options = problem.options;
+  apply(plan.layout, options);
+  const std::int64_t sequences = options.per_device_train_batch_size * options.batches_per_step();
+  return static_cast<double>(sequences * problem.sequence.tokens) / static_cast<double>(options.processes()) /
          plan.time.total();
 }
 
@@ -178,9 +193,7 @@ std::string to_text(const LayoutRanking& ranking, const LayoutProblem& problem) 
                              format_bytes(problem.available), " available each), ", format_count(sequences),
                              " sequences of ", format_count(problem.sequence.tokens),
                              " tokens a step: ", ranking.allowed, " allowed, ", ranking.too_large, " do not fit\n");
-  const double flops =
-      model_flops_per_token(*problem.model(problem.layers), static_cast<double>(problem.sequence.tokens));
-  const double peak = problem.device.peak_flops.per_second;
+  const double flops = flops_per_token(problem);
   std::size_t width = 6;
   for (const LayoutPlan& plan : ranking.layouts) width = std::max(width, to_text(plan.layout).size());
   const auto column = static_cast<int>(width);
@@ -189,12 +202,19 @@ std::string to_text(const LayoutRanking& ranking, const LayoutProblem& problem) 
   for (std::size_t i = 0; i < ranking.layouts.size(); ++i) {
     const LayoutPlan& plan = ranking.layouts[i];
     const double rate = tokens_per_second(problem, plan);
-    const std::string mfu = peak > 0 ? printed("%.1f%%", 100 * rate * flops / peak) : "-";
+    const std::string mfu = mfu_text(problem, rate * flops);
     text += printed("%3zu  %-*s  %11s  %6.0f ms  %16.0f  %6s  ", i + 1, column, to_text(plan.layout).c_str(),
                     format_bytes(plan.bytes).c_str(), plan.time.total() * 1e3, rate, mfu.c_str());
     text += reason_of(plan.time) + "\n";
   }
   return text + "the first: " + flags_of(ranking.layouts[0].layout) + "\n";
+}
+
+std::string step_text(const LayoutProblem& problem, const LayoutPlan& plan) {
+  const double rate = tokens_per_second(problem, plan);
+  return printed("a step on %s: %.0f ms, %.0f tokens/s a device, MFU %s: ", problem.device.name.c_str(),
+                 plan.time.total() * 1e3, rate, mfu_text(problem, rate * flops_per_token(problem)).c_str()) +
+         reason_of(plan.time) + "\n";
 }
 
 }  // namespace hone

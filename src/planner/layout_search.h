@@ -29,6 +29,8 @@ inline constexpr std::size_t kRankedLayouts = 10;
 // Returns "GEMMs 61%, attention 10%, other kernels 9%, ...": what the time of a step consists of, the largest first,
 // without what takes less than 1%.
 [[nodiscard]] std::string reason_of(const StepTime& time);
+// Returns the line "a step on H200: 2914 ms, 11246 tokens/s a device, MFU 58.5%: GEMMs 74%, ..." of a planned layout.
+[[nodiscard]] std::string step_text(const LayoutProblem& problem, const LayoutPlan& plan);
 // Returns the table of a ranking, with the keys of the first layout.
 [[nodiscard]] std::string to_text(const LayoutRanking& ranking, const LayoutProblem& problem);
 

@@ -148,7 +148,10 @@ TEST_F(PlanCommand, RanksLayouts) {
               testing::ContainsRegex("\nthe first: --.*per_device_train_batch_size [0-9]+ "
                                      "--gradient_accumulation_steps [0-9]+ --gradient_checkpointing false\n"));
   EXPECT_THAT(with({"--plan_all"}).printed, HasSubstr("\n 11  "));
-  EXPECT_THAT(with({"--zero_stage", "1"}).printed, HasSubstr("work of a micro-batch")) << "a layout is given";
+  const std::string given = with({"--zero_stage", "1"}).printed;
+  EXPECT_THAT(given, HasSubstr("work of a micro-batch")) << "a layout is given";
+  EXPECT_THAT(given, testing::ContainsRegex("\na step on H200: [0-9]+ ms, [0-9]+ tokens/s a device, MFU [0-9.]+%: "
+                                            "GEMMs [0-9]+%, "));
   EXPECT_THAT(with({"--device_name", "A100", "--device_memory", "80GiB"}).printed,
               HasSubstr("layouts of 2 processes on A100 (79.00 GiB available each)"));
   const CommandResult unit = with({"--plan_ngpus", "1", "--plan_all"});
@@ -163,6 +166,9 @@ TEST_F(PlanCommand, RanksLayouts) {
               HasSubstr("--device_name: hone does not know the memory of 'TPU' (name H200 or H100, or set"));
   EXPECT_THAT(refused({"--plan_ngpus", "4"}), HasSubstr("--plan_ngpus: is 4, which does not divide the 2 GPUs"));
   EXPECT_THAT(refused({"--runtime_ngpus", "4"}), HasSubstr("--runtime_ngpus: is 4, but num_processes is 2"));
+  EXPECT_THAT(refused({"--torch_dtype", "float32"}),
+              HasSubstr("optim: adamw_bf16 is for weights of bfloat16, these are f32"))
+      << "as a run says it";
   EXPECT_THAT(refused({"--device_memory", "2GiB"}), HasSubstr("layout: none of the "));
 }
 

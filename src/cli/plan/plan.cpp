@@ -39,8 +39,8 @@ struct PlanOptions : Base {
     v("device_memory", device_memory,
       "Memory of the GPU to plan for, such as 80GiB; unset: that of device_name, otherwise this machine's device");
     v("device_name", device_name,
-      "GPU to plan for, whose rates give the times of layouts: " + join(devices_with_step_rates(), ", ") +
-          "; others have theirs in the relation of the peaks");
+      "GPU to plan for, whose rates give the time of a step and rank layouts: " +
+          join(devices_with_step_rates(), ", ") + "; others have theirs in the relation of the peaks");
     v("plan_ngpus", plan_ngpus,
       "GPUs of a unit whose layout is searched, and which is repeated over the job; unset: all of the job", kProcesses);
     v("runtime_ngpus", runtime_ngpus, "GPUs of the job; unset: num_processes, otherwise plan_ngpus", kProcesses);
@@ -147,13 +147,25 @@ ModelSketch model_of(const PretrainOptions& options) {
 }
 ModelSketch model_of(const SftOptions& options) { return sketch_of(options); }
 
-// Prints the ranking of the layouts of a run.
 template <class Base>
-int print_layouts(const PlanOptions<Base>& options, const OptionInput& input) {
+LayoutProblem problem_of(const PlanOptions<Base>& options, const OptionInput& input) {
   JobDevices devices = job_devices(options, options.device_name);
   devices.unit = options.plan_ngpus.value_or(0);
   const Base& run = options;
-  const LayoutProblem problem = layout_problem(run, input, model_of(run), devices);
+  return layout_problem(run, input, model_of(run), devices);
+}
+
+// Prints the time that a step of the options' layout takes on the device that they name.
+template <class Base>
+void print_step(const PlanOptions<Base>& options, const OptionInput& input) {
+  const LayoutProblem problem = problem_of(options, input);
+  std::fputs(step_text(problem, plan_layout(problem, layout_of(options))).c_str(), stdout);
+}
+
+// Prints the ranking of the layouts of a run.
+template <class Base>
+int print_layouts(const PlanOptions<Base>& options, const OptionInput& input) {
+  const LayoutProblem problem = problem_of(options, input);
   const LayoutRanking ranking = rank_layouts(problem, options.plan_all ? 0 : kRankedLayouts);
   std::fputs(to_text(ranking, problem).c_str(), stdout);
   return 0;
@@ -181,6 +193,11 @@ int plan(std::span<const std::string> arguments) {
   }
   const RunPlan plan = plan_of(options, input, kComparedGpus);
   std::fputs(to_text(plan).c_str(), stdout);
+  if constexpr (!std::is_same_v<Base, GrpoOptions>) {
+    // The cost model knows no rates of FP8 and no copies of offloaded activations.
+    const bool is_known = !options.fp8.fp8 && !options.activation_offloading;
+    if (!options.device_name.empty() && is_known) print_step(options, input);
+  }
   return 0;
 }
 
