@@ -99,7 +99,7 @@ class Estimates {
 };
 
 [[noreturn]] void refuse(const LayoutProblem& problem, const Estimates& estimates) {
-  // What refuses all layouts is no matter of the layout.
+  // A reason that holds for every layout is reported as a run reports it.
   if (estimates.allowed == 0 && estimates.refusal != nullptr) std::rethrow_exception(estimates.refusal);
   if (estimates.allowed == 0) {
     throw Error("layout",
