@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/fp8_fragments.h"
 #include "core/error.h"
 #include "core/float8.h"
 #include "model/fp8_model.h"
@@ -40,8 +41,7 @@ void load_transposed(const CheckpointTensor& tensor, const PartSlice& slice, con
   std::vector<std::uint8_t> turned(count);
   read_fp8_bytes(stored, slice.first, bytes);
   transpose(std::as_bytes(std::span(bytes)), tensor.columns, tensor.rows, 1, std::as_writable_bytes(std::span(turned)));
-  weights.upload(spec.name, static_cast<std::size_t>(slice.part->row * tensor.columns),
-                 std::as_bytes(std::span(turned)));
+  upload_fp8_rows(spec, slice.part->row, turned, weights);
   const std::vector<float> scales = read_scales(stored);  // [blocks of columns, blocks of rows]
   const std::int64_t down = scale_blocks(tensor.rows);
   std::vector<float> row(static_cast<std::size_t>(scale_blocks(tensor.columns)));
@@ -62,8 +62,7 @@ void load_as_stored(const PartSlice& slice, const ScaledTensor& stored, TensorSt
     const std::int64_t rows = std::min(kPieceRows, slice.part->rows - row);
     bytes.resize(static_cast<std::size_t>(rows * columns));
     read_fp8_bytes(stored, (first_row + row) * columns, bytes);
-    weights.upload(spec.name, static_cast<std::size_t>((slice.part->row + row) * columns),
-                   std::as_bytes(std::span(bytes)));
+    upload_fp8_rows(spec, slice.part->row + row, bytes, weights);
   }
   const std::vector<float> scales = read_scales(stored);
   store_scales(spec, slice.part->row, slice.part->rows, weights, [&](std::int64_t row) {
@@ -72,6 +71,19 @@ void load_as_stored(const PartSlice& slice, const ScaledTensor& stored, TensorSt
 }
 
 }  // namespace
+
+void upload_fp8_rows(const WeightSpec& spec, std::int64_t row, std::span<const std::uint8_t> bytes,
+                     TensorStore& weights) {
+  const std::int64_t columns = spec.shape[1];
+  const auto begin = static_cast<std::size_t>(row * columns);
+  if (!fp8_in_fragments(weights.device().kind(), spec.shape[0], columns, fp8_scale_rows(spec))) {
+    return weights.upload(spec.name, begin, std::as_bytes(bytes));
+  }
+  HONE_ASSERT(row % kFragmentRows == 0, spec.name, ": rows from ", row);
+  std::vector<std::uint8_t> fragments(bytes.size());
+  fp8_to_fragments(bytes, columns, fragments);
+  weights.upload(spec.name, begin, std::as_bytes(std::span(fragments)));
+}
 
 void store_quantized(const WeightSpec& spec, std::string_view name, std::int64_t row, std::span<const BFloat16> values,
                      TensorStore& weights) {
@@ -86,7 +98,7 @@ void store_quantized(const WeightSpec& spec, std::string_view name, std::int64_t
                         ", which cannot be quantized to FP8"),
                 "use its weights in bfloat16: --quantization none");
   }
-  weights.upload(spec.name, static_cast<std::size_t>(row * columns), std::as_bytes(std::span(bytes)));
+  upload_fp8_rows(spec, row, bytes, weights);
   store_scales(spec, row, rows, weights, [&](std::int64_t at) { return scales.data() + at / kScaleBlock * across; });
 }
 

@@ -1,6 +1,7 @@
 // Loads blocks of an Fp8Model: weights that are stored in FP8 as they are, others quantized.
 #pragma once
 
+#include <cstdint>
 #include <span>
 
 #include "checkpoint/fp8_tensor.h"
@@ -8,6 +9,12 @@
 #include "program/tensor_store.h"
 
 namespace hone {
+
+// Copies rows of an FP8 block, from `row` on, to the store, in the order that its device has them in
+// (backend/fp8_fragments.h). `bytes` is [rows, columns]; rows of a part, or pieces of it that begin at multiples of
+// 128.
+void upload_fp8_rows(const WeightSpec& spec, std::int64_t row, std::span<const std::uint8_t> bytes,
+                     TensorStore& weights);
 
 // Loads a part of an FP8 block, and its scales, from the stored tensor. A part that is stored in FP8 keeps its
 // bytes and scales, transposed if it is a whole tensor that is stored transposed. Every other part is quantized in

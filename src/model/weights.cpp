@@ -246,7 +246,13 @@ TensorStore load_parts(const Model& model, const ModelDirectory& directory, DTyp
                        Vocabulary vocabulary) {
   TensorStore store(device, weight_types(model, dtype));
   load_each_weight(model.whole(), directory, dtype, vocabulary, [&](std::size_t index, const TensorStore& weight) {
-    store.upload(model.weights()[index].name, part_of(model, index, weight));
+    const WeightSpec& spec = model.weights()[index];
+    const std::vector<std::byte> part = part_of(model, index, weight);
+    if (is_fp8_block(spec)) {
+      upload_fp8_rows(spec, 0, {reinterpret_cast<const std::uint8_t*>(part.data()), part.size()}, store);
+    } else {
+      store.upload(spec.name, part);
+    }
     device.synchronize();
   });
   return store;

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "backend/fp8_fragments.h"
 #include "checkpoint/fp8_tensor.h"
 #include "core/error.h"
 #include "core/files.h"
@@ -24,6 +25,7 @@
 #include "model/fp8_model.h"
 #include "model/loaded_model.h"
 #include "support/device.h"
+#include "support/fp8_fragments.h"
 #include "support/models.h"
 #include "support/paths.h"
 
@@ -197,6 +199,16 @@ TEST(Fp8, GeneratesTheTokensOfTheWeightsInBf16) {
   }
 }
 
+// The bytes of an FP8 block row by row.
+std::vector<std::byte> downloaded_rows(const TensorStore& weights, const WeightSpec& spec) {
+  std::vector<std::byte> bytes = weights.download(spec.name);
+  if (!fp8_in_fragments(weights.device().kind(), spec.shape[0], spec.shape[1], fp8_scale_rows(spec))) return bytes;
+  const std::span fragments(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
+  const std::vector<std::uint8_t> rows = rows_of_fragments(fragments, spec.shape[1]);
+  std::memcpy(bytes.data(), rows.data(), rows.size());
+  return bytes;
+}
+
 TEST(Fp8, BlocksKeepTheBytesAndScalesOfTheFolder) {
   const TemporaryDirectory folder;
   const Fp8Folders folders = write_fp8_folders(folder.path(), "llama", false);
@@ -205,7 +217,7 @@ TEST(Fp8, BlocksKeepTheBytesAndScalesOfTheFolder) {
   std::size_t parts = 0;
   for (const WeightSpec& spec : loaded.model->weights()) {
     if (!is_fp8_block(spec)) continue;
-    const std::vector<std::byte> bytes = loaded.weights.download(spec.name);
+    const std::vector<std::byte> bytes = downloaded_rows(loaded.weights, spec);
     const std::vector<std::byte> scales = loaded.weights.download(fp8_scale_name(spec.name));
     const std::int64_t rows = fp8_scale_rows(spec);
     const auto across = static_cast<std::size_t>(scale_blocks(spec.shape[1]));

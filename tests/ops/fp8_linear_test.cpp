@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "backend/fp8_fragments.h"
 #include "core/error.h"
 #include "core/float8.h"
 #include "ops/linear/linear.h"
@@ -18,7 +19,8 @@
 namespace hone::test {
 namespace {
 
-enum class Scales : std::uint8_t { kPowersOfTwo, kAny };
+// kNoWeights: zeros of both signs, with scales that are powers of two.
+enum class Scales : std::uint8_t { kPowersOfTwo, kAny, kNoWeights };
 
 struct Fp8Shape {
   std::int64_t n, k;  // outputs, inputs
@@ -38,6 +40,7 @@ struct Fp8Values {
     for (std::size_t i = 0; i < weight.size(); ++i) {
       const auto byte = static_cast<std::uint8_t>(random.below(i, 256));
       weight[i] = (byte & 0x7F) == 0x7F ? static_cast<std::uint8_t>(byte ^ 1) : byte;
+      if (shape.scales == Scales::kNoWeights) weight[i] = i / 4096 % 2 == 0 ? 0x80 : weight[i] & 0x80;
     }
     for (std::size_t i = 0; i < scales.size(); ++i) {
       scales[i] = std::ldexp(1.0F, static_cast<int>(i % 5) - 12);
@@ -48,6 +51,14 @@ struct Fp8Values {
                           0, shape.k, converted.data() + row * shape.k);
     }
   }
+  // The bytes of the weight in the order that the tested device has them in.
+  [[nodiscard]] std::vector<std::uint8_t> in_memory(const Fp8Shape& shape) const {
+    if (!fp8_in_fragments(test_device().kind(), shape.n, shape.k, shape.scale_rows)) return weight;
+    std::vector<std::uint8_t> fragments(weight.size());
+    fp8_to_fragments(weight, shape.k, fragments);
+    return fragments;
+  }
+
   std::vector<std::uint8_t> weight;  // [n, k]
   std::vector<float> scales;
   std::vector<BFloat16> converted;  // [n, k]
@@ -71,7 +82,7 @@ std::vector<BFloat16> layer(const Fp8Shape& shape, const Fp8Values& values, bool
   }
   TestRun run(std::move(program));
   if (fp8) {
-    run.set_weight("weight", values.weight);
+    run.set_weight("weight", values.in_memory(shape));
     run.set_weight("scale", values.scales);
   } else {
     run.set_weight("weight", values.converted);
@@ -116,8 +127,8 @@ TEST(Fp8Linear, HasTheBitsOfBf16Weights) {
   expect_same({256, 384, 64, Scales::kAny, true}, few, 77);
 }
 
-// Few rows of a GPU with wgmma have a kernel that converts the weights in registers: tiles of 16 to 128 rows of W, all
-// numbers of rows, stages of both parities, scales of one kind and of both kinds.
+// Few rows of a GPU with wgmma have kernels that convert the weights in registers: tiles of 16 to 224 rows of W, all
+// numbers of rows, stages of both parities, scales of one kind and of both kinds, sums that are zeros.
 TEST(Fp8Linear, HasTheBitsOfBf16WeightsForEveryNumberOfFewRows) {
   if (test_device().kind() != DeviceKind::kCuda) GTEST_SKIP() << "a kernel of GPUs";
   std::vector<std::int64_t> rows(130);
@@ -127,6 +138,8 @@ TEST(Fp8Linear, HasTheBitsOfBf16WeightsForEveryNumberOfFewRows) {
   expect_same({4224, 256, 128, Scales::kAny, false}, rows);
   expect_same({6144, 640, 64, Scales::kPowersOfTwo, true}, rows);
   expect_same({16896, 384, 16, Scales::kAny, true}, rows);
+  expect_same({28672, 256, 128, Scales::kPowersOfTwo, false}, rows);
+  expect_same({40, 1536, 8, Scales::kNoWeights, false}, rows);
 }
 
 // Rows of W beyond what is converted at a time on a GPU.

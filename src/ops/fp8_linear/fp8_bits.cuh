@@ -20,26 +20,22 @@ namespace hone {
   return spread_odd_bytes(word << 8);
 }
 
-// The two bytes of a word that a selector of prmt names, spread. The selector is 0x1800 for bytes 0 and 1 and 0x3A22
-// for bytes 2 and 3: it puts the sign of the first byte below the second one, so that the shift brings it to bit 15.
-[[nodiscard]] __device__ inline std::uint32_t spread_pair(std::uint32_t word, std::uint32_t selector) {
-  std::uint32_t placed;
-  asm("prmt.b32 %0, %1, 0, %2;" : "=r"(placed) : "r"(word), "r"(selector));
-  return static_cast<std::uint32_t>(static_cast<std::int32_t>(placed) >> 4) & 0x87F087F0u;
+// The first and the second bytes of the two halves of a word of fragments (backend/fp8_fragments.h), spread.
+[[nodiscard]] __device__ inline std::uint32_t spread_first(std::uint32_t word) { return word & 0x87F087F0u; }
+[[nodiscard]] __device__ inline std::uint32_t spread_second(std::uint32_t word) {
+  return ((word << 4) & 0x80F080F0u) | ((word >> 4) & 0x07000700u);
 }
 
 [[nodiscard]] __device__ inline bool is_power_of_two(float scale) {  // or 0
   return (__float_as_uint(scale) & 0x7FFFFFu) == 0;
 }
 
-// The factor of spread bytes that a scale makes.
-struct Fp8Factor {
-  float wide;           // scale x 2^120
-  std::uint32_t twice;  // the same in bf16, twice; right if the scale is a power of two, or 0
-};
-[[nodiscard]] __device__ inline Fp8Factor fp8_factor(float scale) {
-  const float wide = scale * 0x1p120f;
-  return {wide, __byte_perm(__float_as_uint(wide), 0, 0x3232)};
+// Bits of the factor of spread bytes, scale x 2^120: if kExact, for scales that are powers of two, in bf16 and twice,
+// for scaled_exactly(), otherwise in f32, for scaled_in_f32().
+template <bool kExact>
+[[nodiscard]] __device__ inline std::uint32_t fp8_factor(float scale) {
+  const std::uint32_t wide = __float_as_uint(scale * 0x1p120f);
+  return kExact ? __byte_perm(wide, 0, 0x3232) : wide;
 }
 
 // Two spread bytes times a power of two.

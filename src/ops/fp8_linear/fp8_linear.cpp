@@ -1,5 +1,6 @@
 #include "ops/fp8_linear/fp8_linear.h"
 
+#include "backend/fp8_fragments.h"
 #include "core/error.h"
 #include "ops/linear/products.h"
 #include "ops/registry.h"
@@ -60,7 +61,10 @@ Fp8Product fp8_product(const KernelCall& call) {
     args.bias = call.in(Fp8LinearIn::bias).data;
     args.bias_type = call.in(Fp8LinearIn::bias).dtype();
   }
-  return {args, {scale.as<float>(), scale.row_size(), call.attributes_as<Fp8LinearAttributes>().scale_rows}};
+  const std::int64_t scale_rows = call.attributes_as<Fp8LinearAttributes>().scale_rows;
+  return {.args = args,
+          .scales = {scale.as<float>(), scale.row_size(), scale_rows},
+          .in_fragments = fp8_in_fragments(call.device->kind(), args.n, args.k, scale_rows)};
 }
 
 void register_fp8_linear(OpRegistry& registry) { registry.add(kFp8Linear); }

@@ -27,7 +27,8 @@ struct Fp8LinearAttributes {
 
 // Returns y [rows, n], in bf16, for x [rows, k], weight [n, k], the bytes of e4m3 as u8, scale f32 [ceil(n /
 // scale_rows), ceil(k / 128)] and bias [n] or none, both in bf16. The bits are those of linear() by the weights in
-// bf16, for any number of rows. A program that has not gone through the precision pass may have x and bias in f32; y
+// bf16, for any number of rows. In the memory of a GPU the bytes may be in another order (backend/fp8_fragments.h). A
+// program that has not gone through the precision pass may have x and bias in f32; y
 // then is too. There is no gradient. Throws Error if the types do not fit.
 [[nodiscard]] Tensor fp8_linear(Tensor x, Tensor weight, Tensor scale, Tensor bias = {},
                                 const Fp8LinearAttributes& attributes = {});
@@ -36,6 +37,7 @@ struct Fp8LinearAttributes {
 struct Fp8Product {
   GemmArgs args;
   BlockScales scales;
+  bool in_fragments;  // the order of b
 };
 // The product of a call at full capacity, with the operands.
 [[nodiscard]] Fp8Product fp8_product(const KernelCall& call);

@@ -1,5 +1,5 @@
-// The kernel of y [m, n] = x [m, k] W[n, k]^T + bias [n] for W in e4m3 with scales, at most 64 rows of x at a time,
-// limited by reading the bytes of W once.
+// The kernel of y [m, n] = x [m, k] W[n, k]^T + bias [n] for W in e4m3 with scales and more rows of x than
+// fp8_stream.cuh takes, at most 64 at a time, limited by reading the bytes of W once.
 //
 // As in few_rows_cuda.cu, whose bits the results have: one block for each SM takes tiles of rows of W in turn, two
 // threads fill a ring of stages by bulk copies, and an element is one chain of wgmma over k in ascending order. Here
@@ -25,20 +25,17 @@
 //      rows 0 to 7 of the warp          0 to 7   8 to 15  16 to 23 24 to 31
 //      rows 8 to 15                     32 to 39   -        -        -
 //
-// Bytes: a thread needs bytes 2q, 2q+1, 2q+8 and 2q+9 of each 16 (q = lane % 4), which are in two words. A permutation,
-// a shift and a mask make two of them a register of A (fp8_bits.cuh).
+// Bytes: they are in the order in which threads need them (backend/fp8_fragments.h), so that 16 bytes are four links of
+// a row, and some shifts and masks make two of them a register of A (fp8_bits.cuh).
 #pragma once
 
-#include "ops/fp8_linear/fp8_bits.cuh"
-#include "ops/fp8_linear/fp8_multiply.cuh"
 #include "ops/fp8_linear/fp8_rows_ring.cuh"
 
 namespace hone {
 
-inline constexpr int kMostTokens = 64;      // of a tile
-inline constexpr int kMostTileRows = 64;    // those of wgmma
-inline constexpr int kLinks = 8;            // of 16 columns, in a stage
-inline constexpr int kDecisionBarrier = 1;  // named barrier of the computing warps
+inline constexpr int kMostTokens = 64;    // of a tile
+inline constexpr int kMostTileRows = 64;  // those of wgmma
+inline constexpr int kLinks = 8;          // of 16 columns, in a stage
 
 // Forms of the kernel. kHalves is 1 if the warps have one group of rows each.
 template <int kForTokens, int kOfHalves, int kOfWarpgroups>
@@ -52,49 +49,23 @@ struct Fp8Form {
   static constexpr int kTokenBytes = kTokens * kFp8RowBytes;  // of a part of x
 };
 
-[[nodiscard]] __device__ inline std::uint32_t load_shared(std::uint32_t address) {
-  std::uint32_t word;
-  asm volatile("ld.shared.b32 %0, [%1];\n" : "=r"(word) : "r"(address) : "memory");
-  return word;
-}
-// Loads a scale, which no kernel of the same recorded launches writes while this one runs. The asm keeps it where it
-// is, a stage before its use.
-[[nodiscard]] __device__ inline float load_scale(const float* from) {
-  float value;
-  asm volatile("ld.global.f32 %0, [%1];" : "=f"(value) : "l"(from));
-  return value;
-}
-
-// Returns true if `value` is for one of the threads of the computing warps, which all call it.
-[[nodiscard]] __device__ inline bool any_of_computing(bool value, int threads) {
-  int any;
-  asm volatile(
-      "{\n.reg .pred any;\n.reg .pred own;\nsetp.ne.b32 own, %1, 0;\n"
-      "barrier.cta.red.or.pred any, %2, %3, own;\nselp.b32 %0, 1, 0, any;\n}\n"
-      : "=r"(any)
-      : "r"(static_cast<int>(value)), "n"(kDecisionBarrier), "r"(threads)
-      : "memory");
-  return any != 0;
-}
-
 template <class Form>
 class Fp8Rows {
  public:
   static constexpr int kCount = Form::kCount;
   static constexpr int kHalves = Form::kHalves;
   using Fragments = std::uint32_t[kLinks][4];
-  using Words = std::uint32_t[kHalves][kLinks][2];
+  using Words = Fp8Words[kHalves][kLinks / 4];
 
   __device__ Fp8Rows(const Fp8RowsArgs& args, const WeightRing& ring)
       : args_(args),
         ring_(ring),
         warp_(static_cast<int>(threadIdx.x) / 32 % 4),
         lane_(static_cast<int>(threadIdx.x) % 32),
-        first_row_(static_cast<int>(threadIdx.x) / kWarpgroupThreads * (args.tile_rows / Form::kWarpgroups)),
-        select_(lane_ % 2 == 0 ? 0x1800 : 0x3A22) {}
+        first_row_(static_cast<int>(threadIdx.x) / kWarpgroupThreads * (args.tile_rows / Form::kWarpgroups)) {}
 
   __device__ void run() {
-    if (has_only_powers_of_two()) {
+    if (has_only_powers_of_two(args_, Form::kComputing)) {
       run_tiles<true>();
     } else {
       run_tiles<false>();
@@ -102,38 +73,16 @@ class Fp8Rows {
   }
 
  private:
-  // True if the scales of all tiles of the block are powers of two.
-  [[nodiscard]] __device__ bool has_only_powers_of_two() const {
-    bool other = false;
-    for (int tile = static_cast<int>(blockIdx.x); tile < args_.tiles; tile += static_cast<int>(gridDim.x)) {
-      const int row = tile / args_.token_tiles * args_.tile_rows;
-      const int first = row / args_.scale_rows;
-      const int last = min(row + args_.tile_rows, args_.n) - 1;
-      const int count = (last / args_.scale_rows - first + 1) * args_.steps;
-      for (int i = static_cast<int>(threadIdx.x); i < count; i += Form::kComputing) {
-        const float scale = args_.scales[(first + i / args_.steps) * args_.scale_stride + i % args_.steps];
-        other = other || !is_power_of_two(scale);
-      }
-    }
-    return !any_of_computing(other, Form::kComputing);
-  }
-
   template <bool kExact>
   __device__ void run_tiles() {
     Fragments a[2];
-#pragma unroll
-    for (int link = 0; link < kLinks; ++link) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        // Hidden from the compiler, so that the zeros stay in the registers of their fragments.
-        asm volatile("mov.b32 %0, 0;" : "=r"(a[0][link][i]));
-        asm volatile("mov.b32 %0, 0;" : "=r"(a[1][link][i]));
-      }
-    }
+    Fp8Factors<kHalves, kExact> factors(args_, [&](int half) { return row_of(half); });
+    std::uint32_t factor[kHalves];
+    factors.take(factor);
     for (int tile = static_cast<int>(blockIdx.x); tile < args_.tiles; tile += static_cast<int>(gridDim.x)) {
       const int row = tile / args_.token_tiles * args_.tile_rows;
       float c[kCount][4];
-      multiply_tile<kExact>(c, a, row);
+      multiply_tile<kExact>(c, a, factors, factor);
       write(c, row, tile % args_.token_tiles * Form::kTokens);
     }
   }
@@ -145,23 +94,17 @@ class Fp8Rows {
   [[nodiscard]] __device__ int row_of(int half) const { return first_row_ + (used(half) ? (warp_ + half * 4) * 8 : 0); }
 
   template <bool kExact>
-  __device__ void multiply_tile(float (&c)[kCount][4], Fragments (&a)[2], int row) {
-    const float* scales[kHalves];
-    float scale[kHalves];
-#pragma unroll
-    for (int half = 0; half < kHalves; ++half) {
-      scales[half] = args_.scales + min(row + row_of(half), args_.n - 1) / args_.scale_rows * args_.scale_stride;
-      scale[half] = load_scale(scales[half]);
-    }
+  __device__ void multiply_tile(float (&c)[kCount][4], Fragments (&a)[2], Fp8Factors<kHalves, kExact>& factors,
+                                std::uint32_t (&factor)[kHalves]) {
     Words words;
     std::uint32_t before = 0;  // barrier of the stage whose products end next
     load(words, ring_.at(), ring_.weight_full(), ring_.parity);
-    convert<kExact>(a[0], words, scale);
+    convert<kExact>(a[0], words, factor);
     int step = 0;
     for (;;) {
-      run_stage<kExact>(c, a[0], a[1], words, before, scales, scale, step);
+      run_stage<kExact>(c, a[0], a[1], words, before, factors, factor, step);
       if (++step == args_.steps) break;
-      run_stage<kExact>(c, a[1], a[0], words, before, scales, scale, step);
+      run_stage<kExact>(c, a[1], a[0], words, before, factors, factor, step);
       if (++step == args_.steps) break;
     }
     warpgroup_wait<0>();
@@ -173,7 +116,7 @@ class Fp8Rows {
   // last stage of a tile is converted once more instead, so that there is no branch.
   template <bool kExact>
   __device__ void run_stage(float (&c)[kCount][4], Fragments& a, Fragments& next, Words& words, std::uint32_t& before,
-                            const float* const (&scales)[kHalves], float (&scale)[kHalves], int step) {
+                            Fp8Factors<kHalves, kExact>& factors, std::uint32_t (&factor)[kHalves], int step) {
     const bool ends = step + 1 == args_.steps;
     const std::uint32_t at = ring_.at();
     const std::uint32_t weight_full = ring_.weight_full();
@@ -181,12 +124,12 @@ class Fp8Rows {
     const std::uint32_t empty = ring_.empty();
     const int parity = ring_.parity;
     ring_.next();
-#pragma unroll
-    for (int half = 0; half < kHalves; ++half) scale[half] = load_scale(scales[half] + (ends ? step : step + 1));
+    factors.take(factor);
     load(words, ends ? at : ring_.at(), ends ? weight_full : ring_.weight_full(), ends ? parity : ring_.parity);
     barrier_wait(tokens_full, parity);
 #pragma unroll
     for (int link = 0; link < kLinks; ++link) {
+      if constexpr (kHalves == 1) any_rows(a[link]);
       asm volatile("" : "+r"(a[link][0]), "+r"(a[link][1]), "+r"(a[link][2]), "+r"(a[link][3])::"memory");
     }
     warpgroup_fence();
@@ -195,40 +138,28 @@ class Fp8Rows {
     warpgroup_wait<1>();
     if (step > 0 && lane_ == 0) barrier_arrive(before);
     before = empty;
-    convert<kExact>(next, words, scale);
+    convert<kExact>(next, words, factor);
   }
 
-  // Loads the thread's words of a stage, once they are there. Rows are swizzled by 128 bytes.
+  // Loads the thread's words of a stage, once they are there.
   __device__ void load(Words& words, std::uint32_t stage, std::uint32_t full, int parity) const {
     barrier_wait(full, parity);
 #pragma unroll
     for (int half = 0; half < kHalves; ++half) {
-      const std::uint32_t row = stage + (row_of(half) + lane_ / 4) * kFp8RowBytes + (lane_ & 2) * 2;
 #pragma unroll
-      for (int link = 0; link < kLinks; ++link) {
-        const std::uint32_t at = row + ((link ^ (lane_ / 4)) << 4);
-        words[half][link][0] = load_shared(at);
-        words[half][link][1] = load_shared(at + 8);
+      for (int part = 0; part < kLinks / 4; ++part) {
+        load_words(words[half][part], fp8_words_at(stage + row_of(half) * kFp8BlockColumns, part, lane_));
       }
     }
   }
 
   template <bool kExact>
-  __device__ void convert(Fragments& a, const Words& words, const float (&scale)[kHalves]) const {
+  __device__ void convert(Fragments& a, const Words& words, const std::uint32_t (&factor)[kHalves]) const {
 #pragma unroll
     for (int half = 0; half < kHalves; ++half) {
-      const Fp8Factor factor = fp8_factor(scale[half]);
 #pragma unroll
       for (int link = 0; link < kLinks; ++link) {
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          const std::uint32_t spread = spread_pair(words[half][link][i], select_);
-          if constexpr (kExact) {
-            a[link][half + 2 * i] = scaled_exactly(spread, factor.twice);
-          } else {
-            a[link][half + 2 * i] = scaled_in_f32(spread, factor.wide);
-          }
-        }
+        convert_word<kExact>(a[link][half], a[link][half + 2], words[half][link / 4][link % 4], factor[half]);
       }
     }
   }
@@ -240,8 +171,8 @@ class Fp8Rows {
 #pragma unroll
     for (int link = 0; link < kLinks; ++link) {
       const int ahead = link / 4 * (Form::kTokenBytes / 16) + 2 * (link % 4);
-      multiply_registers<kCount>(c, a[link], high | (first + static_cast<std::uint32_t>(ahead)),
-                                 keep || link > 0 ? 1 : 0);
+      warpgroup_multiply<Major::kK>(c, a[link], high | (first + static_cast<std::uint32_t>(ahead)),
+                                    keep || link > 0 ? 1 : 0);
     }
   }
 
@@ -271,7 +202,6 @@ class Fp8Rows {
   int warp_;  // of the warpgroup
   int lane_;
   int first_row_;  // of the warpgroup, in the tile
-  std::uint32_t select_;
 };
 
 template <class Form>
