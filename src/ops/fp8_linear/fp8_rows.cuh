@@ -77,7 +77,7 @@ class Fp8Rows {
   __device__ void run_tiles() {
     Fragments a[2];
     Fp8Factors<kHalves, kExact> factors(args_, [&](int half) { return row_of(half); });
-    std::uint32_t factor[kHalves];
+    std::uint32_t factor[1][kHalves];
     factors.take(factor);
     for (int tile = static_cast<int>(blockIdx.x); tile < args_.tiles; tile += static_cast<int>(gridDim.x)) {
       const int row = tile / args_.token_tiles * args_.tile_rows;
@@ -95,11 +95,11 @@ class Fp8Rows {
 
   template <bool kExact>
   __device__ void multiply_tile(float (&c)[kCount][4], Fragments (&a)[2], Fp8Factors<kHalves, kExact>& factors,
-                                std::uint32_t (&factor)[kHalves]) {
+                                std::uint32_t (&factor)[1][kHalves]) {
     Words words;
     std::uint32_t before = 0;  // barrier of the stage whose products end next
     load(words, ring_.at(), ring_.weight_full(), ring_.parity);
-    convert<kExact>(a[0], words, factor);
+    convert<kExact>(a[0], words, factor[0]);
     int step = 0;
     for (;;) {
       run_stage<kExact>(c, a[0], a[1], words, before, factors, factor, step);
@@ -116,7 +116,7 @@ class Fp8Rows {
   // last stage of a tile is converted once more instead, so that there is no branch.
   template <bool kExact>
   __device__ void run_stage(float (&c)[kCount][4], Fragments& a, Fragments& next, Words& words, std::uint32_t& before,
-                            Fp8Factors<kHalves, kExact>& factors, std::uint32_t (&factor)[kHalves], int step) {
+                            Fp8Factors<kHalves, kExact>& factors, std::uint32_t (&factor)[1][kHalves], int step) {
     const bool ends = step + 1 == args_.steps;
     const std::uint32_t at = ring_.at();
     const std::uint32_t weight_full = ring_.weight_full();
@@ -138,7 +138,7 @@ class Fp8Rows {
     warpgroup_wait<1>();
     if (step > 0 && lane_ == 0) barrier_arrive(before);
     before = empty;
-    convert<kExact>(next, words, factor);
+    convert<kExact>(next, words, factor[0]);
   }
 
   // Loads the thread's words of a stage, once they are there.

@@ -15,9 +15,6 @@ constexpr std::int64_t kMostStreamRows = 16;    // of fp8_stream.cuh
 constexpr int kMostWarps = 8, kMostPairs = 16;  // of a tile of it: with one unit each, with two
 constexpr int kFp8BytesUnderWay = 44 * 1024;    // of W for an SM, which is enough to read at the memory's rate
 
-// Bytes of W and blocks of 128 columns in a stage of fp8_stream.cuh, at most: larger ones need fewer waits.
-constexpr int kStreamStageBytes = 24 * 1024, kMostStreamBlocks = 4;
-
 // A tile: rows of W, and how they are shared: by `parts` warpgroups, or by warps that have `parts` units each.
 struct Fp8Tile {
   int rows;
@@ -137,21 +134,15 @@ bool launch_rows(const Fp8Launch& product) {
                                         : launch_rows<kTokens, 2, 1>(product, tile.rows);
 }
 
-int blocks_of_stage(int tile_rows) {
-  int blocks = 1;
-  while (2 * blocks * tile_rows * kFp8RowBytes <= kStreamStageBytes) blocks *= 2;
-  return std::min(blocks, kMostStreamBlocks);
-}
-
-template <int kTokens, int kUnits, int kWarps>
+template <int kTokens, int kUnits, int kWarps, int kBlocks>
 bool launch_stream(const Fp8Launch& product, int tile_rows) {
-  using Form = Fp8StreamForm<kTokens, kUnits, kWarps>;
+  using Form = Fp8StreamForm<kTokens, kUnits, kWarps, kBlocks>;
   return launch({.function = fp8_stream<Form>,
                  .threads = tile_rows / (kUnits * kFp8UnitRows) * 32 + kCopyingThreads,
                  .most_threads = Form::kMostThreads,
                  .tokens = kTokens,
                  .tile_rows = tile_rows,
-                 .blocks = blocks_of_stage(tile_rows)},
+                 .blocks = kBlocks},
                 product);
 }
 
@@ -162,8 +153,10 @@ bool launch_stream(const Fp8Launch& product) {
   for (int warps = kMostWarps; warps >= 2; --warps) search.consider({warps * kFp8UnitRows, 1});
   for (int warps = kMostPairs; 2 * warps > kMostWarps; --warps) search.consider({2 * warps * kFp8UnitRows, 2});
   const Fp8Tile& tile = search.best();
-  return tile.parts == 1 ? launch_stream<kTokens, 1, kMostWarps>(product, tile.rows)
-                         : launch_stream<kTokens, 2, kMostPairs>(product, tile.rows);
+  if (tile.parts == 2) return launch_stream<kTokens, 2, kMostPairs, 1>(product, tile.rows);
+  if (args.k % (4 * kFp8BlockColumns) == 0) return launch_stream<kTokens, 1, kMostWarps, 4>(product, tile.rows);
+  if (args.k % (2 * kFp8BlockColumns) == 0) return launch_stream<kTokens, 1, kMostWarps, 2>(product, tile.rows);
+  return launch_stream<kTokens, 1, kMostWarps, 1>(product, tile.rows);
 }
 
 bool takes(const Fp8Product& product) {

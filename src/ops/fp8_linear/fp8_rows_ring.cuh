@@ -24,7 +24,7 @@ struct Fp8RowsArgs {
   const float* scales;        // [ceil(n / scale_rows), steps], rows scale_stride apart
   std::int64_t ldy, scale_stride;
   int m, n, steps;  // k is steps x 128
-  int blocks;       // steps of a stage; the last one of a tile may have fewer
+  int blocks;       // steps of a stage, a divisor of `steps`
   int scale_rows;
   int tile_rows;
   int token_tiles;  // tiles of tokens for the same rows of W; they follow each other
@@ -34,15 +34,11 @@ struct Fp8RowsArgs {
   bool constant_weight;
 };
 
-[[nodiscard]] __device__ inline int stages_of_tile(const Fp8RowsArgs& args) {
-  return (args.steps + args.blocks - 1) / args.blocks;
-}
-
 // Copies the tiles of W of this block. At most args.under_way stages are under way at a time, so that what earlier
 // kernels load meanwhile does not queue behind them.
 __device__ inline void copy_fp8_weights(WeightRing ring, const CUtensorMap& weight, const Fp8RowsArgs& args) {
   const int bytes = args.blocks * args.tile_rows * kFp8RowBytes;
-  const int stages = stages_of_tile(args);
+  const int stages = args.steps / args.blocks;
   WeightRing arriving = ring;
   int started = 0;
   for (int tile = static_cast<int>(blockIdx.x); tile < args.tiles; tile += static_cast<int>(gridDim.x)) {
@@ -62,7 +58,7 @@ __device__ inline void copy_fp8_weights(WeightRing ring, const CUtensorMap& weig
 // Copies x to the stages, again for each tile; `part_bytes` are those of 64 columns.
 __device__ inline void copy_fp8_tokens(WeightRing ring, const CUtensorMap& x, const Fp8RowsArgs& args, int part_bytes) {
   const int offset = args.blocks * args.tile_rows * kFp8RowBytes;
-  const int stages = stages_of_tile(args);
+  const int stages = args.steps / args.blocks;
   for (int tile = static_cast<int>(blockIdx.x); tile < args.tiles; tile += static_cast<int>(gridDim.x)) {
     const int token = tile % args.token_tiles * (part_bytes / kFp8RowBytes);
     for (int stage = 0; stage < stages; ++stage, ring.next()) {
@@ -137,7 +133,6 @@ __device__ inline void convert_word(std::uint32_t& first, std::uint32_t& second,
 template <int kUnits, bool kExact>
 class Fp8Factors {
  public:
-  using Each = std::uint32_t[kUnits];
   // row_of(unit) is the unit's first row in a tile.
   template <class RowOf>
   __device__ Fp8Factors(const Fp8RowsArgs& args, const RowOf& row_of)
@@ -146,8 +141,9 @@ class Fp8Factors {
     for (int unit = 0; unit < kUnits; ++unit) rows_[unit] = row_of(unit);
     load();
   }
-  // Writes the factors of the next step. The warp calls it together.
-  __device__ void take(Each& factors) {
+  // Writes the factors of the next kSteps steps, 1, 2 or 4, a divisor of those of a tile. The warp calls it together.
+  template <int kSteps>
+  __device__ void take(std::uint32_t (&factors)[kSteps][kUnits]) {
     if (step_ == args_.steps) step_ = 0;
     if ((step_ & 31) == 0) {
 #pragma unroll
@@ -155,8 +151,13 @@ class Fp8Factors {
       load();
     }
 #pragma unroll
-    for (int unit = 0; unit < kUnits; ++unit) factors[unit] = __shfl_sync(0xFFFFFFFFu, now_[unit], step_ & 31);
-    ++step_;
+    for (int i = 0; i < kSteps; ++i) {
+#pragma unroll
+      for (int unit = 0; unit < kUnits; ++unit) {
+        factors[i][unit] = __shfl_sync(0xFFFFFFFFu, now_[unit], (step_ & 31) + i);
+      }
+    }
+    step_ += kSteps;
   }
 
  private:
@@ -178,7 +179,7 @@ class Fp8Factors {
   int tile_;       // of the next load()
   int first_ = 0;  // step of it
   int step_ = 0;   // of the next take()
-  Each now_;
+  std::uint32_t now_[kUnits];
   float later_[kUnits];
 };
 

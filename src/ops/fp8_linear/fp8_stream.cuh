@@ -13,14 +13,15 @@
 // SMs) gives work to all four schedulers, or two units, which are the 16 rows of a link. The other 8 rows of a single
 // unit are whatever the registers hold. A tile thus has 2 to 8 warps with a unit, or 5 to 16 with two.
 //
-// Steps of a block b of 128 columns, in halves of 64 columns, which are 16 bytes of a unit for each thread. A wait
-// costs as much as some links, so that small tiles have stages of several blocks.
-//   1. if the block c after b, maybe of the next tile, begins a stage, wait for its W;
-//   2. products of the first half of b; meanwhile load x of its second half and words of the first half of c, and
-//      convert the words of the second half of b, which were loaded before;
-//   3. if b ended a stage, all of that has been read: arrive on empty, then wait for x of the next one;
+// Steps of a block b of 128 columns, in halves of 64 columns, which are 16 bytes of a unit for each thread:
+//   1. if b is the last one of a stage, wait for W of the next stage, maybe of the next tile;
+//   2. products of the first half of b; meanwhile load x of its second half and words of the first half of the block c
+//      that follows, and convert the words of the second half of b, which were loaded before;
+//   3. if b is the last one of a stage, all of that has been read: arrive on empty, then wait for x of the next one;
 //   4. products of the second half of b; meanwhile load x of the first half of c and words of its second half, and
 //      convert the words of its first half.
+// Waits and branches of a single warp cost as much as some links each. Small tiles therefore have stages of several
+// blocks, whose code has no branch.
 #pragma once
 
 #include "ops/fp8_linear/fp8_rows_ring.cuh"
@@ -29,11 +30,13 @@ namespace hone {
 
 inline constexpr int kHalfLinks = 4;  // of 16 columns, in half a block
 
-// Forms of the kernel: tokens of a tile (8 or 16), units of a warp (1 or 2) and the most warps.
-template <int kForTokens, int kOfUnits, int kOfWarps>
+// Forms of the kernel: tokens of a tile (8 or 16), units of a warp (1 or 2), the most warps, and blocks of a stage (1,
+// 2 or 4), a divisor of the blocks of a tile.
+template <int kForTokens, int kOfUnits, int kOfWarps, int kOfBlocks>
 struct Fp8StreamForm {
   static constexpr int kTokens = kForTokens;
   static constexpr int kUnits = kOfUnits;
+  static constexpr int kBlocks = kOfBlocks;
   static constexpr int kGroups = kTokens / 8;  // of 8 tokens, the columns of a link
   static constexpr int kMostThreads = kOfWarps * 32 + kCopyingThreads;
   static constexpr int kTokenBytes = kTokens * kFp8RowBytes;  // of a part of x, 64 columns
@@ -43,6 +46,7 @@ template <class Form>
 class Fp8Stream {
  public:
   static constexpr int kUnits = Form::kUnits;
+  static constexpr int kBlocks = Form::kBlocks;
   static constexpr int kGroups = Form::kGroups;
   // Operands of the links of half a block.
   struct Half {
@@ -57,8 +61,8 @@ class Fp8Stream {
         computing_(computing),
         lane_(static_cast<int>(threadIdx.x) % 32),
         warp_row_(static_cast<int>(threadIdx.x) / 32 * kUnits * kFp8UnitRows),
-        weight_offset_(fp8_words_at(static_cast<std::uint32_t>(warp_row_ * args.blocks * kFp8BlockColumns), 0, lane_)),
-        token_offset_(static_cast<std::uint32_t>((args.tile_rows * args.blocks + lane_ % 8) * kFp8RowBytes) +
+        weight_offset_(fp8_words_at(static_cast<std::uint32_t>(warp_row_ * kBlocks * kFp8BlockColumns), 0, lane_)),
+        token_offset_(static_cast<std::uint32_t>((args.tile_rows * kBlocks + lane_ % 8) * kFp8RowBytes) +
                       static_cast<std::uint32_t>((lane_ / 8 ^ lane_ % 8) * 16)) {}
 
   __device__ void run() {
@@ -70,72 +74,33 @@ class Fp8Stream {
   }
 
  private:
-  // Where the thread reads a block in shared memory.
-  struct Place {
-    std::uint32_t weights;
-    std::uint32_t tokens;
-  };
-  [[nodiscard]] __device__ Place first_place(const WeightRing& ring) const {
-    return {ring.at() + weight_offset_, ring.at() + token_offset_};
-  }
-
   template <bool kExact>
   __device__ void run_tiles() {
     Half first;
     Half second;
-    float c[kGroups][4] = {};
-    int tile = static_cast<int>(blockIdx.x);
-    int step = 0;
-    int left = args_.blocks;  // of the stage
-    Fp8Factors<kUnits, kExact> factors(args_, [&](int unit) { return warp_row_ + unit * kFp8UnitRows; });
-    std::uint32_t factor[kUnits];
-    factors.take(factor);
-    Place at = first_place(ring_);
     Words words;
+    float c[kGroups][4] = {};
+    Fp8Factors<kUnits, kExact> factors(args_, [&](int unit) { return warp_row_ + unit * kFp8UnitRows; });
+    std::uint32_t factor[kBlocks][kUnits];
+    factors.take(factor);
     barrier_wait(ring_.weight_full(), ring_.parity);
-    load_weights(words, at.weights);
-    convert<kExact>(first, words, factor);
-    load_weights(words, at.weights + kFp8UnitBytes / 2);
+    load_weights(words, ring_.at() + weight_offset_);
+    convert<kExact>(first, words, factor[0]);
+    load_weights(words, ring_.at() + weight_offset_ + kFp8UnitBytes / 2);
     barrier_wait(ring_.tokens_full(), ring_.parity);
-    load_tokens(first, at.tokens);
+    load_tokens(first, ring_.at() + token_offset_);
+    const int stages = args_.steps / kBlocks;
+    int tile = static_cast<int>(blockIdx.x);
+    int stage = 0;
     for (;;) {
-      const bool tile_ends = step + 1 == args_.steps;
-      const bool stage_ends = tile_ends || left == 1;
+      const bool tile_ends = ++stage == stages;
       const bool ends = tile_ends && tile + static_cast<int>(gridDim.x) >= args_.tiles;
-      WeightRing next = ring_;
-      Place there = at;  // after the last block this one once more, for nothing
-      if (!stage_ends) {
-        there = {at.weights + kFp8UnitBytes, at.tokens + 2 * Form::kTokenBytes};
-      } else if (!ends) {
-        next.next();
-        there = first_place(next);
-        barrier_wait(next.weight_full(), next.parity);
-      }
-      std::uint32_t next_factor[kUnits];
-      factors.take(next_factor);
-      Words next_words;
-      load_tokens(second, at.tokens + Form::kTokenBytes);
-      load_weights(next_words, there.weights);
-      multiply<kExact>(c, first, second, words, factor);
-      if (stage_ends) {
-        __syncwarp();
-        if (lane_ == 0) barrier_arrive(ring_.empty());
-        ring_ = next;
-        if (!ends) barrier_wait(ring_.tokens_full(), ring_.parity);
-      }
-      load_tokens(first, there.tokens);
-      load_weights(words, there.weights + kFp8UnitBytes / 2);
-      multiply<kExact>(c, second, first, next_words, next_factor);
-#pragma unroll
-      for (int unit = 0; unit < kUnits; ++unit) factor[unit] = next_factor[unit];
-      at = there;
-      left = stage_ends ? args_.blocks : left - 1;
-      ++step;
+      run_stage<kExact>(c, first, second, words, factors, factor, ends);
       if (!tile_ends) continue;
       write(c, tile);
       if (ends) return;
       tile += static_cast<int>(gridDim.x);
-      step = 0;
+      stage = 0;
 #pragma unroll
       for (auto& group : c) {
 #pragma unroll
@@ -144,12 +109,55 @@ class Fp8Stream {
     }
   }
 
+  // The products of a stage. Before and after it, `first` has the operands of a stage's first half block, `words` those
+  // of the second one and `factor` its factors. If `ends`, no stage follows, and this one is read once more for
+  // nothing.
+  template <bool kExact>
+  __device__ void run_stage(float (&c)[kGroups][4], Half& first, Half& second, Words& words,
+                            Fp8Factors<kUnits, kExact>& factors, std::uint32_t (&factor)[kBlocks][kUnits], bool ends) {
+    WeightRing next = ring_;
+    if (!ends) next.next();
+    const std::uint32_t weights = ring_.at() + weight_offset_;
+    const std::uint32_t tokens = ring_.at() + token_offset_;
+    std::uint32_t next_factor[kBlocks][kUnits];
+#pragma unroll
+    for (int block = 0; block < kBlocks; ++block) {
+      const bool last = block + 1 == kBlocks;
+      if (last) {
+        factors.take(next_factor);
+        if (!ends) barrier_wait(next.weight_full(), next.parity);
+      }
+      const std::uint32_t weights_after =
+          last ? next.at() + weight_offset_ : weights + static_cast<std::uint32_t>((block + 1) * kFp8UnitBytes);
+      const std::uint32_t tokens_after =
+          last ? next.at() + token_offset_ : tokens + static_cast<std::uint32_t>((block + 1) * 2 * Form::kTokenBytes);
+      Words words_after;
+      load_tokens(second, tokens + static_cast<std::uint32_t>((2 * block + 1) * Form::kTokenBytes));
+      load_weights(words_after, weights_after);
+      multiply<kExact>(c, first, second, words, factor[block]);
+      if (last) {
+        __syncwarp();
+        if (lane_ == 0) barrier_arrive(ring_.empty());
+        if (!ends) barrier_wait(next.tokens_full(), next.parity);
+      }
+      load_tokens(first, tokens_after);
+      load_weights(words, weights_after + kFp8UnitBytes / 2);
+      multiply<kExact>(c, second, first, words_after, last ? next_factor[0] : factor[(block + 1) % kBlocks]);
+    }
+    ring_ = next;
+#pragma unroll
+    for (int block = 0; block < kBlocks; ++block) {
+#pragma unroll
+      for (int unit = 0; unit < kUnits; ++unit) factor[block][unit] = next_factor[block][unit];
+    }
+  }
+
   // Load the thread's words, and its operands of x, 32 columns of 8 tokens at a time, of half a block. Rows of x are
   // swizzled by 128 bytes.
   __device__ void load_weights(Words& words, std::uint32_t at) const {
 #pragma unroll
     for (int unit = 0; unit < kUnits; ++unit) {
-      load_words(words[unit], at + static_cast<std::uint32_t>(unit * args_.blocks * kFp8UnitBytes));
+      load_words(words[unit], at + static_cast<std::uint32_t>(unit * kBlocks * kFp8UnitBytes));
     }
   }
   __device__ void load_tokens(Half& half, std::uint32_t at) const {
@@ -252,7 +260,7 @@ __global__ void HONE_WGMMA_BOUNDS(Form::kMostThreads, 1)
   const int computing = static_cast<int>(blockDim.x) - kCopyingThreads;
   const WeightRing ring{.base = (shared_address(fp8_stream_shared) + 1023) / 1024 * 1024,
                         .barriers = shared_address(barriers),
-                        .stage_bytes = args.blocks * (args.tile_rows * kFp8RowBytes + 2 * Form::kTokenBytes),
+                        .stage_bytes = Form::kBlocks * (args.tile_rows * kFp8RowBytes + 2 * Form::kTokenBytes),
                         .stages = args.stages};
   allow_dependent_launch();
   make_barriers(ring, computing / 32);
