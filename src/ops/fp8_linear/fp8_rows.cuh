@@ -6,10 +6,10 @@
 // the operand of 64 rows of wgmma is W in registers: each warp converts its rows from the bytes in shared memory, so
 // that W is neither written nor read as bf16 anywhere.
 //
-// A stage has 128 columns, which are one column of scales and 8 links (wgmma of 16 columns) of the chain. Its products
-// run while the same warps convert the next stage into other registers:
+// A block of 128 columns is one column of scales and 8 links (wgmma of 16 columns) of the chain. Its products run while
+// the same warps convert the next block into other registers; a stage has one or two blocks:
 //
-//    tensor cores         products of stage 0       products of stage 1       products of stage 2
+//    tensor cores         products of block 0       products of block 1       products of block 2
 //    warps          convert 0 | convert 1           convert 2                 convert 3
 //
 // The code from one wgmma to the next must have no branch that ptxas cannot follow, or it waits after each of them.
@@ -37,12 +37,13 @@ inline constexpr int kMostTokens = 64;    // of a tile
 inline constexpr int kMostTileRows = 64;  // those of wgmma
 inline constexpr int kLinks = 8;          // of 16 columns, in a stage
 
-// Forms of the kernel. kHalves is 1 if the warps have one group of rows each.
-template <int kForTokens, int kOfHalves, int kOfWarpgroups>
+// Forms of the kernel. kHalves is 1 if the warps have one group of rows each. kBlocks, 1 or 2, are those of a stage.
+template <int kForTokens, int kOfHalves, int kOfWarpgroups, int kOfBlocks>
 struct Fp8Form {
   static constexpr int kTokens = kForTokens;
   static constexpr int kHalves = kOfHalves;
   static constexpr int kWarpgroups = kOfWarpgroups;
+  static constexpr int kBlocks = kOfBlocks;
   static constexpr int kCount = kTokens / 8;  // groups of 8 columns of the accumulators
   static constexpr int kComputing = kWarpgroups * kWarpgroupThreads;
   static constexpr int kThreads = kComputing + kCopyingThreads;
@@ -54,8 +55,10 @@ class Fp8Rows {
  public:
   static constexpr int kCount = Form::kCount;
   static constexpr int kHalves = Form::kHalves;
+  static constexpr int kBlocks = Form::kBlocks;
   using Fragments = std::uint32_t[kLinks][4];
   using Words = Fp8Words[kHalves][kLinks / 4];
+  using Factors = std::uint32_t[kBlocks][kHalves];
 
   __device__ Fp8Rows(const Fp8RowsArgs& args, const WeightRing& ring)
       : args_(args),
@@ -77,7 +80,7 @@ class Fp8Rows {
   __device__ void run_tiles() {
     Fragments a[2];
     Fp8Factors<kHalves, kExact> factors(args_, [&](int half) { return row_of(half); });
-    std::uint32_t factor[1][kHalves];
+    Factors factor;
     factors.take(factor);
     for (int tile = static_cast<int>(blockIdx.x); tile < args_.tiles; tile += static_cast<int>(gridDim.x)) {
       const int row = tile / args_.token_tiles * args_.tile_rows;
@@ -95,16 +98,17 @@ class Fp8Rows {
 
   template <bool kExact>
   __device__ void multiply_tile(float (&c)[kCount][4], Fragments (&a)[2], Fp8Factors<kHalves, kExact>& factors,
-                                std::uint32_t (&factor)[1][kHalves]) {
+                                Factors& factor) {
     Words words;
     std::uint32_t before = 0;  // barrier of the stage whose products end next
-    load(words, ring_.at(), ring_.weight_full(), ring_.parity);
+    barrier_wait(ring_.weight_full(), ring_.parity);
+    load(words, ring_.at(), 0);
     convert<kExact>(a[0], words, factor[0]);
     int step = 0;
     for (;;) {
-      run_stage<kExact>(c, a[0], a[1], words, before, factors, factor, step);
+      run_block<kExact, 0>(c, a[0], a[1], words, before, factors, factor, step);
       if (++step == args_.steps) break;
-      run_stage<kExact>(c, a[1], a[0], words, before, factors, factor, step);
+      run_block<kExact, kBlocks - 1>(c, a[1], a[0], words, before, factors, factor, step);
       if (++step == args_.steps) break;
     }
     warpgroup_wait<0>();
@@ -112,44 +116,55 @@ class Fp8Rows {
     if (lane_ == 0) barrier_arrive(before);
   }
 
-  // Starts the products of a stage with the fragments `a` and converts the next stage to `next` while they run. The
-  // last stage of a tile is converted once more instead, so that there is no branch.
-  template <bool kExact>
-  __device__ void run_stage(float (&c)[kCount][4], Fragments& a, Fragments& next, Words& words, std::uint32_t& before,
-                            Fp8Factors<kHalves, kExact>& factors, std::uint32_t (&factor)[1][kHalves], int step) {
-    const bool ends = step + 1 == args_.steps;
-    const std::uint32_t at = ring_.at();
-    const std::uint32_t weight_full = ring_.weight_full();
-    const std::uint32_t tokens_full = ring_.tokens_full();
-    const std::uint32_t empty = ring_.empty();
-    const int parity = ring_.parity;
-    ring_.next();
-    factors.take(factor);
-    load(words, ends ? at : ring_.at(), ends ? weight_full : ring_.weight_full(), ends ? parity : ring_.parity);
-    barrier_wait(tokens_full, parity);
+  // Starts the products of block kBlock of a stage with the fragments `a` and converts the next block to `next` while
+  // they run. The first block of the last stage of a tile is converted once more after it, so that there is no branch.
+  template <bool kExact, int kBlock>
+  __device__ void run_block(float (&c)[kCount][4], Fragments& a, Fragments& next, Words& words, std::uint32_t& before,
+                            Fp8Factors<kHalves, kExact>& factors, Factors& factor, int step) {
+    constexpr bool kFirst = kBlock == 0;
+    constexpr bool kLast = kBlock + 1 == kBlocks;
+    const WeightRing now = ring_;
+    Factors next_factor;
+    if constexpr (kLast) {
+      ring_.next();
+      factors.take(next_factor);
+      const bool ends = step + 1 == args_.steps;
+      barrier_wait(ends ? now.weight_full() : ring_.weight_full(), ends ? now.parity : ring_.parity);
+      load(words, ends ? now.at() : ring_.at(), 0);
+    } else {
+      load(words, now.at(), kBlock + 1);
+    }
+    if constexpr (kFirst) barrier_wait(now.tokens_full(), now.parity);
 #pragma unroll
     for (int link = 0; link < kLinks; ++link) {
       if constexpr (kHalves == 1) any_rows(a[link]);
       asm volatile("" : "+r"(a[link][0]), "+r"(a[link][1]), "+r"(a[link][2]), "+r"(a[link][3])::"memory");
     }
     warpgroup_fence();
-    multiply(c, a, at + args_.tile_rows * kFp8RowBytes, step > 0);
+    multiply(c, a, now.at() + kBlocks * args_.tile_rows * kFp8RowBytes + kBlock * 2 * Form::kTokenBytes, step > 0);
     warpgroup_commit();
     warpgroup_wait<1>();
-    if (step > 0 && lane_ == 0) barrier_arrive(before);
-    before = empty;
-    convert<kExact>(next, words, factor[0]);
+    if constexpr (kFirst) {
+      if (step > 0 && lane_ == 0) barrier_arrive(before);
+      before = now.empty();
+    }
+    convert<kExact>(next, words, kLast ? next_factor[0] : factor[(kBlock + 1) % kBlocks]);
+    if constexpr (kLast) {
+#pragma unroll
+      for (int block = 0; block < kBlocks; ++block) {
+#pragma unroll
+        for (int half = 0; half < kHalves; ++half) factor[block][half] = next_factor[block][half];
+      }
+    }
   }
 
-  // Loads the thread's words of a stage, once they are there.
-  __device__ void load(Words& words, std::uint32_t stage, std::uint32_t full, int parity) const {
-    barrier_wait(full, parity);
+  // Loads the thread's words of a block of a stage.
+  __device__ void load(Words& words, std::uint32_t stage, int block) const {
 #pragma unroll
     for (int half = 0; half < kHalves; ++half) {
+      const std::uint32_t unit = stage + row_of(half) * kBlocks * kFp8BlockColumns + block * kFp8UnitBytes;
 #pragma unroll
-      for (int part = 0; part < kLinks / 4; ++part) {
-        load_words(words[half][part], fp8_words_at(stage + row_of(half) * kFp8BlockColumns, part, lane_));
-      }
+      for (int part = 0; part < kLinks / 4; ++part) load_words(words[half][part], fp8_words_at(unit, part, lane_));
     }
   }
 
@@ -164,7 +179,7 @@ class Fp8Rows {
     }
   }
 
-  // Starts the links of a stage, whose rows of x are at `tokens`.
+  // Starts the links of a block, whose rows of x are at `tokens`.
   __device__ void multiply(float (&c)[kCount][4], const Fragments& a, std::uint32_t tokens, bool keep) const {
     const std::uint64_t high = warpgroup_operand(0, 0);  // of the descriptors; the rest is in their lower 32 bits
     const std::uint32_t first = (tokens & 0x3FFFF) / 16;
@@ -213,7 +228,7 @@ __global__ void HONE_WGMMA_BOUNDS(Form::kThreads, 1)
   __shared__ alignas(8) std::uint64_t barriers[3 * kMostStages];
   const WeightRing ring{.base = (shared_address(fp8_rows_shared) + 1023) / 1024 * 1024,
                         .barriers = shared_address(barriers),
-                        .stage_bytes = args.tile_rows * kFp8RowBytes + 2 * Form::kTokenBytes,
+                        .stage_bytes = Form::kBlocks * (args.tile_rows * kFp8RowBytes + 2 * Form::kTokenBytes),
                         .stages = args.stages};
   allow_dependent_launch();
   make_barriers(ring, Form::kComputing / 32);

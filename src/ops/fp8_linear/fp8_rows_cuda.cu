@@ -110,16 +110,24 @@ bool launch(const Fp8Kernel& kernel, const Fp8Launch& launch) {
   return true;
 }
 
-template <int kTokens, int kHalves, int kWarpgroups>
+template <int kTokens, int kHalves, int kWarpgroups, int kBlocks>
 bool launch_rows(const Fp8Launch& product, int tile_rows) {
-  using Form = Fp8Form<kTokens, kHalves, kWarpgroups>;
+  using Form = Fp8Form<kTokens, kHalves, kWarpgroups, kBlocks>;
   return launch({.function = fp8_rows<Form>,
                  .threads = Form::kThreads,
                  .most_threads = Form::kThreads,
                  .tokens = kTokens,
                  .tile_rows = tile_rows,
-                 .blocks = 1},
+                 .blocks = kBlocks},
                 product);
+}
+
+// One warpgroup. A wait costs as much as some links, so that its small tiles have stages of two blocks.
+template <int kTokens, int kHalves>
+bool launch_small_rows(const Fp8Launch& product, int tile_rows) {
+  if (product.product.args.k % (2 * kFp8BlockColumns) == 0)
+    return launch_rows<kTokens, kHalves, 1, 2>(product, tile_rows);
+  return launch_rows<kTokens, kHalves, 1, 1>(product, tile_rows);
 }
 
 template <int kTokens>
@@ -129,9 +137,9 @@ bool launch_rows(const Fp8Launch& product) {
   for (int rows = kMostTileRows; rows >= 16; rows -= 8) search.consider({rows, 1});
   for (int rows = 2 * kMostTileRows; rows > kMostTileRows; rows -= 16) search.consider({rows, 2});
   const Fp8Tile& tile = search.best();
-  if (tile.parts == 2) return launch_rows<kTokens, 2, 2>(product, tile.rows);
-  return tile.rows <= kMostTileRows / 2 ? launch_rows<kTokens, 1, 1>(product, tile.rows)
-                                        : launch_rows<kTokens, 2, 1>(product, tile.rows);
+  if (tile.parts == 2) return launch_rows<kTokens, 2, 2, 1>(product, tile.rows);
+  return tile.rows <= kMostTileRows / 2 ? launch_small_rows<kTokens, 1>(product, tile.rows)
+                                        : launch_small_rows<kTokens, 2>(product, tile.rows);
 }
 
 template <int kTokens, int kUnits, int kWarps, int kBlocks>
