@@ -13,9 +13,9 @@ namespace hone {
 void dequantize_fp8(const Fp8Product& product, std::int64_t row, std::int64_t rows, void* to, cudaStream_t stream);
 
 // Launches y = x W^T (+ bias) by fp8_rows_cuda.cu and returns true, or returns false if it does not support the product
-// or the device (only those with wgmma, sm_90a). x [m, k] and y [m, n] are bf16, m is at most 128, k a multiple of 128,
-// n and the rows of W for each row of scales multiples of 8. If W is constant, no kernel of the same recorded launches
-// writes it or its scales, and they are read while the kernel before is still running.
+// or the device (only those with wgmma, sm_90a). x [m, k] and y [m, n] are bf16, m is at most 128, and W is in
+// fragments. If W is constant, no kernel of the same recorded launches writes it or its scales, and they are read while
+// the kernel before is still running.
 [[nodiscard]] bool launch_fp8_rows(const Fp8Product& product, bool constant_weight, cudaStream_t stream);
 
 }  // namespace hone

@@ -3,7 +3,7 @@
 //
 // It reads as fp8_rows.cuh does, from the same ring, and has the same bits: an element is one chain over k in links of
 // 16 columns in ascending order. The links are mma.m16n8k16 of single warps instead of wgmma of four. With so few
-// columns a warp waits for the link before (26 cycles) longer than its instructions take, and unlike a warpgroup it
+// columns a warp waits for the link before (24 cycles) longer than its instructions take, and unlike a warpgroup it
 // needs no fences, so that conversions, loads and waits for the next columns are done meanwhile:
 //
 //    tensor cores    link 0     link 1     link 2     link 3    | link 0 of the next half ...
