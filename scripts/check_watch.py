@@ -97,7 +97,11 @@ def profile(name, slower):
         "advice": [{"text": "packing: true: 1.62 times the tokens/s (26,000, up from 16,063, tried); documents are not packed. " + HOSTILE,
                     "settings": {"packing": "true"}, "gain": 1.62, "tokens_per_second": 26000.0}],
         "trials": [{"settings": {"packing": "true"}, "gain": 1.62, "step_ms": 400.0, "tokens_per_second": 26000.0},
-                   {"settings": {"torch_dtype": "bfloat16"}, "refusal": "memory: too little"}]}))
+                   {"settings": {"torch_dtype": "bfloat16"}, "refusal": "memory: too little"}],
+        "counters": {"refusal": "not counted: cycles. " + HOSTILE, "of": "micro-batch and update",
+                     "kernels": [{"op": "linear", "module": "layers.*.mlp", "phase": "forward", "runs": 24, "ms": 38.0, "gpu_ns": 3.8e7,
+                                  "dram_read_bytes": 7.5e8, "dram_share": 0.375, "tensor_share": 0.8125}],
+                     "launched": [{"kernel": HOSTILE, "runs": 24, "ms": 38.0, "dram_read_bytes": 7.5e8, "l2_hit_rate": 0.5}]}}))
     (RUNS / "profile-grpo").mkdir(exist_ok=True)
     (RUNS / "profile-grpo" / "kernel_summary.json").write_text(json.dumps({
         "what": "grpo", "machine": "a processor", "step_ms": 900.0, "tokens_per_step": 3000, "advice": [], "trials": [],
@@ -231,6 +235,11 @@ def check_profiles(browser):
                                      "return one.getBoundingClientRect().width / document.querySelector('.flame').getBoundingClientRect().width; })()")
     assert abs(width("linear") - 40 / 260) < 0.01, width("linear")
     assert abs(width("backward") - 146 / 260) < 0.01, width("backward")
+    cells = browser.run("[...document.querySelectorAll('section.profile .scores')].map((one) => [...one.rows[0].cells, ...one.rows[1].cells].map((cell) => cell.textContent))")
+    events = next(one for one in cells if "of DRAM's peak, %" in one)
+    half = len(events) // 2
+    shown = dict(zip(events[:half], events[half:]))
+    assert float(shown["tensor cores, %"]) == 81.25 and float(shown["DRAM read, MB"]) == 750 and "occupancy, %" not in shown, shown
     pictures(browser, "profiles")
     browser.run("document.querySelector('.flame').scrollIntoView()")
     pictures(browser, "flame")

@@ -37,6 +37,28 @@ function kernelTable(profile) {
       percent(one.of_possible)]), 3);
 }
 
+// Figures of counted events: [key in kernel_summary.json, title, scale].
+const COUNTED = [["cores", "cores", 1], ["ghz", "GHz", 1], ["instructions_per_cycle", "instr/cycle", 1], ["missed_gbps", "missed GB/s", 1],
+                 ["page_faults", "page faults", 1], ["context_switches", "switches", 1], ["dram_read_bytes", "DRAM read, MB", 1e-6],
+                 ["dram_written_bytes", "written, MB", 1e-6], ["dram_share", "of DRAM's peak, %", 100], ["tensor_share", "tensor cores, %", 100],
+                 ["occupancy", "occupancy, %", 100], ["l2_hit_rate", "L2 hits, %", 100], ["gpu_instructions", "instr, M", 1e-6]];
+
+function countedTable(title, names, rows) {
+  if (rows.length === 0) return [];
+  const columns = COUNTED.filter(([key]) => rows.some((one) => typeof one[key] === "number"));
+  return [element("h3", {}, title), table([...names, "calls", "ms", ...columns.map(([, name]) => name)],
+    rows.slice(0, 30).map((one) => [...names.map((name) => text(one[name === "operation" ? "op" : name])), figure(number(one.runs)),
+      figure(number(one.ms)), ...columns.map(([key, , scale]) => (typeof one[key] === "number" ? figure(scale * one[key]) : ""))]), names.length)];
+}
+
+function counterTables(profile) {
+  const counters = profile.counters;
+  if (typeof counters !== "object" || counters === null) return [];
+  return [...countedTable(`Hardware events per ${text(counters.of) || "step"}`, ["operation", "module", "phase"], list(counters.kernels)),
+          ...countedTable("Kernels", ["kernel"], list(counters.launched)),
+          ...(text(counters.refusal) ? [element("p", { class: "quiet" }, text(counters.refusal))] : [])];
+}
+
 function adviceList(profile) {
   const advice = list(profile.advice);
   if (advice.length === 0) return [];
@@ -66,7 +88,7 @@ function section(name, profile) {
     made.append(element("div", { class: "charts" }, roofline(profile), bars("Time by category", list(profile.categories), colorOf),
                         bars("Time by module", list(profile.modules), () => 0)),
                 element("h3", {}, "A step, by phase, module and operation"), new Flame(flameOf(profile)).root,
-                element("h3", {}, "Operations"), kernelTable(profile));
+                element("h3", {}, "Operations"), kernelTable(profile), ...counterTables(profile));
   } else {
     made.append(element("div", { class: "charts" }, bars("Time by phase", list(profile.phases), () => 0),
                         bars("Rewards", list(profile.rewards).map((one) => ({ ...one, share: number(one.ms) / number(profile.step_ms) })), () => 1)));

@@ -2,6 +2,7 @@
 #include "backend/gpu.h"
 
 #include "backend/gpu_collective.h"
+#include "backend/gpu_counters.h"
 
 namespace hone {
 namespace {
@@ -24,5 +25,6 @@ Device& gpu_host_memory() { fail(); }
 void set_gpu_gemm_tuning(Device&, const GemmTuning&) { fail(); }
 void choose_gpu(int) {}
 std::unique_ptr<Collective> make_gpu_collective(Device&, Peers&, std::vector<int>) { fail(); }
+std::unique_ptr<GpuCounters> make_gpu_counters(Device&) { fail(); }
 
 }  // namespace hone

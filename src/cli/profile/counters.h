@@ -1,6 +1,7 @@
-// Counts the processor's events of each operation of some training steps, on a CPU.
+// Sums hardware events by operation: those of the processor, and those of the kernels that a GPU runs.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,7 +14,7 @@
 
 namespace hone {
 
-// Observes one run at a time, like NodeClock. Create it after the threads of the process have been started.
+// Observes one run at a time on a CPU, like NodeClock. Create it after the threads of the process have been started.
 class NodeCounters final : public NodeObserver {
  public:
   [[nodiscard]] const EventCounters& events() const { return events_; }
@@ -31,32 +32,48 @@ class NodeCounters final : public NodeObserver {
   double begin_ = 0;
 };
 
-// Events of one operation of a module and phase, per step.
+// Events of one operation of a module and phase, or of one kernel of a GPU.
 struct CountedKernel {
-  std::string op;
+  std::string op;  // of an operation its name, of a kernel that of its function
   std::string module;
   std::string_view phase;
+  double runs = 0;  // of an operation or launches of a kernel
   double seconds = 0;
   std::vector<double> counts;  // [names]
 };
 
 struct CounterReport {
-  std::vector<std::string_view> names;      // EventCounters::names()
-  std::string refusal;                      // EventCounters::refusal(), or why nothing was counted
-  std::vector<CountedKernel> kernels = {};  // slowest first
+  std::vector<std::string_view> names;       // EventCounters::names() or GpuCounters::names()
+  std::string refusal;                       // one line that says what was not counted, and why
+  std::string_view of = "step";              // what the numbers are sums of
+  std::vector<CountedKernel> kernels = {};   // operations, slowest first
+  std::vector<CountedKernel> launched = {};  // kernels of a GPU, slowest first
 };
 
-// Sums the counts of runs of the timeline's nodes.
+// A figure computed from counted events, such as a share of a peak.
+struct CounterFigure {
+  const char* key;    // in kernel_summary.json
+  const char* title;  // in tables
+  double scale;       // of the figure in tables
+  // The figure; nullopt if an event that it needs is not counted or is 0 where it divides.
+  std::optional<double> (*value)(const CounterReport& report, const CountedKernel& kernel);
+};
+[[nodiscard]] std::span<const CounterFigure> counter_figures();
+
+// Sums the counts of runs of the timeline's nodes, per step.
 struct CountedRun {
   std::size_t node = 0;        // index of Timeline::nodes
-  std::vector<double> counts;  // [events + 1], as NodeCounters::counts()
+  std::vector<double> counts;  // [events + 1]; the last column is seconds
 };
+[[nodiscard]] std::vector<CountedKernel> counted_operations(std::size_t events, const Timeline& timeline,
+                                                            std::span<const CountedRun> runs);
 [[nodiscard]] CounterReport counter_report(const NodeCounters& counters, const Timeline& timeline,
                                            std::span<const CountedRun> runs);
 
-// Returns a table of the `most` slowest operations, after the line of what is not counted.
+// Returns a table of the `most` slowest operations and one of kernels, after the line of what is not counted.
 [[nodiscard]] std::string to_text(const CounterReport& report, std::size_t most = 15);
-// Returns {"refusal", "kernels": [{"op", "module", "phase", "ms", EVENT: count}]}.
+// Returns {"refusal", "of", "kernels": [{"op", "module", "phase", "runs", "ms", EVENT: count, FIGURE: value}],
+// "launched": [{"kernel", "runs", "ms", ...}]}.
 [[nodiscard]] Json to_json(const CounterReport& report);
 
 }  // namespace hone

@@ -6,6 +6,7 @@
 #include "cli/profile/compare.h"
 #include "cli/profile/counters.h"
 #include "cli/profile/grpo.h"
+#include "cli/profile/launch_counters.h"
 #include "cli/profile/limits.h"
 #include "cli/profile/report.h"
 #include "cli/profile/subject.h"
@@ -39,9 +40,14 @@ struct MeasuredSteps {
   CounterReport counters;
 };
 
-// Counts the processor's events in separate steps, because reading the counters takes time.
+// Counts events in separate steps, because counting takes time. On a GPU only the first micro-batch and the update are
+// counted, because counters take memory for each launch.
 CounterReport count_events(const Subject& subject, TrainingStep& step, std::int64_t steps) {
-  if (subject.settings.gpu) return {.names = {}, .refusal = "not counted: hardware events of a GPU"};
+  if (subject.settings.gpu) {
+    return count_launches(*subject.device, [&](NodeObserver& observer, const TrainingStep::ProgramDone& done) {
+      step.run_observed(subject.step(0).first(1), observer, done);
+    });
+  }
   NodeCounters counters;
   Timeline timeline;
   std::vector<CountedRun> runs;
@@ -66,7 +72,7 @@ MeasuredSteps measure_steps(Subject& subject, const ProfileOptions& options) {
   MeasuredSteps measured;
   measured.rate = rate_of(subject, step, std::max(options.warmup_steps, recorded), options.num_steps);
   for (std::int64_t i = 0; i < options.num_steps; ++i) step.run_profiled(subject.step(i), measured.timeline);
-  measured.counters = count_events(subject, step, std::min<std::int64_t>(options.num_steps, 2));
+  if (options.counters) measured.counters = count_events(subject, step, std::min<std::int64_t>(options.num_steps, 2));
   return measured;
 }
 
@@ -115,7 +121,7 @@ int profile(const ProfileOptions& options, const OptionInput& input) {
   write_file(folder / "chrome_trace.json", chrome_trace(measured.timeline, title).dump() + "\n");
   Json summary = {{"what", subject.title}, {"machine", subject.device->name()}, {"num_steps", options.num_steps}};
   summary.update(to_json(report));
-  summary["counters"] = to_json(measured.counters);
+  if (options.counters) summary["counters"] = to_json(measured.counters);
   summary["advice"] = to_json(list);
   summary["trial_baseline"] = to_json(before);
   summary["trials"] = to_json(before, tried);

@@ -21,6 +21,7 @@ struct ProfileOptions : StepOptions {
   std::int64_t warmup_steps = 3;
   std::int64_t trial_steps = 3;
   double limit_seconds = 0.5;
+  bool counters = true;
   std::vector<std::string> compare;
   std::string output_dir = "runs/profile";
 
@@ -35,6 +36,9 @@ struct ProfileOptions : StepOptions {
       within(0, 1000));
     v("limit_seconds", limit_seconds,
       "Seconds to measure each limit of the device; unset: use stored limits of this machine, otherwise 0.5", above(0));
+    v("counters", counters,
+      "Count hardware events of each operation in further steps: cycles, instructions and cache misses of a CPU "
+      "(perf_event_open); DRAM bytes, use of tensor cores, occupancy and L2 hits of a GPU's kernels (CUPTI)");
     v("compare", compare,
       "Two folders of profiles, or their kernel_summary.json: print what became slower or faster; nothing is profiled");
     v("output_dir", output_dir, "Folder for chrome_trace.json and kernel_summary.json");
