@@ -38,7 +38,7 @@ function(hone_room name)
   if(HONE_CUDA AND name MATCHES "^(backend|ops)$")
     # PRIVATE, so that other rooms compile by the same commands with CUDA and without.
     target_link_libraries(hone_${name} PRIVATE CUDA::cudart_static ${CMAKE_DL_LIBS})
-    if(CUDAToolkit_CUPTI_INCLUDE_DIR)  # often extras/CUPTI/include; without it backend/cuda/cupti.h leaves CUPTI out
+    if(name STREQUAL "backend" AND CUDAToolkit_CUPTI_INCLUDE_DIR)  # often extras/CUPTI/include; without it backend/cuda/cupti.h leaves CUPTI out
       target_include_directories(hone_${name} SYSTEM PRIVATE ${CUDAToolkit_CUPTI_INCLUDE_DIR})
     endif()
   endif()

@@ -313,6 +313,9 @@ TEST(Profile, ProposesWhatTheProfileShows) {
               HasSubstr("per_device_train_batch_size: 8; per_device_train_batch_size: 4; gradient_accumulation_steps: "
                         "4; the optimizer takes 20% of the step"));
   EXPECT_THAT(with([](StepSettings& s) { s.of_recipe = false; }), HasSubstr("batch_size: 8; batch_size: 4;"));
+  const auto larger = HasSubstr("per_device_train_batch_size");
+  EXPECT_THAT(with([](StepSettings& s) { s.packs = false; }), testing::Not(larger)) << "packing is the cause";
+  EXPECT_THAT(proposal_texts(proposals(report, good, {.micro_batch = 100, .step = 350})), testing::Not(larger));
   EXPECT_THAT(with([](StepSettings&) {}), HasSubstr("optim: adamw_bf16; the optimizer takes 20%"));
   EXPECT_THAT(with([](StepSettings& s) { s.optim = OptimizerType::kAdamw8bit; }),
               testing::Not(HasSubstr("optim: adamw_bf16")));
@@ -380,6 +383,42 @@ TEST(Profile, AdviceOnDataComesFromItsTimes) {
               HasSubstr("token_cache: true saves 12.3 s of encoding at each later start"));
 }
 
+// 50 steps of 0.8 s and 0.2 s of reading them take 50 s, so that a start of 100 s, 1 s with the cache, triples the run.
+TEST(Profile, AdviceOnTheStartIsOfTheWholeRun) {
+  ProfileReport report =
+      make_report(made_up(0.98, 0.01, 0.01, 1.0), {.copy_bytes_per_second = 1e9, .flops_per_second = 1e12});
+  report.unprofiled_step_seconds = 0.8;
+  report.data_seconds = 0.2;
+  report.start_seconds = 100;
+  report.cached_start_seconds = 1;
+  report.total_steps = 50;
+  report.tokens_per_step = 102;
+  const std::vector<TriedProposal> tried =
+      try_all({{.reason = "slow", .attempts = {{"--a", "1"}}}}, [](const Settings&) { return StepRate{1, 200}; });
+  const StepSettings uncached{.caches_tokens = false};
+  const std::vector<Advice> list = advice(report, uncached, {1, 100}, tried);
+  ASSERT_GE(list.size(), 2u);
+  EXPECT_DOUBLE_EQ(list[0].gain, 150.0 / 51) << "it comes before the gain of 2 of a setting";
+  EXPECT_EQ(settings_text(list[0].settings), "token_cache: true");
+  EXPECT_DOUBLE_EQ(list[0].rate.tokens_per_second(), 100);
+  EXPECT_THAT(list[0].text, HasSubstr("token_cache: true: 2.94 times the tokens/s of a later run (its data are ready "
+                                      "after 1 s, down from 100, tried; its 50 steps take 50 s)"));
+  EXPECT_DOUBLE_EQ(list[1].gain, 2);
+  report.total_steps = 100000;
+  EXPECT_EQ(advice(report, uncached, {1, 100}, tried)[0].gain, 2) << "a long run gains nothing";
+  report.total_steps = 50;
+  report.cached_start_seconds = 0;
+  EXPECT_EQ(advice(report, uncached, {1, 100}, tried)[0].gain, 2) << "it was not tried";
+}
+
+TEST(Profile, ASlowedStepChangesNoRate) {
+  const std::vector<StepRate> steps{{1, 100}, {2, 200}, {9, 100}, {1, 100}, {4, 400}};
+  const StepRate rate = median_rate(steps);
+  EXPECT_DOUBLE_EQ(rate.tokens, 180);
+  EXPECT_DOUBLE_EQ(rate.seconds, 1.8) << "0.01 s a token";
+  EXPECT_DOUBLE_EQ(median_rate(std::vector<StepRate>{{1, 100}, {2, 100}}).seconds, 1.5);
+}
+
 TEST(Profile, AdviceNamesTheRewardThatIsWaitedFor) {
   GrpoTimes times{
       .rate = {.seconds = 2, .tokens = 100}, .generation = 0.5, .rewards = 1, .reference = 0.1, .loss = 0.3};
@@ -390,6 +429,7 @@ TEST(Profile, AdviceNamesTheRewardThatIsWaitedFor) {
   EXPECT_THAT(list[0].text, HasSubstr("slow takes 900 ms a step (16 completions), and the step waits 900 ms of 2000"));
   EXPECT_THAT(list[0].text, HasSubstr("the step would take 1100 ms"));
   EXPECT_DOUBLE_EQ(list[0].gain, 2 / 1.1);
+  EXPECT_EQ(to_json(list)[0]["key"], "reward_funcs");
   EXPECT_THAT(to_text(times), HasSubstr("waiting for rewards"));
   EXPECT_NEAR(times.other(), 0.1, 1e-12);
   times.logprobs = 0.06;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,7 +37,10 @@ struct StepRate {
 };
 // Returns {"step_ms", "tokens_per_second"}.
 [[nodiscard]] Json to_json(const StepRate& rate);
-// Runs steps of a subject and returns their mean speed. Warm-up steps come first.
+// Returns the speed of steps from the seconds and the tokens of each. The seconds of a token are the median of the
+// steps, which, unlike the mean, leaves out a step that another process slowed.
+[[nodiscard]] StepRate median_rate(std::span<const StepRate> steps);
+// Runs steps of a subject and returns their speed by median_rate(). Warm-up steps come first.
 [[nodiscard]] StepRate rate_of(const Subject& subject, TrainingStep& step, std::int64_t warmup, std::int64_t steps);
 
 // A proposal after its trial.
@@ -56,10 +60,11 @@ using MeasureRate = std::function<StepRate(const Settings& changes)>;
 [[nodiscard]] std::vector<TriedProposal> try_all(std::vector<Proposal> proposals, const MeasureRate& measure);
 
 struct Advice {
-  std::string text;    // one or two sentences
-  Settings settings;   // to set; empty if the advice is none to set something
-  double gain = 0;     // tokens/s with the settings / tokens/s without them, as tried; 0: not tried
-  StepRate rate = {};  // with the settings
+  std::string text;      // one or two sentences
+  Settings settings;     // to set; empty if the advice is none to set something
+  double gain = 0;       // tokens/s with the settings / tokens/s without them, as tried; 0: not tried
+  StepRate rate = {};    // with the settings
+  std::string key = {};  // to change where no value can be proposed
 };
 // Advice from a profile and the trials, largest gain first, then what cannot be tried. before: the speed without
 // changes, by the measure of the trials. Trials that gained less than kLeastGain are left out.
@@ -68,12 +73,13 @@ struct Advice {
 // Returns the part that comes from trials.
 [[nodiscard]] std::vector<Advice> tried_advice(const StepRate& before, const std::vector<TriedProposal>& tried);
 inline constexpr double kLeastGain = 1.02;
+inline constexpr double kSlowStart = 1;  // seconds to read and encode the data, from which on token_cache is advised
 
 // Trials without gain and those that did not run, a line each.
 [[nodiscard]] std::string other_trials_text(const StepRate& before, const std::vector<TriedProposal>& tried);
 
-// Returns "advice" of kernel_summary.json: [{"text", "settings": {KEY: VALUE}, "gain", "tokens_per_second"}], the last
-// three only of advice that was tried.
+// Returns "advice" of kernel_summary.json: [{"text", "settings": {KEY: VALUE}, "key", "gain", "tokens_per_second"}],
+// each but the first only where it is known.
 [[nodiscard]] Json to_json(const std::vector<Advice>& advice);
 // Returns "trials" of kernel_summary.json: [{"settings", "gain", "step_ms", "tokens_per_second", "refusal"}].
 [[nodiscard]] Json to_json(const StepRate& before, const std::vector<TriedProposal>& tried);

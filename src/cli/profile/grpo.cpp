@@ -149,7 +149,8 @@ std::vector<Advice> reward_advice(const GrpoTimes& times) {
                          is_batch ? " It judges all completions together, after the last is generated." : ""),
          .settings = {},
          .gain = step / (step - waited),
-         .rate = {.seconds = step - waited, .tokens = times.rate.tokens}});
+         .rate = {.seconds = step - waited, .tokens = times.rate.tokens},
+         .key = "reward_funcs"});
   }
   return list;
 }

@@ -16,6 +16,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json_value.h"
+#include "core/log.h"
 
 namespace hone {
 
@@ -93,6 +94,18 @@ int compare_profiles(const std::vector<std::string>& profiles) {
   return 0;
 }
 
+// Returns the seconds until the data are ready at a later start with token_cache: true; 0 if it cannot be on.
+double cached_start_seconds(const OpenSubject& open) {
+  const Settings cached{"--token_cache", "true"};
+  log_info(text_of("trying ", settings_text(cached)));
+  try {
+    (void)open(cached);  // fills the cache
+    return open(cached).start_seconds;
+  } catch (const Error&) {
+    return 0;
+  }
+}
+
 int profile(const ProfileOptions& options, const OptionInput& input) {
   if (!options.compare.empty()) return compare_profiles(options.compare);
   ensure_writable_folder(options.output_dir, "output_dir");
@@ -109,8 +122,12 @@ int profile(const ProfileOptions& options, const OptionInput& input) {
   report.unprofiled_step_seconds = measured.rate.seconds;
   report.data_seconds = subject.data_seconds;
   report.start_seconds = subject.start_seconds;
+  report.total_steps = static_cast<double>(subject.total_steps);
   report.tokens_per_step = measured.rate.tokens;
   const MeasureRate trial = options.trial_steps > 0 ? rate_measure(open, options.trial_steps) : MeasureRate();
+  if (trial && !subject.settings.caches_tokens && report.start_seconds > kSlowStart) {
+    report.cached_start_seconds = cached_start_seconds(open);
+  }
   const std::vector<Proposal> proposed = proposals(report, subject.settings, largest_tokens(subject));
   const StepRate before = trial && !proposed.empty() ? trial({}) : measured.rate;
   const std::vector<TriedProposal> tried = try_all(proposed, trial);

@@ -42,6 +42,8 @@ struct ProfileReport {
   double between_seconds = 0;          // part of step_seconds in which no operation ran
   double data_seconds = 0;             // to read the batches of a step; not in step_seconds
   double start_seconds = 0;            // to read and encode the data before the first step
+  double cached_start_seconds = 0;     // the same at a later start with token_cache: true; 0 if it was not tried
+  double total_steps = 0;              // of the whole run; 0 if it is not known
   double tokens_per_step = 0;
   DeviceLimits limits;
   std::vector<KernelSummary> kernels;   // slowest first

@@ -52,6 +52,7 @@ Subject of_shape(const ProfileOptions& options) {
 Subject of_run(LanguageRun run, std::int64_t steps, double start) {
   Subject subject;
   subject.start_seconds = host_seconds() - start;
+  subject.total_steps = run.total_steps;
   subject.title = run_title(run.command, run.options);
   const LanguageSizes sizes = sizes_of(run);
   subject.workspace = trace_run(sizes, run.options);

@@ -72,6 +72,7 @@ struct Subject {
   Device* device = nullptr;
   std::vector<std::vector<HostBatch>> steps;  // [distinct steps][micro-batches]; used in turn
   double start_seconds = 0;                   // until the data were ready
+  std::int64_t total_steps = 0;               // of the recipe's run; 0: of a known shape
   double data_seconds = 0;                    // of a step, to read its batches
   StepSettings settings;
 

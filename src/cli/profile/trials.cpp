@@ -39,14 +39,29 @@ bool was_measured(const TriedProposal& each) { return each.rate.seconds > 0; }
 
 StepRate rate_of(const Subject& subject, TrainingStep& step, std::int64_t warmup, std::int64_t steps) {
   for (std::int64_t i = 0; i < warmup; ++i) step.run(subject.step(i));
-  StepRate rate;
+  std::vector<StepRate> each;
   for (std::int64_t i = 0; i < steps; ++i) {
+    StepRate& rate = each.emplace_back();
     for (const HostBatch& batch : subject.step(i)) rate.tokens += static_cast<double>(batch.token_count());
+    const double begin = host_seconds();
+    step.run(subject.step(i));
+    rate.seconds = host_seconds() - begin;
   }
-  const double begin = host_seconds();
-  for (std::int64_t i = 0; i < steps; ++i) step.run(subject.step(i));
-  rate.seconds = (host_seconds() - begin) / static_cast<double>(steps);
-  rate.tokens /= static_cast<double>(steps);
+  return median_rate(each);
+}
+
+StepRate median_rate(std::span<const StepRate> steps) {
+  HONE_ASSERT(!steps.empty(), "no steps");
+  StepRate rate;
+  std::vector<double> per_token;
+  for (const StepRate& each : steps) {
+    rate.tokens += each.tokens / static_cast<double>(steps.size());
+    per_token.push_back(each.seconds / std::max(each.tokens, 1.0));
+  }
+  std::ranges::sort(per_token);
+  const std::size_t half = per_token.size() / 2;
+  const double median = per_token.size() % 2 == 1 ? per_token[half] : (per_token[half - 1] + per_token[half]) / 2;
+  rate.seconds = median * std::max(rate.tokens, 1.0);
   return rate;
 }
 
@@ -93,6 +108,7 @@ Json to_json(const std::vector<Advice>& advice) {
   for (const Advice& each : advice) {
     Json row = {{"text", each.text}};
     if (!each.settings.empty()) row["settings"] = settings_json(each.settings);
+    if (!each.key.empty()) row["key"] = each.key;
     if (each.gain > 0) {
       row["gain"] = each.gain;
       row["tokens_per_second"] = each.rate.tokens_per_second();
