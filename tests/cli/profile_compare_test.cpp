@@ -67,6 +67,38 @@ TEST(ProfileCompare, NamesTheReasonOfEachChange) {
   EXPECT_THAT(text, HasSubstr("2 smaller changes are not shown\n"));
 }
 
+// A row of "counters" for the operation of kernel().
+Json counted(const char* op, Json figures) {
+  Json row = {{"op", op}, {"module", "layers.*.mlp"}, {"phase", "forward"}, {"runs", 10}};
+  row.update(figures);
+  return row;
+}
+
+TEST(ProfileCompare, CountersSayWhyARateChanged) {
+  Json a = summary(30, {kernel("linear", "f32[8]", 10, 10, 1e9, 1), kernel("copy", "f32[8]", 10, 10, 1, 1e8),
+                        kernel("calls", "f32[8]", 10, 10, 1e9, 1)});
+  Json b = summary(70, {kernel("linear", "f32[8]", 10, 20, 1e9, 1), kernel("copy", "f32[8]", 10, 30, 1, 1e8),
+                        kernel("calls", "f32[8]", 20, 20, 2e9, 1)});
+  const Json linear = {{"instructions", 5e7}, {"instructions_per_cycle", 2.4}, {"ghz", 3.0}, {"cores", 2.0}};
+  a["counters"]["kernels"] = {
+      counted("linear", linear), counted("calls", linear),
+      counted("copy", {{"dram_read_bytes", 1e8}, {"dram_written_bytes", 1e8}, {"occupancy", 0.8}})};
+  b["counters"]["kernels"] = {
+      counted("linear", {{"instructions", 5e7}, {"instructions_per_cycle", 1.5}, {"ghz", 2.4}, {"cores", 2.0}}),
+      counted("calls", {{"instructions", 5e7}, {"instructions_per_cycle", 1.0}}),
+      counted("copy", {{"dram_read_bytes", 4e8}, {"dram_written_bytes", 1e8}, {"occupancy", 0.5}})};
+  const std::vector<KernelChange> changes = profile_changes(a, b);
+  EXPECT_EQ(change_of(changes, "linear").reason,
+            "lower rate: 50 GFLOP/s, down from 100 GFLOP/s; fewer instructions per cycle: 1.5, down from 2.4");
+  EXPECT_EQ(change_of(changes, "copy").reason,
+            "lower rate: 3.333 GB/s, down from 10 GB/s; more MB of DRAM a call: 50, up from 20");
+  EXPECT_EQ(change_of(changes, "calls").reason, "more calls: 20, up from 10") << "its rate did not change";
+  const std::vector<KernelChange> back = profile_changes(b, a);
+  EXPECT_THAT(change_of(back, "linear").reason, HasSubstr("; more instructions per cycle: 2.4, up from 1.5"));
+  b["counters"] = {{"refusal", "not counted"}};
+  EXPECT_EQ(change_of(profile_changes(a, b), "linear").reason, "lower rate: 50 GFLOP/s, down from 100 GFLOP/s");
+}
+
 TEST(ProfileCompare, AddsTheShapesOfAnOperation) {
   const Json a = summary(10, {kernel("linear", "f32[8]", 1, 4, 1e9, 1), kernel("linear", "f32[9]", 1, 6, 1e9, 1)});
   const Json b = summary(10, {kernel("linear", "f32[8]", 2, 5, 2e9, 1)});

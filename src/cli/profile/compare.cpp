@@ -7,6 +7,7 @@
 #include <map>
 #include <tuple>
 
+#include "cli/profile/counted_reason.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json_value.h"
@@ -24,6 +25,7 @@ struct KernelTotal {
   double flops = 0;
   double bytes = 0;
   std::vector<std::string> shapes;
+  Json counted;  // its row of "counters"; null without one
 };
 
 double summary_number(const Json& row, const char* key) {
@@ -54,6 +56,11 @@ KernelTotals kernel_totals(const Json& summary) {
   add("kernels", "op", {});
   add("phases", "name", "step");
   for (auto& [key, total] : all) std::ranges::sort(total.shapes);
+  if (!summary.contains("counters") || !summary["counters"].contains("kernels")) return all;
+  for (const Json& row : summary["counters"]["kernels"]) {
+    const auto found = all.find({summary_word(row, "op"), summary_word(row, "module"), summary_word(row, "phase")});
+    if (found != all.end()) found->second.counted = row;
+  }
   return all;
 }
 
@@ -126,6 +133,9 @@ void explain(const KernelTotal& before, const KernelTotal& after, bool flops, Ke
         change.rate > 0 ? "lower" : "higher",
         " rate: ", from_to(all_before / before.ms * 1e-6, all_after / after.ms * 1e-6, flops ? " GFLOP/s" : " GB/s"));
   }
+  if (largest != std::abs(change.rate)) return;
+  const std::string counted = counted_reason(before.counted, after.counted, change.rate > 0);
+  if (!counted.empty()) change.reason += "; " + counted;
 }
 
 std::string step_line(const char* name, const Json& summary) {

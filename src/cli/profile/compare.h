@@ -21,7 +21,7 @@ struct KernelChange {
   double calls = 0;
   double work = 0;
   double rate = 0;
-  std::string reason;  // the largest part in words: "more calls: 48, up from 24"
+  std::string reason;  // the largest part in words: "more calls: 48, up from 24"; of a rate also the counted reason
 
   [[nodiscard]] double change() const { return after - before; }
 };
