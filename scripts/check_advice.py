@@ -25,6 +25,7 @@ MODEL = SHAPE | {"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], "
                  "rope_theta": 10000.0, "tie_word_embeddings": True, "initializer_range": 0.05}
 TINY = MODEL | {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2,
                 "head_dim": 32}
+ODD = MODEL | {"hidden_size": 1544, "intermediate_size": 4104, "num_hidden_layers": 8, "vocab_size": 8200}  # few multiples of 64
 LENGTH = 1024 if BIG else 128
 GOOD = {"torch_dtype": "bfloat16", "gradient_checkpointing": False, "per_device_train_batch_size": 16 if BIG else 8, "optim": "adamw_bf16",
         "gradient_dtype": "bfloat16", "max_steps": STEPS, "learning_rate": 1e-4}
@@ -43,8 +44,8 @@ CASES = {
     "data_bound": ("pretrain", PRETRAIN | {"dataset_name": f"{FOLDER}/large.jsonl", "token_cache": False}, "token_cache"),
     "host_bound": ("pretrain", PRETRAIN | {"model_name_or_path": f"{FOLDER}/tiny", "block_size": 16, "per_device_train_batch_size": 1,
                                            "optim": "sgd"}, "per_device_train_batch_size"),
-    "untuned_gemms": ("shape", {"model": "llama-3.1-8b", "layers": 4, "batch_size": 1, "seq_len": 4096, "optim": "adamw_bf16",
-                                "gradient_checkpointing": False}, "tune_gemm"),
+    "untuned_gemms": ("shape", {"model": f"{FOLDER}/odd.json", "batch_size": 16, "seq_len": 1024, "optim": "adamw_bf16",
+                                "gradient_dtype": "bfloat16", "gradient_checkpointing": False}, "tune_gemm"),
 }
 ON_A_GPU = {"untuned_gemms"}  # a CPU has nothing to tune
 
@@ -77,10 +78,11 @@ def write_data():
         "def slow(completions, **kwargs):\n    time.sleep(0.5)\n    return fast(completions)\n")
     hone("tokenizer", "train", "--input", FOLDER / "corpus.jsonl", "--vocab_size", 2000, "--output", FOLDER / "tokenizer",
          "--special_tokens", "<|endoftext|>,<|im_start|>,<|im_end|>", "--eos_token", "<|endoftext|>")
+    (FOLDER / "odd.json").write_text(json.dumps(ODD))
     for name, config in (("model", MODEL), ("tiny", TINY)):
         (FOLDER / f"{name}.json").write_text(json.dumps(config))
         hone("pretrain", "--model_config_path", FOLDER / f"{name}.json", "--tokenizer_name_or_path", FOLDER / "tokenizer",
-             "--dataset_name", FOLDER / "corpus.jsonl", "--block_size", 128, "--max_steps", 1, "--output_dir", FOLDER / name, "--device", "cpu")
+             "--dataset_name", FOLDER / "corpus.jsonl", "--block_size", 128, "--max_steps", 1, "--output_dir", FOLDER / name, "--device", DEVICE)
 
 
 def recipe(kind, settings):
