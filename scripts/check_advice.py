@@ -73,10 +73,10 @@ def write_data():
         prompts.append({"prompt": [{"role": "user", "content": f"What is {a} + {b}?"}]})
     for name, rows in (("chats", chats), ("corpus", corpus), ("prompts", prompts)):
         write_rows(name, rows)
-    write_rows("large", [{"text": " ".join(str(noise.randrange(10 ** 9)) for _ in range(400))} for _ in range(6000)])
+    write_rows("large", [{"text": " ".join(str(noise.randrange(10 ** 9)) for _ in range(400))} for _ in range(16000)])
     (FOLDER / "rewards.py").write_text(
         "import time\ndef fast(completions, **kwargs):\n    return [float(len(one[0]['content']) % 7) for one in completions]\n"
-        "def slow(completions, **kwargs):\n    time.sleep(0.5)\n    return fast(completions)\n")
+        "def slow(completions, **kwargs):\n    time.sleep(0.15)\n    return fast(completions)\n")
     hone("tokenizer", "train", "--input", FOLDER / "corpus.jsonl", "--vocab_size", 2000, "--output", FOLDER / "tokenizer",
          "--special_tokens", "<|endoftext|>,<|im_start|>,<|im_end|>", "--eos_token", "<|endoftext|>")
     (FOLDER / "odd.json").write_text(json.dumps(ODD))
