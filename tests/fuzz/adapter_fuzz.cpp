@@ -8,7 +8,7 @@
 #include "model/adapter_config.h"
 #include "model/name_pattern.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+HONE_FUZZ_TARGET(adapter)(const std::uint8_t* data, std::size_t size) {
   using namespace hone;
   const std::string_view input = fuzz::as_text(data, size);
   if (input.starts_with('{')) {

@@ -38,7 +38,7 @@ ToolAnswer separate(std::string_view answer, std::size_t border) {
 }  // namespace
 }  // namespace hone::fuzz
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+HONE_FUZZ_TARGET(answer)(const std::uint8_t* data, std::size_t size) {
   using namespace hone;
   const std::string_view answer = fuzz::as_text(data, size);
   const ToolAnswer found = parse_tool_calls(answer);

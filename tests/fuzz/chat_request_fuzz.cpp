@@ -49,7 +49,7 @@ void run(const Parse& parse) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+HONE_FUZZ_TARGET(chat_request)(const std::uint8_t* data, std::size_t size) {
   const std::string_view text = fuzz::as_text(data, size);
   run([&] { check_chat(parse_chat_request(text, {})); });
   run([&] { check(parse_completion_request(text, {})); });

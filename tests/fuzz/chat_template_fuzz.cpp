@@ -28,7 +28,7 @@ const Json& variables() {
 }  // namespace
 }  // namespace hone::fuzz
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+HONE_FUZZ_TARGET(chat_template)(const std::uint8_t* data, std::size_t size) {
   using namespace hone;
   const std::string_view text = fuzz::as_text(data, size);
   fuzz::accepts([&] {

@@ -4,7 +4,7 @@
 #include "fuzz/target.h"
 #include "model/registry.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+HONE_FUZZ_TARGET(config)(const std::uint8_t* data, std::size_t size) {
   using namespace hone;
   fuzz::accepts([&] {
     const auto model = family_registry().create(parse_json(fuzz::as_text(data, size), "config.json"));

@@ -94,7 +94,7 @@ void check(const StoredTensor& stored, const WeightFiles& files) {
 }  // namespace
 }  // namespace hone::fuzz
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+HONE_FUZZ_TARGET(fp8)(const std::uint8_t* data, std::size_t size) {
   using namespace hone;
   static fuzz::MemoryFolder folder;
   const auto [config, file] = fuzz::parted(fuzz::as_text(data, size), '\n');

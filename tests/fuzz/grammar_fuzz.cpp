@@ -35,7 +35,7 @@ void follow(const std::shared_ptr<const Grammar>& grammar, std::uint8_t first) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+HONE_FUZZ_TARGET(grammar)(const std::uint8_t* data, std::size_t size) {
   if (size < 2) return 0;
   const std::string_view text = fuzz::as_text(data + 2, size - 2);
   const auto kind = static_cast<GrammarKind>(data[0] % 5);

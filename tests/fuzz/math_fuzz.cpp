@@ -21,7 +21,7 @@ void check(const MathAnswer& gold, const MathAnswer& answer) {
 }  // namespace
 }  // namespace hone::fuzz
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+HONE_FUZZ_TARGET(math)(const std::uint8_t* data, std::size_t size) {
   using namespace hone;
   const auto [gold_text, answer_text] = fuzz::parted(fuzz::as_text(data, size), '\0');
   for (const std::string_view text : {gold_text, answer_text}) {

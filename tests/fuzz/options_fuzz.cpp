@@ -89,7 +89,7 @@ void check(const OptionTable& table) {
 }  // namespace fuzz
 }  // namespace hone
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+HONE_FUZZ_TARGET(options)(const std::uint8_t* data, std::size_t size) {
   using namespace hone;
   const auto [file, line] = fuzz::parted(fuzz::as_text(data, size), '\0');
   fuzz::Everything options;

@@ -6,7 +6,7 @@
 #include "fuzz/target.h"
 #include "text/pre_tokenizer.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+HONE_FUZZ_TARGET(pattern)(const std::uint8_t* data, std::size_t size) {
   using namespace hone;
   const std::string input = replace_invalid_utf8(fuzz::as_text(data, size));
   const auto [pattern, text] = fuzz::parted(input, '\n');

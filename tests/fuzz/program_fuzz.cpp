@@ -3,7 +3,7 @@
 #include "ops/registry.h"
 #include "program/text.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+HONE_FUZZ_TARGET(program)(const std::uint8_t* data, std::size_t size) {
   using namespace hone;
   register_operations();
   std::string printed;

@@ -8,7 +8,7 @@
 #include "text/detokenizer.h"
 #include "text/tokenizer.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+HONE_FUZZ_TARGET(ranks)(const std::uint8_t* data, std::size_t size) {
   using namespace hone;
   const auto [file, config] = fuzz::parted(fuzz::as_text(data, size), '\0');
   fuzz::accepts([&] {

@@ -50,7 +50,7 @@ void read(const std::unique_ptr<RowReader>& reader) {
 }  // namespace
 }  // namespace hone::fuzz
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+HONE_FUZZ_TARGET(rows)(const std::uint8_t* data, std::size_t size) {
   using namespace hone;
   static fuzz::MemoryFile file;
   file.set(fuzz::as_text(data, size));

@@ -24,7 +24,7 @@ void check(const StoredTensor& tensor) {
 }  // namespace
 }  // namespace hone::fuzz
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+HONE_FUZZ_TARGET(safetensors)(const std::uint8_t* data, std::size_t size) {
   using namespace hone;
   static fuzz::MemoryFile storage;
   const std::string_view text = fuzz::as_text(data, size);

@@ -9,14 +9,14 @@ namespace hone::fuzz {
 namespace {
 
 // Limits the time, because few bytes may declare many rows of nulls.
-constexpr std::int64_t kMostRows = 2'000;
+constexpr std::int64_t kMostTableRows = 2'000;
 
-void read(const std::unique_ptr<RowReader>& reader) {
+void read_table(const std::unique_ptr<RowReader>& reader) {
   Json row;
   RowPlace place;
   BadRows bad;
   std::int64_t rows = 0;
-  while (rows + bad.count() < kMostRows && reader->next(row, place, bad)) {
+  while (rows + bad.count() < kMostTableRows && reader->next(row, place, bad)) {
     ++rows;
     HONE_ASSERT(row.is_object() && !row.empty(), "a row is ", row.type_name());
     HONE_ASSERT(place.number > 0, "a row has the number ", place.number);
@@ -28,11 +28,11 @@ void read(const std::unique_ptr<RowReader>& reader) {
 }  // namespace
 }  // namespace hone::fuzz
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+HONE_FUZZ_TARGET(tables)(const std::uint8_t* data, std::size_t size) {
   using namespace hone;
   static fuzz::MemoryFile file;
   file.set(fuzz::as_text(data, size));
-  fuzz::accepts([&] { fuzz::read(make_parquet_reader(file.path())); });
-  fuzz::accepts([&] { fuzz::read(make_arrow_reader(file.path())); });
+  fuzz::accepts([&] { fuzz::read_table(make_parquet_reader(file.path())); });
+  fuzz::accepts([&] { fuzz::read_table(make_arrow_reader(file.path())); });
   return 0;
 }

@@ -11,9 +11,25 @@
 
 #include "core/error.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+// Begins the definition of a target: HONE_FUZZ_TARGET(yaml)(const std::uint8_t* data, std::size_t size) { ... }. With
+// libFuzzer each target is a program, otherwise one program (replay.cpp) has all of them by name.
+#ifdef HONE_FUZZ
+#define HONE_FUZZ_TARGET(name) extern "C" int LLVMFuzzerTestOneInput
+#else
+#define HONE_FUZZ_TARGET(name)                                                    \
+  static int name##_target(const std::uint8_t* data, std::size_t size);           \
+  static const bool name##_added = hone::fuzz::add_target(#name, &name##_target); \
+  static int name##_target
+#endif
 
 namespace hone::fuzz {
+
+using Target = int (*)(const std::uint8_t* data, std::size_t size);
+
+#ifndef HONE_FUZZ
+// Names a target for replay.cpp. Returns true.
+bool add_target(std::string_view name, Target target);
+#endif
 
 [[nodiscard]] inline std::string_view as_text(const std::uint8_t* data, std::size_t size) {
   return {reinterpret_cast<const char*>(data), size};

@@ -22,7 +22,7 @@ void run(const Tokenizer& tokenizer, std::string_view text) {
 }  // namespace
 }  // namespace hone::fuzz
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+HONE_FUZZ_TARGET(tokenizer)(const std::uint8_t* data, std::size_t size) {
   using namespace hone;
   const auto [file, config] = fuzz::parted(fuzz::as_text(data, size), '\0');
   fuzz::accepts([&] {

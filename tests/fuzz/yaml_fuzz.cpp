@@ -24,7 +24,7 @@ void check(const YamlValue& value) {
 }  // namespace
 }  // namespace hone::fuzz
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+HONE_FUZZ_TARGET(yaml)(const std::uint8_t* data, std::size_t size) {
   using namespace hone;
   YamlValue document;
   if (fuzz::accepts([&] { document = parse_yaml(fuzz::as_text(data, size), "f.yaml"); })) fuzz::check(document);
