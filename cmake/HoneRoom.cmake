@@ -23,7 +23,10 @@ function(hone_room name)
   if(name MATCHES "^(backend|ops)$" AND CMAKE_BUILD_TYPE STREQUAL "Release")
     target_compile_options(hone_${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O3>)
   endif()
-  if(NOT name STREQUAL "backend")  # its sources differ in their instruction sets
+  if(name STREQUAL "backend")  # the sources of its folder cpu differ in their instruction sets
+    list(FILTER sources EXCLUDE REGEX "/(cpu|cuda)/")
+    hone_unite(hone_backend ${sources})
+  else()
     hone_unite(hone_${name} ${sources})
     if(name STREQUAL "ops")  # has compile options of its own
       hone_precompile(hone_ops hone_ops ${HONE_COMMON_HEADERS})
@@ -73,6 +76,13 @@ function(hone_unite target)
     set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${name}_${part})
   endforeach()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+endfunction()
+
+# hone_unite_all(TARGET): with HONE_UNITE, compiles all sources of a small target as one.
+function(hone_unite_all target)
+  if(HONE_UNITE)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
+  endif()
 endfunction()
 
 # hone_precompile(TARGET FIRST HEADER...): with HONE_UNITE the headers of libraries that most sources include are parsed

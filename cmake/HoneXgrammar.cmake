@@ -31,6 +31,6 @@ set_target_properties(xgrammar PROPERTIES CXX_STANDARD 17)
 target_link_libraries(xgrammar PUBLIC Threads::Threads)
 if(HONE_UNITE)
   # Its headers take longer to parse than its code to compile. One source repeats the name of another's constant.
-  set_target_properties(xgrammar PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 9)
+  set_target_properties(xgrammar PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 20)
   set_source_files_properties(${xgrammar}/cpp/converter_ext/minimax_m3.cc PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endif()
