@@ -75,6 +75,7 @@ LayoutPlan plan_pipeline(const LayoutProblem& problem, const Layout& layout) {
     plan.bytes = std::max(plan.bytes, stages.back().workspace.memory().total());
   }
   std::vector<const Workspace*> workspaces;
+  workspaces.reserve(stages.size());
   for (const RankPrograms& stage : stages) workspaces.push_back(&stage.workspace);
   plan.time = cost_model(problem, with_layout(problem, layout, 0), stages[0].model.get())
                   .step(workspaces, shared_bytes(stages[0]));

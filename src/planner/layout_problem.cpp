@@ -24,14 +24,16 @@ DeviceModel host_model(const TrainingOptions& options) {
   for (const auto rate : {&DeviceModel::f32_flops, &DeviceModel::bf16_flops, &DeviceModel::copy_bytes}) {
     (model.*rate).per_second *= cores;
   }
-  for (AttentionRate* const rate : {&model.step->attention_forward, &model.step->attention_backward}) {
-    rate->flops *= cores;
+  if (model.step) {
+    for (AttentionRate* const rate : {&model.step->attention_forward, &model.step->attention_backward}) {
+      rate->flops *= cores;
+    }
   }
   return model;
 }
 
 DeviceModel gpu_model(const std::string& name) {
-  const DeviceModel known = built_in_model(name);
+  DeviceModel known = built_in_model(name);
   if (known.step) return known;
   DeviceModel like = like_known_gpu(known);
   log_once(text_of("hone knows no rates of steps on ", name, ": its times are those of ", like.name,

@@ -17,6 +17,7 @@
 // pipeline then.
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 namespace hone {
@@ -58,41 +59,37 @@ class Mesh {
   // Ranks of the job: those of the tensor group of this rank, those of all groups that have its parts of weights, and
   // those of its pipeline, by stage.
   [[nodiscard]] std::vector<int> tensor_group() const {
-    std::vector<int> group;
-    for (int t = 0; t < shape_.tensor_size; ++t) group.push_back(rank_of(stage(), data_rank(), t));
-    return group;
+    return group_of(shape_.tensor_size, [&](int t) { return rank_of(stage(), data_rank(), t); });
   }
   [[nodiscard]] std::vector<int> data_group() const {
-    std::vector<int> group;
-    for (int d = 0; d < data_size(); ++d) group.push_back(rank_of(stage(), d, tensor_rank()));
-    return group;
+    return group_of(data_size(), [&](int d) { return rank_of(stage(), d, tensor_rank()); });
   }
   [[nodiscard]] std::vector<int> pipeline_group() const {
-    std::vector<int> group;
-    for (int s = 0; s < shape_.pipeline_size; ++s) group.push_back(rank_of(s, data_rank(), tensor_rank()));
-    return group;
+    return group_of(shape_.pipeline_size, [&](int s) { return rank_of(s, data_rank(), tensor_rank()); });
   }
   [[nodiscard]] int expert_size() const { return shape_.expert_size; }
   [[nodiscard]] int expert_rank() const { return rank() % shape_.expert_size; }
   // Ranks of the expert group of this rank, and those of all groups that have its experts.
   [[nodiscard]] std::vector<int> expert_group() const {
-    std::vector<int> group;
-    for (int e = 0; e < shape_.expert_size; ++e) group.push_back(rank() - expert_rank() + e);
-    return group;
+    return group_of(shape_.expert_size, [&](int e) { return rank() - expert_rank() + e; });
   }
   [[nodiscard]] std::vector<int> same_experts_group() const {
-    std::vector<int> group;
-    for (int r = expert_rank(); r < size(); r += shape_.expert_size) group.push_back(r);
-    return group;
+    return group_of(size() / shape_.expert_size, [&](int g) { return expert_rank() + g * shape_.expert_size; });
   }
   [[nodiscard]] std::vector<int> context_group() const {
-    std::vector<int> group;
-    for (int c = 0; c < shape_.context_size; ++c)
-      group.push_back(rank_of(stage(), reader() * shape_.context_size + c, tensor_rank()));
-    return group;
+    return group_of(shape_.context_size,
+                    [&](int c) { return rank_of(stage(), reader() * shape_.context_size + c, tensor_rank()); });
   }
 
  private:
+  // Returns rank(0) to rank(size - 1).
+  template <class Rank>
+  static std::vector<int> group_of(int size, const Rank& rank) {
+    std::vector<int> group(static_cast<std::size_t>(size));
+    for (int i = 0; i < size; ++i) group[static_cast<std::size_t>(i)] = rank(i);
+    return group;
+  }
+
   int rank_ = 0;
   int size_ = 1;
   JobShape shape_;

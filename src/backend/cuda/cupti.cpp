@@ -55,9 +55,11 @@ std::string hint_for(CUptiResult status) {
 }  // namespace
 
 CuptiLibrary::CuptiLibrary() : library_(open_cupti()) {
+// A member to assign to. NOLINTBEGIN(bugprone-macro-parentheses)
 #define HONE_BIND(name)                                                 \
   name = reinterpret_cast<decltype(&::name)>(::dlsym(library_, #name)); \
   if (name == nullptr) throw Error(std::string(kWhere), "libcupti.so.13 has no " #name, "install the CUPTI of CUDA 13")
+  // NOLINTEND(bugprone-macro-parentheses)
   HONE_CUPTI_FUNCTIONS(HONE_BIND);
 #undef HONE_BIND
 }

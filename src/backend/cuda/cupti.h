@@ -50,6 +50,7 @@ class CuptiLibrary {
   use(cuptiRangeProfilerGetCounterDataSize); \
   use(cuptiRangeProfilerGetCounterDataInfo); \
   use(cuptiRangeProfilerCounterDataImageInitialize)
+// A name to declare. NOLINTNEXTLINE(bugprone-macro-parentheses)
 #define HONE_DECLARE(name) decltype(&::name) name = nullptr
   HONE_CUPTI_FUNCTIONS(HONE_DECLARE);
 #undef HONE_DECLARE

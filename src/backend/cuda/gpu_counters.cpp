@@ -21,7 +21,7 @@
 namespace hone {
 namespace {
 
-constexpr std::string_view kTimeMetric = "gpu__time_duration.sum";
+constexpr const char* kTimeMetric = "gpu__time_duration.sum";
 
 // An event and the metric of CUPTI that gives it.
 struct CountedMetric {
@@ -30,7 +30,7 @@ struct CountedMetric {
   bool is_percent;  // of the kernel's time: the event is the same share of its nanoseconds
 };
 constexpr std::array<CountedMetric, 9> kMetrics{{
-    {"gpu_ns", kTimeMetric.data(), false},
+    {"gpu_ns", kTimeMetric, false},
     {"dram_read_bytes", "dram__bytes_read.sum", false},
     {"dram_written_bytes", "dram__bytes_write.sum", false},
     {"dram_peak_ns", "dram__throughput.avg.pct_of_peak_sustained_elapsed", true},
@@ -41,10 +41,11 @@ constexpr std::array<CountedMetric, 9> kMetrics{{
     {"gpu_instructions", "smsp__inst_executed.sum", false},
 }};
 
-// Parameters of a function of CUPTI, all fields 0 but the size.
+// Parameters of a function of CUPTI, all fields 0 but the size. NOLINTBEGIN(bugprone-macro-parentheses)
 #define HONE_CUPTI_PARAMETERS(type, name) \
   type name{};                            \
   name.structSize = type##_STRUCT_SIZE
+// NOLINTEND(bugprone-macro-parentheses)
 
 // Names the kernels that the process launches, in order, while it exists.
 class LaunchLog {
@@ -284,6 +285,7 @@ class CuptiCounters final : public GpuCounters {
     gpu_.synchronize();
     const std::vector<std::string> kernels = log_.kernels;
     std::vector<KernelEvents> events;
+    events.reserve(kernels.size());
     for (const std::string& kernel : kernels) events.push_back({.kernel = kernel, .counts = {}});
     if (kernels.empty()) return events;
     RangeSession session(cupti_, context_);
