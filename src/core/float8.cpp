@@ -86,13 +86,26 @@ void dequantize_e4m3(const std::uint8_t* bytes, float scale, std::int64_t count,
   for (; i < count; ++i) out[i] = BFloat16(e4m3_value(bytes[i]) * scale);
 }
 
-void quantize_e4m3(const BFloat16* values, float scale, std::int64_t count, std::uint8_t* bytes) {
+namespace {
+
+template <class T>
+void quantize(const T* values, float scale, std::int64_t count, std::uint8_t* bytes) {
   if (std::isnan(scale)) {
     std::fill_n(bytes, count, std::uint8_t{0});
     return;
   }
   const float factor = 1 / scale;  // exact: the scale is a power of two
   for (std::int64_t i = 0; i < count; ++i) bytes[i] = byte_of(static_cast<float>(values[i]) * factor);
+}
+
+}  // namespace
+
+void quantize_e4m3(const BFloat16* values, float scale, std::int64_t count, std::uint8_t* bytes) {
+  quantize(values, scale, count, bytes);
+}
+
+void quantize_e4m3(const float* values, float scale, std::int64_t count, std::uint8_t* bytes) {
+  quantize(values, scale, count, bytes);
 }
 
 float largest_magnitude(const BFloat16* values, std::int64_t count) {

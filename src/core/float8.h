@@ -55,6 +55,7 @@ void dequantize_e4m3(const std::uint8_t* bytes, float scale, std::int64_t count,
 // bytes[i] = values[i] / scale as e4m3. The scale is that of e4m3_scale() or e4m3_scale_bits() for a block that has the
 // values; the bytes are 0 if it is NaN.
 void quantize_e4m3(const BFloat16* values, float scale, std::int64_t count, std::uint8_t* bytes);
+void quantize_e4m3(const float* values, float scale, std::int64_t count, std::uint8_t* bytes);
 // Returns the largest magnitude; infinity or NaN if one of the values is not finite.
 [[nodiscard]] float largest_magnitude(const BFloat16* values, std::int64_t count);
 

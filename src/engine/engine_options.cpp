@@ -41,7 +41,7 @@ std::int64_t max_samples(const EngineOptions& options) {
 
 KvLayout kv_layout(const EngineOptions& options) {
   return {options.num_blocks, options.block_size, (options.max_model_len + options.block_size - 1) / options.block_size,
-          options.latent_kv_cache};
+          options.latent_kv_cache, options.kv_cache_dtype};
 }
 
 namespace {
@@ -58,6 +58,9 @@ void check_cache_and_drafts(const EngineOptions& options, const Model& model) {
         text_of("is true, but adapters by name (", options.adapter_slots, " slots) may change the keys of a token"),
         "leave it out, or serve without adapters");
   }
+  if (options.latent_kv_cache && options.kv_cache_dtype == KvCacheDtype::kFp8)
+    throw Error("kv_cache_dtype", "is fp8, but latent_kv_cache keeps latent rows, which have no FP8 form",
+                "leave one of them out");
   if (options.latent_kv_cache && model.shape().latent_width == 0)
     throw Error("latent_kv_cache", "is true, but this model has no latent attention", "leave it out");
   HONE_ASSERT(!options.drafts_by_prediction() || model.predicts_further(),
@@ -117,6 +120,7 @@ EngineOptions engine_options(const EngineWorkload& demand) {
       std::max(options.max_batch_tokens, demand.max_num_seqs * (1 + demand.num_speculative_tokens));
   options.adjust_logits = demand.adjust_logits;
   options.latent_kv_cache = demand.latent_kv_cache;
+  options.kv_cache_dtype = demand.kv_cache_dtype;
   if (demand.full_length > 0) {
     const std::int64_t pages = (options.max_model_len + options.block_size - 1) / options.block_size;
     options.num_blocks = std::min(options.max_num_seqs, demand.full_length) * pages;

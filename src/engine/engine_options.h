@@ -14,6 +14,10 @@ inline constexpr const char* kLatentKvCacheHelp =
     "Keep latent rows in the KV cache of a DeepSeek model, which take a fraction of the memory of keys and values, and "
     "expand them in each step, which takes time; changes no result";
 
+inline constexpr const char* kKvCacheDtypeHelp =
+    "Type of keys and values in the KV cache: auto (the model's), or fp8 (e4m3 with a scale for each token and key "
+    "head), which takes half of bf16's memory and changes results within FP8's rounding";
+
 // The source of the tokens that are proposed to follow a sequence.
 enum class SpeculativeMethod : std::uint8_t {
   kNgram,  // what followed its last tokens before (engine/ngram_draft.h)
@@ -46,6 +50,9 @@ struct EngineOptions {
   // expands those of its requests. Takes a fraction of the memory, and time in proportion to the tokens in the cache of
   // the requests under way. Changes no bit of a result.
   bool latent_kv_cache = false;
+  // Rounds keys and values to FP8 as they are written (model/batch.h). What a request computes still depends on its
+  // tokens alone.
+  KvCacheDtype kv_cache_dtype = KvCacheDtype::kAuto;
   std::int64_t adapter_slots = 0;  // slots of an AdapterSlots model; 0: another model
   // Requests share the KV-cache blocks of equal beginnings, which are computed once and kept until their memory is
   // needed (engine/prefix_cache.h). Changes no bit of a result.
@@ -91,6 +98,7 @@ struct EngineWorkload {
   std::int64_t num_speculative_tokens = 0;
   SpeculativeMethod speculative_method = SpeculativeMethod::kNgram;
   bool latent_kv_cache = false;
+  KvCacheDtype kv_cache_dtype = KvCacheDtype::kAuto;
 };
 // Returns resolved options of an engine for such requests. A step has room for one token of each running request.
 [[nodiscard]] EngineOptions engine_options(const EngineWorkload& demand);

@@ -40,6 +40,9 @@ Json generation_settings(const GenerateOptions& options) {
                 {"logprobs", options.logprobs ? Json(*options.logprobs) : Json()},
                 {"prompt_logprobs", options.prompt_logprobs ? Json(*options.prompt_logprobs) : Json()},
                 {"seed", options.seed}};
+  // Unset in folders that older programs have made.
+  const bool is_fp8 = options.kv_cache_dtype == KvCacheDtype::kFp8;
+  settings["kv_cache_dtype"] = is_fp8 ? Json("fp8") : Json();
   settings.update(logit_adjustments(options.params(options.max_new_tokens, {})));
   return settings;
 }
@@ -191,7 +194,8 @@ void generate_missing(const GenerateOptions& options, std::span<const GeneratePr
   const auto prepared = [&](std::unique_ptr<Model> model) {
     prepare_model(*model, {.num_speculative_tokens = options.num_speculative_tokens,
                            .speculative_method = options.speculative_method,
-                           .latent_kv_cache = options.latent_kv_cache});
+                           .latent_kv_cache = options.latent_kv_cache,
+                           .kv_cache_dtype = options.kv_cache_dtype});
     return model;
   };
   LoadedModel loaded = load_model(options.model_name_or_path, std::nullopt, device, prepared, options.quantization);
@@ -201,7 +205,8 @@ void generate_missing(const GenerateOptions& options, std::span<const GeneratePr
                       .adjust_logits = options.adjusts_logits() || options.prompt_logprobs.has_value(),
                       .num_speculative_tokens = options.num_speculative_tokens,
                       .speculative_method = options.speculative_method,
-                      .latent_kv_cache = options.latent_kv_cache});
+                      .latent_kv_cache = options.latent_kv_cache,
+                      .kv_cache_dtype = options.kv_cache_dtype});
   capacities.max_logprobs = std::max(options.logprobs.value_or(0), options.prompt_logprobs.value_or(0));
   if (options.prompt_logprobs) capacities.max_prompt_samples = std::min(kPromptSamples, capacities.max_batch_tokens);
   Engine engine(*loaded.model, loaded.tokenizer, loaded.weights, std::make_shared<Arena>(device), capacities);
@@ -228,7 +233,7 @@ void check_options(const GenerateOptions& options, const OptionInput& input) {
       throw Error(input.place_of("banned_token_ids"), "is set, but servers have no such parameter",
                   "set logit_bias of these tokens to -100");
     }
-    for (const char* key : {"num_speculative_tokens", "speculative_method", "latent_kv_cache"})
+    for (const char* key : {"num_speculative_tokens", "speculative_method", "latent_kv_cache", "kv_cache_dtype"})
       if (input.was_set(key))
         throw Error(input.place_of(key), "is set, but the server of an endpoint decides on it", "remove it");
     for (const auto& [key, value] :

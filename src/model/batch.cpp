@@ -85,6 +85,10 @@ Tensor DocumentBatch::attend(std::int64_t, Tensor qkv, const HeadShape& shape) {
 
 std::string KvLayout::key_name(std::int64_t layer) { return "layers." + std::to_string(layer) + ".keys"; }
 std::string KvLayout::value_name(std::int64_t layer) { return "layers." + std::to_string(layer) + ".values"; }
+std::string KvLayout::key_scale_name(std::int64_t layer) { return "layers." + std::to_string(layer) + ".key_scales"; }
+std::string KvLayout::value_scale_name(std::int64_t layer) {
+  return "layers." + std::to_string(layer) + ".value_scales";
+}
 std::string KvLayout::latent_name(std::int64_t layer) { return "layers." + std::to_string(layer) + ".latent"; }
 
 PagedBatch::PagedBatch(Program& program, const Capacity& capacity, const KvLayout& layout, DType dtype)
@@ -102,12 +106,17 @@ PagedBatch::PagedBatch(Program& program, const Capacity& capacity, const KvLayou
 
 Tensor PagedBatch::attend(std::int64_t layer, Tensor qkv, const HeadShape& shape) {
   Program& program = qkv.program();
-  const Type page{dtype_, {layout_.num_blocks, layout_.block_size, shape.kv_heads * shape.head_dim}};
-  const Tensor old_keys = program.state(KvLayout::key_name(layer), page);
-  const Tensor old_values = program.state(KvLayout::value_name(layer), page);
-  const auto [keys, values] = kv_append(qkv, old_keys, old_values, slots_,
-                                        {.heads = shape.heads, .kv_heads = shape.kv_heads, .head_dim = shape.head_dim});
-  return paged_attention(qkv, keys, values, block_table_, cu_seqlens_, starts_,
+  const bool fp8 = layout_.dtype == KvCacheDtype::kFp8;
+  const Type page{fp8 ? DType::kU8 : dtype_, {layout_.num_blocks, layout_.block_size, shape.kv_heads * shape.head_dim}};
+  KvPages old{program.state(KvLayout::key_name(layer), page), program.state(KvLayout::value_name(layer), page), {}, {}};
+  if (fp8) {
+    const Type scales{DType::kU8, {layout_.num_blocks, shape.kv_heads * layout_.block_size}};
+    old.key_scales = program.state(KvLayout::key_scale_name(layer), scales);
+    old.value_scales = program.state(KvLayout::value_scale_name(layer), scales);
+  }
+  const KvPages pages =
+      kv_append(qkv, old, slots_, {.heads = shape.heads, .kv_heads = shape.kv_heads, .head_dim = shape.head_dim});
+  return paged_attention(qkv, pages, block_table_, cu_seqlens_, starts_,
                          {.heads = shape.heads,
                           .kv_heads = shape.kv_heads,
                           .head_dim = shape.head_dim,

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/option_value.h"
 #include "model/forward_figures.h"
 #include "program/program.h"
 
@@ -100,16 +101,29 @@ class DocumentBatch final : public Batch {
   Tensor cu_seqlens_;
 };
 
-// The layout of a paged KV cache. Each layer has two states [num_blocks, block_size, kv_heads x head_dim], or with
-// `latent`, for models with latent attention only, one of [num_blocks, block_size, kv_lora_rank + rope_dim].
+// The type of the keys and values in a paged KV cache.
+enum class KvCacheDtype : std::uint8_t {
+  kAuto,  // that of the model
+  kFp8,   // float8_e4m3fn with a scale for each token and key head (core/float8_head.h)
+};
+template <>
+inline constexpr EnumTable kEnumTable<KvCacheDtype>{.names = "auto|fp8"};
+
+// The layout of a paged KV cache. Each layer has two states [num_blocks, block_size, kv_heads x head_dim] and with FP8
+// two more for their scales, u8 [num_blocks, kv_heads x block_size]; or with `latent`, for models with latent attention
+// only, one of [num_blocks, block_size, kv_lora_rank + rope_dim].
 struct KvLayout {
   std::int64_t num_blocks = 0;
   std::int64_t block_size = 0;  // tokens per block
   std::int64_t max_blocks = 0;  // blocks that a request may have: the width of the block table
   bool latent = false;          // latent rows, which each step expands to keys and values (ops/latent_cache)
-  [[nodiscard]] static std::string key_name(std::int64_t layer);     // name of the state with a layer's keys
-  [[nodiscard]] static std::string value_name(std::int64_t layer);   // name of the state with a layer's values
-  [[nodiscard]] static std::string latent_name(std::int64_t layer);  // name of the state with a layer's latent rows
+  KvCacheDtype dtype = KvCacheDtype::kAuto;
+  // Names of the states with a layer's keys, values, their scales, and latent rows.
+  [[nodiscard]] static std::string key_name(std::int64_t layer);
+  [[nodiscard]] static std::string value_name(std::int64_t layer);
+  [[nodiscard]] static std::string key_scale_name(std::int64_t layer);
+  [[nodiscard]] static std::string value_scale_name(std::int64_t layer);
+  [[nodiscard]] static std::string latent_name(std::int64_t layer);
 };
 
 // Chunks of requests that append their keys and values to the KV cache, then attend to everything cached for their
@@ -130,7 +144,7 @@ class PagedBatch final : public Batch {
 
  private:
   KvLayout layout_;
-  DType dtype_;  // element type of the KV cache
+  DType dtype_;  // element type of the KV cache, unless it is in FP8
   Tensor cu_seqlens_, slots_, block_table_, starts_, pages_;
 };
 

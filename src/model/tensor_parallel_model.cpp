@@ -77,10 +77,13 @@ TensorParallelModel::TensorParallelModel(std::unique_ptr<Model> whole, int rank,
     if (!is_divided(spec)) continue;
     division_.weights[spec.name] = axis_of(spec.parts[0]).dimension;
   }
-  // Pages have the heads of the rank, [num_blocks, block_size, kv_heads x head_dim].
+  // Pages have the heads of the rank, [num_blocks, block_size, kv_heads x head_dim], and the scales of FP8 pages too,
+  // [num_blocks, kv_heads x block_size].
   for (std::int64_t layer = 0; layer < shape().num_hidden_layers; ++layer) {
     division_.states[KvLayout::key_name(layer)] = 2;
     division_.states[KvLayout::value_name(layer)] = 2;
+    division_.states[KvLayout::key_scale_name(layer)] = 1;
+    division_.states[KvLayout::value_scale_name(layer)] = 1;
   }
 }
 

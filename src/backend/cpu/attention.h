@@ -66,6 +66,12 @@ struct AttentionForwardArgs {
   AttentionPieces pieces = {};
 };
 
+// Heads of keys or of values in FP8 pages (core/float8_head.h).
+struct Fp8Heads {
+  const std::uint8_t* bytes = nullptr;   // [num_blocks, block_size, num_kv_heads, head_dim]
+  const std::uint8_t* scales = nullptr;  // [num_blocks, num_kv_heads, block_size]
+};
+
 // Attention to a paged KV cache: position p of sequence s is row p % block_size of page
 // block_table[s * max_blocks + p / block_size]. The queries of sequence s are its positions from start[s] on. The pages
 // must contain the keys and values of these and all earlier positions.
@@ -74,6 +80,7 @@ struct PagedAttentionArgs {
   AttentionQueries<T> queries;
   const T* k_cache = nullptr;  // [num_blocks, block_size, num_kv_heads, head_dim]
   const T* v_cache = nullptr;
+  Fp8Heads fp8_keys, fp8_values;  // instead of k_cache and v_cache; not for double
   std::int64_t num_blocks = 0, block_size = 16;
   std::span<const std::int32_t> block_table;  // [sequences, max_blocks]
   std::int64_t max_blocks = 0;

@@ -18,6 +18,7 @@
 #include "backend/cpu/attention_rows.h"
 #include "backend/cpu/gemm_kernels.h"
 #include "backend/cpu/gemm_pack.h"
+#include "core/float8_head.h"
 
 namespace hone {
 namespace {
@@ -64,13 +65,16 @@ struct PagedKeys {
   [[nodiscard]] std::int64_t start(std::int64_t sequence) const {
     return args.start[static_cast<std::size_t>(sequence)];
   }
-  // The row of a position that has a page.
-  [[nodiscard]] const T* row(const T* cache, std::int64_t sequence, std::int64_t head, std::int64_t position) const {
-    const AttentionShape& shape = args.queries.shape;
+  // The row of a position that has a page, counted over all pages.
+  [[nodiscard]] std::int64_t slot(std::int64_t sequence, std::int64_t position) const {
     const std::int64_t page =
         args.block_table[static_cast<std::size_t>(sequence * args.max_blocks + position / args.block_size)];
     HONE_ASSERT(page >= 0 && page < args.num_blocks, "page ", page, " of ", args.num_blocks);
-    return cache + ((page * args.block_size + position % args.block_size) * shape.num_kv_heads + head) * shape.head_dim;
+    return page * args.block_size + position % args.block_size;
+  }
+  [[nodiscard]] const T* row(const T* cache, std::int64_t sequence, std::int64_t head, std::int64_t position) const {
+    const AttentionShape& shape = args.queries.shape;
+    return cache + (slot(sequence, position) * shape.num_kv_heads + head) * shape.head_dim;
   }
   // Copies rows. Meanwhile the row of the next tile at the same place is fetched into the L2 cache for each row: rows
   // of a head are too far apart for the processor to foresee.
@@ -94,12 +98,30 @@ struct PagedKeys {
     }
     return {gathered, head_dim};
   }
+  // Widens rows of FP8 pages, which is exact.
+  [[nodiscard]] TileRows<T> rows(const Fp8Heads& from, std::int64_t sequence, std::int64_t head, std::int64_t first,
+                                 std::int64_t count, T* gathered) const {
+    const AttentionShape& shape = args.queries.shape;
+    const std::int64_t head_dim = shape.head_dim;
+    if constexpr (!std::is_same_v<T, double>) {
+      for (std::int64_t i = 0; i < count; ++i) {
+        const std::int64_t at = slot(sequence, first + i);
+        const std::int64_t page_head = at / args.block_size * shape.num_kv_heads + head;
+        dequantize_head(from.bytes + (at * shape.num_kv_heads + head) * head_dim,
+                        from.scales[page_head * args.block_size + at % args.block_size], head_dim,
+                        gathered + i * head_dim);
+      }
+    }
+    return {gathered, head_dim};
+  }
   [[nodiscard]] TileRows<T> keys(std::int64_t sequence, std::int64_t head, std::int64_t first, std::int64_t count,
                                  T* gathered) const {
+    if (args.fp8_keys.bytes != nullptr) return rows(args.fp8_keys, sequence, head, first, count, gathered);
     return rows(args.k_cache, sequence, head, first, count, gathered);
   }
   [[nodiscard]] TileRows<T> values(std::int64_t sequence, std::int64_t head, std::int64_t first, std::int64_t count,
                                    T* gathered) const {
+    if (args.fp8_values.bytes != nullptr) return rows(args.fp8_values, sequence, head, first, count, gathered);
     return rows(args.v_cache, sequence, head, first, count, gathered);
   }
 };

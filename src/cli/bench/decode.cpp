@@ -41,6 +41,7 @@ struct BenchDecodeOptions {
   TorchDtype dtype = TorchDtype::kBfloat16;
   Quantization quantization = Quantization::kNone;
   bool latent_kv_cache = false;
+  KvCacheDtype kv_cache_dtype = KvCacheDtype::kAuto;
   DeviceChoice device = DeviceChoice::kAutomatic;
   GemmOptions gemm;
   bool profile = false;
@@ -59,6 +60,7 @@ struct BenchDecodeOptions {
     v("quantization", quantization,
       "Weights of linear layers: fp8 (e4m3 with a scale for each 128 x 128); auto, none: as dtype");
     v("latent_kv_cache", latent_kv_cache, kLatentKvCacheHelp);
+    v("kv_cache_dtype", kv_cache_dtype, kKvCacheDtypeHelp);
     v("device", device, kDeviceHelp);
     gemm.fields(v);
     v.group("Measurement");
@@ -111,7 +113,8 @@ class Decoding {
     engine_options_ = {.max_model_len = prompt_length_ + answer_length_ + 1,
                        .max_num_seqs = streams,
                        .max_batch_tokens = batch,
-                       .latent_kv_cache = options.latent_kv_cache};
+                       .latent_kv_cache = options.latent_kv_cache,
+                       .kv_cache_dtype = options.kv_cache_dtype};
     workspace_.add_weights(kWeightStore, weights.tensors());
     add_generation(workspace_, model, options.weight_dtype(), engine_options_);
     workspace_.provide(kWeightStore, weights.view());
@@ -283,9 +286,10 @@ int decode_bench(BenchDecodeOptions& options, const OptionInput&, const std::str
       limit.end();
       const double rate = static_cast<double>(streams) / decoded.seconds_per_step;
       const double bytes = (weights_read + decoding.kv_bytes()) / decoded.seconds_per_step;
-      const std::string shape =
-          text_of(options.model, options.quantization == Quantization::kFp8 ? " in fp8" : "",
-                  options.latent_kv_cache ? ", latent rows" : "", ", streams ", streams, ", context ", context);
+      const std::string shape = text_of(options.model, options.quantization == Quantization::kFp8 ? " in fp8" : "",
+                                        options.latent_kv_cache ? ", latent rows" : "",
+                                        options.kv_cache_dtype == KvCacheDtype::kFp8 ? ", KV cache in FP8" : "",
+                                        ", streams ", streams, ", context ", context);
       const bool tera = bytes >= 1e12;
       std::printf(
           "%s: %.0f tokens/s, step %.3f ms, %.2f %s (%s), first token after %.1f ms, "

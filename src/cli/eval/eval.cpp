@@ -50,6 +50,7 @@ struct EvalOptions : SamplingKeys {
   std::int64_t max_num_seqs = 64;
   Quantization quantization = Quantization::kAutomatic;
   bool latent_kv_cache = false;
+  KvCacheDtype kv_cache_dtype = KvCacheDtype::kAuto;
   DeviceChoice device = DeviceChoice::kAutomatic;
   std::int64_t tensor_parallel_size = 1;
   std::string output_dir;
@@ -63,6 +64,7 @@ struct EvalOptions : SamplingKeys {
     v("system_prompt", system_prompt, "System message before every problem");
     v("quantization", quantization, kQuantizationHelp);
     v("latent_kv_cache", latent_kv_cache, kLatentKvCacheHelp);
+    v("kv_cache_dtype", kv_cache_dtype, kKvCacheDtypeHelp);
     v("device", device, kDeviceHelp);
     v("tensor_parallel_size", tensor_parallel_size,
       "Processes that divide each layer, started on this machine unless torchrun, mpirun or srun started them",
@@ -180,7 +182,8 @@ int evaluate(const EvalOptions& options, const Job& job) {
                 engine_options({.max_model_len = longest,
                                 .max_num_seqs = options.max_num_seqs,
                                 .adjust_logits = options.adjusts_logits(),
-                                .latent_kv_cache = options.latent_kv_cache}));
+                                .latent_kv_cache = options.latent_kv_cache,
+                                .kv_cache_dtype = options.kv_cache_dtype}));
   AnswerOptions answers;
   answers.seed = static_cast<std::uint64_t>(options.seed);
   answers.system_prompt = options.system_prompt;
@@ -195,6 +198,8 @@ int evaluate(const EvalOptions& options, const Job& job) {
   answers.model_key = weights_key(loaded.path);
   if (options.quantization != Quantization::kAutomatic)
     answers.model_key += text_of("\nquantization ", name_of(options.quantization));
+  if (options.kv_cache_dtype != KvCacheDtype::kAuto)
+    answers.model_key += text_of("\nkv_cache_dtype ", name_of(options.kv_cache_dtype));
   std::vector<TaskResult> results;
   for (Evaluation& evaluation : evaluations) {
     answers.samples = options.samples.value_or(evaluation.task.samples);

@@ -8,6 +8,7 @@
 
 #include "backend/cuda/device.h"
 #include "backend/cuda/mma.cuh"
+#include "ops/attention/fp8_heads.cuh"
 #include "ops/attention/tiles.cuh"
 
 namespace hone {
@@ -48,6 +49,24 @@ __device__ void start_rows(T* shared, int rows, int width, int pitch, const Sour
     const T* from = source(row);
     copy_async16(shared_address(shared + row * pitch + column), from != nullptr ? from + column : anywhere,
                  from != nullptr);
+  }
+}
+
+// Writes rows of FP8 pages to shared memory, widened: key `key` and those after it up to `last`, zeros from there on.
+template <class T, class Keys>
+__device__ void widen_rows(T* shared, int width, int pitch, const Keys& keys, const SequenceTile& tile,
+                           std::int32_t kv_head, bool of_values, std::int64_t key, std::int64_t last) {
+  for (int i = static_cast<int>(threadIdx.x); i < kSimpleKeys * width; i += kSimpleWarps * 32) {
+    const int row = i / width;
+    const int column = i - row * width;
+    T number = 0;
+    if (key + row <= last) {
+      const std::uint8_t* bytes = of_values ? keys.v : keys.k;
+      const std::uint8_t* scales = of_values ? keys.value_scales : keys.key_scales;
+      const std::int64_t at = keys.offset(tile, key + row) + static_cast<std::int64_t>(kv_head) * width + column;
+      number = widened_byte(bytes[at], scales[keys.scale(tile, key + row, kv_head)]);
+    }
+    shared[row * pitch + column] = number;
   }
 }
 
@@ -212,12 +231,17 @@ __global__ void __launch_bounds__(kSimpleWarps * 32)
   const std::int64_t last = start + (tile.end - 1) / group;
   const auto copy = [&](int i, T* k, T* v) {
     const std::int64_t key = static_cast<std::int64_t>(i) * kSimpleKeys;
-    const auto row_of = [&](const T* from, int row) {
-      return key + row <= last ? from + keys.offset(tile, key + row) + static_cast<std::int64_t>(kv_head) * width
-                               : nullptr;
-    };
-    start_rows(k, kSimpleKeys, width, pitch, [&](int row) { return row_of(keys.k, row); }, keys.k);
-    start_rows(v, kSimpleKeys, width, pitch, [&](int row) { return row_of(keys.v, row); }, keys.v);
+    if constexpr (Keys::kFp8) {
+      widen_rows(k, width, pitch, keys, tile, kv_head, false, key, last);
+      widen_rows(v, width, pitch, keys, tile, kv_head, true, key, last);
+    } else {
+      const auto row_of = [&](const T* from, int row) {
+        return key + row <= last ? from + keys.offset(tile, key + row) + static_cast<std::int64_t>(kv_head) * width
+                                 : nullptr;
+      };
+      start_rows(k, kSimpleKeys, width, pitch, [&](int row) { return row_of(keys.k, row); }, keys.k);
+      start_rows(v, kSimpleKeys, width, pitch, [&](int row) { return row_of(keys.v, row); }, keys.v);
+    }
   };
   const auto use = [&](int i, const T* k_rows, const T* v_rows) {
     if (idle) return;

@@ -35,6 +35,7 @@
 
 #include "backend/cuda/device.h"
 #include "backend/cuda/mma.cuh"
+#include "ops/attention/fp8_heads.cuh"
 #include "ops/attention/tensor_forward_state.cuh"
 #include "ops/attention/tiles.cuh"
 #include "ops/attention/wgmma_decode.cuh"
@@ -52,7 +53,8 @@ struct TensorForward {
   static constexpr int kSharedBytes = kQueryBytes + 2 * kStageBytes;
 };
 
-// Starts copying keys [key, key + kTensorKeys) and their values to a stage; rows after `last` become zeros.
+// Starts copying keys [key, key + kTensorKeys) and their values to a stage; rows after `last` become zeros. Those of
+// FP8 pages are widened on the way, and are there once the block has met.
 template <int kWidth, int kThreads, class Keys>
 __device__ void copy_keys(const Keys& keys, const SequenceTile& tile, int kv_head, int head_dim, int key, int last,
                           std::uint32_t stage) {
@@ -67,8 +69,18 @@ __device__ void copy_keys(const Keys& keys, const SequenceTile& tile, int kv_hea
     const int chunk = place % Rows::kChunks;
     const bool valid = key + row <= last && chunk * 8 < head_dim;
     const std::int64_t offset = valid ? keys.offset(tile, key + row) + head + chunk * 8 : 0;
-    copy_async16(k.at(row, chunk), keys.k + offset, valid);
-    copy_async16(v.at(row, chunk), keys.v + offset, valid);
+    if constexpr (Keys::kFp8) {
+      const std::int64_t scale = valid ? keys.scale(tile, key + row, kv_head) : 0;
+      const auto widened = [&](const std::uint8_t* bytes, const std::uint8_t* scales) {
+        if (!valid) return make_uint4(0, 0, 0, 0);
+        return widened_eight(*reinterpret_cast<const uint2*>(bytes + offset), head_factor(scales[scale]));
+      };
+      store_shared16(k.at(row, chunk), widened(keys.k, keys.key_scales));
+      store_shared16(v.at(row, chunk), widened(keys.v, keys.value_scales));
+    } else {
+      copy_async16(k.at(row, chunk), keys.k + offset, valid);
+      copy_async16(v.at(row, chunk), keys.v + offset, valid);
+    }
   }
 }
 

@@ -102,10 +102,11 @@ template <class T, class Attributes>
 }
 
 // Keys and values packed like the queries. Each source of keys has: kDecodes, true if sequences may have few queries
-// each; start(), the position of a sequence's first query; offset(), in elements, of a key's row from k and v.
+// each; kFp8, true if k and v are bytes of e4m3 with scales; start(), the position of a sequence's first query; offset(), in elements, of a key's row from k and v.
 template <class T>
 struct PackedKeys {
   static constexpr bool kDecodes = false;
+  static constexpr bool kFp8 = false;
   const T* k;
   const T* v;
   std::int64_t stride;
@@ -120,6 +121,7 @@ struct PackedKeys {
 template <class T>
 struct PagedKeys {
   static constexpr bool kDecodes = true;
+  static constexpr bool kFp8 = false;
   const T* k;
   const T* v;
   std::int64_t stride;
@@ -143,6 +145,26 @@ struct PagedKeys {
     const auto size = static_cast<std::uint32_t>(block_size);
     const std::int64_t page = table[static_cast<std::int64_t>(tile.sequence) * max_blocks + position / size];
     return (page * size + position % size) * stride;
+  }
+};
+
+// Keys and values in FP8 pages, whose heads have scales (core/float8_head.h).
+struct Fp8PagedKeys : PagedKeys<std::uint8_t> {
+  static constexpr bool kFp8 = true;
+  const std::uint8_t* key_scales;  // [pages, kv_heads, block_size]
+  const std::uint8_t* value_scales;
+  std::int32_t kv_heads;
+
+  // True if pages, and the scales of a page and head, can be copied as boxes (wgmma_decode.cuh).
+  [[nodiscard]] __host__ __device__ bool boxed() const {
+    return block_size % 16 == 0 && block_size <= 128 && 128 % block_size == 0;
+  }
+  // The index of a key's scale.
+  [[nodiscard]] __device__ std::int64_t scale(const SequenceTile& tile, std::int64_t key, std::int32_t kv_head) const {
+    const auto position = static_cast<std::uint32_t>(key);
+    const auto size = static_cast<std::uint32_t>(block_size);
+    const std::int64_t page = table[static_cast<std::int64_t>(tile.sequence) * max_blocks + position / size];
+    return (page * kv_heads + kv_head) * size + position % size;
   }
 };
 

@@ -19,9 +19,16 @@
 //   2. wait for K_i+1 and V_i; start S_i+1 and O += P_i V_i, whose instructions alternate because each chain of
 //      products alone waits for its own results
 //   3. add the weights of tile i to the sums while these run
+//
+// FP8 pages are copied to stages of bytes, with the scales of each page. A second warpgroup widens them to the stages of
+// bf16 (wgmma_decode_widen.cuh), so that the products, and the bits, are those of bf16 pages with the same numbers. A
+// tile of 128 heads of 128 then takes 16 KiB and 128 scales of the device's memory in place of 32 KiB.
+//
+//   copy  -> bytes K0 K1 V0 ... -> widen -> bf16 K0 K1 V0 ... -> compute       288 threads: 128, 128 and 32
 #pragma once
 
 #include "ops/attention/wgmma_decode_compute.cuh"
+#include "ops/attention/wgmma_decode_widen.cuh"
 
 namespace hone {
 
@@ -54,7 +61,7 @@ namespace hone {
 // The side that copies: finds the block's items, passes them on, and copies their queries, keys and values.
 template <class Plan, class Keys>
 struct DecodeCopy {
-  ForwardCopy<Plan, Keys> copy;
+  ForwardCopy<DecodeCopied<Plan>, Keys> copy;
   AttentionItem* slots;
   ForwardSplits splits;
   bool early;           // as in the kernel
@@ -91,7 +98,7 @@ struct DecodeCopy {
         if (copy.lane() == 0) copy.queries(part, parity);
       };
       const auto before = [&](int tile) {
-        if (!asked && (ahead++ == Plan::kStages - 1 || (!waited && tile >= old_tiles))) ask();
+        if (!asked && (ahead++ == DecodeCopied<Plan>::kStages - 1 || (!waited && tile >= old_tiles))) ask();
       };
       for (int at = turns.first * kSplitTiles; at < tiles; at += turns.step * kSplitTiles) {
         copy.split_by_pages(part, at, min(kSplitTiles, tiles - at), before);
@@ -128,6 +135,24 @@ struct DecodeCopy {
     wait();
   }
 };
+
+// Widens the tiles of all items of the block.
+template <class Plan>
+__device__ void widen_items(DecodeWiden<Plan>& widen, const unsigned char* slots, const ForwardSplits& splits,
+                            int part_tokens) {
+  ForwardRing<2> taken;
+  for (;;) {
+    const AttentionItem item = next_forward_item(slots, taken, widen.bytes_barriers);
+    if (item.work < 0) return;
+    if (item.work == 0) continue;
+    for (int first = 0; first < item.tokens; first += part_tokens) {
+      const int tiles = (part_of(item, first, part_tokens).work + kForwardKeys - 1) / kForwardKeys;
+      for (int at = item.padding[1] * kSplitTiles; at < tiles; at += splits.blocks * kSplitTiles) {
+        for (int i = 0; i < 2 * min(kSplitTiles, tiles - at); ++i) widen.tile();
+      }
+    }
+  }
+}
 
 // Computes the splits `turns` of an item.
 template <class Plan>
@@ -167,7 +192,7 @@ __device__ void decode_item(DecodeCompute<Plan>& compute, const TileQueries<__nv
 template <class Plan, class Keys>
 __global__ void HONE_WGMMA_BOUNDS(Plan::kThreads, Plan::kBlocks)
     wgmma_attention_decode(TileQueries<__nv_bfloat16> queries, Keys keys, ForwardSplits splits, bool early, int all,
-                           const __grid_constant__ ForwardMaps maps) {
+                           const __grid_constant__ ForwardMapsOf<Keys> maps) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) unsigned char wgmma_shared[];
   const std::uint32_t shared = shared_address(wgmma_shared);
@@ -178,20 +203,35 @@ __global__ void HONE_WGMMA_BOUNDS(Plan::kThreads, Plan::kBlocks)
   if (threadIdx.x == 0) {
     barrier_init(barriers.q_ready(), 1);
     barrier_init(barriers.q_free(), Plan::kWarps);
+    constexpr int kWideningWarps = Plan::kWideners / 32;
     for (int i = 0; i < 2; ++i) {
       barrier_init(barriers.item_ready(i), 1);
-      barrier_init(barriers.item_free(i), Plan::kWarps);
+      barrier_init(barriers.item_free(i), Plan::kWarps + kWideningWarps);
     }
-    for (int i = 0; i < Plan::kStages; ++i) {
+    for (int i = 0; i < DecodeCopied<Plan>::kStages; ++i) {
       barrier_init(barriers.ready(i), 1);
-      barrier_init(barriers.free(i), Plan::kWarps);
+      barrier_init(barriers.free(i), Plan::kFp8 ? kWideningWarps : Plan::kWarps);
+    }
+    if constexpr (Plan::kFp8) {
+      const WidenedBarriers widened{barriers.base};
+      for (int i = 0; i < Plan::kStages; ++i) {
+        barrier_init(widened.ready(i), kWideningWarps);
+        barrier_init(widened.free(i), Plan::kWarps);
+      }
     }
     barrier_init_done();
   }
   __syncthreads();
   auto* slots = reinterpret_cast<AttentionItem*>(wgmma_shared + Plan::kItems);
-  if (threadIdx.x >= Plan::kConsumers) {
-    const ForwardCopy<Plan, Keys> copy{keys, maps, shared, barriers, 0, group, part_tokens * group * 128, {}, {}};
+  if constexpr (Plan::kFp8) {
+    if (threadIdx.x >= Plan::kConsumers && threadIdx.x < Plan::kConsumers + Plan::kWideners) {
+      DecodeWiden<Plan> widen{shared, barriers, {barriers.base}, __ffs(keys.block_size) - 1, {}, {}};
+      widen_items(widen, wgmma_shared + Plan::kItems, splits, part_tokens);
+      return;
+    }
+  }
+  if (threadIdx.x >= Plan::kConsumers + Plan::kWideners) {
+    const ForwardCopy<DecodeCopied<Plan>, Keys> copy{keys, maps, shared, barriers, 0, group, part_tokens * group * 128, {}, {}};
     DecodeCopy<Plan, Keys>{copy, slots, splits, early}.run(queries.sequences, queries.kv_heads, Plan::kItemRows / group,
                                                            part_tokens, all);
     return;
@@ -200,7 +240,7 @@ __global__ void HONE_WGMMA_BOUNDS(Plan::kThreads, Plan::kBlocks)
   DecodeCompute<Plan> compute;
   compute.bytes = wgmma_shared;
   compute.shared = shared;
-  compute.barriers = barriers;
+  compute.barriers = typename Plan::Barriers{barriers.base};
   compute.scale = queries.scale * kLog2e;
   ForwardRing<2> taken;
   for (int q_parity = 0;;) {
@@ -221,7 +261,7 @@ __global__ void HONE_WGMMA_BOUNDS(Plan::kThreads, Plan::kBlocks)
 template <int kWidth, bool kDeep, class Keys>
 [[nodiscard]] bool launch_wgmma_decode(const TileQueries<__nv_bfloat16>& queries, const Keys& keys,
                                        const ForwardSplits& splits, cudaStream_t stream) {
-  using Plan = WgmmaDecode<kWidth, kDeep>;
+  using Plan = WgmmaDecode<kWidth, kDeep, Keys::kFp8>;
   const auto kernel = wgmma_attention_decode<Plan, Keys>;
   cudaFuncAttributes attributes{};
   check_cuda(cudaFuncGetAttributes(&attributes, kernel), "cudaFuncGetAttributes");
@@ -229,10 +269,24 @@ template <int kWidth, bool kDeep, class Keys>
   const std::int64_t rows = queries.sequences.capacity;
   if (rows == 0) return true;
   const int group = queries.group();
-  ForwardMaps maps{};
+  ForwardMapsOf<Keys> maps{};
   maps.q = row_boxes(queries.q, rows, queries.q_stride, queries.heads, kWidth, Plan::kRows / group, group);
-  maps.k = row_boxes(keys.k, keys.rows, keys.stride, queries.kv_heads, kWidth, keys.block_size);
-  maps.v = row_boxes(keys.v, keys.rows, keys.stride, queries.kv_heads, kWidth, keys.block_size);
+  if constexpr (Keys::kFp8) {
+    const auto pages = [&](const std::uint8_t* data) {
+      return byte_boxes(data, keys.rows, keys.stride, queries.kv_heads, kWidth, keys.block_size);
+    };
+    const auto scales = [&](const std::uint8_t* data) {
+      return byte_boxes(data, keys.rows / keys.block_size, std::int64_t{queries.kv_heads} * keys.block_size,
+                        queries.kv_heads, keys.block_size, 1);
+    };
+    maps.k = pages(keys.k);
+    maps.v = pages(keys.v);
+    maps.key_scales = scales(keys.key_scales);
+    maps.value_scales = scales(keys.value_scales);
+  } else {
+    maps.k = row_boxes(keys.k, keys.rows, keys.stride, queries.kv_heads, kWidth, keys.block_size);
+    maps.v = row_boxes(keys.v, keys.rows, keys.stride, queries.kv_heads, kWidth, keys.block_size);
+  }
   check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Plan::kSharedBytes),
              "cudaFuncSetAttribute");
   const std::int64_t items = tiles_capacity(queries.sequences, 1, Plan::kItemRows / group);

@@ -5,18 +5,28 @@
 
 namespace hone {
 
-// Sizes of a block; with kDeep one fits an SM and copies further ahead, otherwise two.
-template <int kHeadDim, bool kDeep>
+// The barriers of the stages that hold bf16, where others hold bytes of FP8 pages (ForwardBarriers).
+struct WidenedBarriers : ForwardBarriers {
+  [[nodiscard]] __device__ std::uint32_t ready(int stage) const { return at(18 + stage); }
+  [[nodiscard]] __device__ std::uint32_t free(int stage) const { return at(22 + stage); }
+};
+
+// Sizes of a block; with kDeep one fits an SM and copies further ahead, otherwise two. With kFp8 pages are copied to
+// stages of bytes, from which a warpgroup widens them to those of bf16.
+template <int kHeadDim, bool kDeep, bool kFp8Pages = false>
 struct WgmmaDecode {
+  static constexpr bool kFp8 = kFp8Pages;
+  using Barriers = std::conditional_t<kFp8, WidenedBarriers, ForwardBarriers>;
   static constexpr int kWidth = kHeadDim;
   static constexpr int kRows = 8;       // query rows of a part
   static constexpr int kItemRows = 64;  // query rows of an item
   static constexpr int kParts = kWidth / 64;
   static constexpr int kConsumers = 128;  // threads that compute
   static constexpr int kWarps = kConsumers / 32;
-  static constexpr int kThreads = kConsumers + 32;
+  static constexpr int kWideners = kFp8 ? 128 : 0;  // threads that widen, after those that compute
+  static constexpr int kThreads = kConsumers + kWideners + 32;
   static constexpr int kBlocks = kDeep ? 1 : 2;  // of an SM, at least
-  static constexpr int kStages = kDeep ? 6 : 3;  // of one tile of keys or values each
+  static constexpr int kStages = kFp8 ? kDeep ? 4 : 2 : kDeep ? 6 : 3;  // of one tile of keys or values each
   // Bytes of tiles of 64 columns.
   static constexpr int kQueryTile = kRows * 128;
   static constexpr int kKeyTile = kForwardKeys * 128;
@@ -32,15 +42,37 @@ struct WgmmaDecode {
   static constexpr int kQuery = 0;
   static constexpr int kRounded = kQuery + kParts * kQueryTile;  // bf16 P [8, 128], in two tiles of 64 keys
   static constexpr int kStage = (kRounded + 2 * kQueryTile + 1023) / 1024 * 1024;
-  static constexpr int kWeights = kStage + kStages * kStageBytes;      // f32 P^T [128, 8]
+  // Stages of bytes: those of a tile, then up to eight pages' scales, 128 bytes apart.
+  static constexpr int kByteStages = kFp8 ? kStages : 0;
+  static constexpr int kByteStage = kStage + kStages * kStageBytes;
+  static constexpr int kByteStageBytes = kForwardKeys * kWidth + 8 * 128;
+  static constexpr int kWeights = kByteStage + kByteStages * kByteStageBytes;  // f32 P^T [128, 8]
   static constexpr int kMaxima = kWeights + kForwardKeys * kRows * 4;  // f32 [warps, 8]
   static constexpr int kDecays = kMaxima + kWarps * kRows * 4;         // f32 [8]
   static constexpr int kTotals = kDecays + kRows * 4;                  // f32 [8]
   static constexpr int kBarriers = kTotals + kRows * 4;
-  static constexpr int kItems = kBarriers + 192;  // two slots for items
+  static constexpr int kItems = kBarriers + (kFp8 ? 256 : 192);  // two slots for items
   static constexpr int kSharedBytes = kItems + 64;
   [[nodiscard]] __device__ static int stage_at(int place) { return kStage + place * kStageBytes; }
 };
+
+// The stages of bytes of FP8 pages, which ForwardCopy fills.
+template <class Plan>
+struct DecodeByteStages {
+  static constexpr int kWidth = Plan::kWidth;
+  static constexpr int kValues = kWidth;
+  static constexpr bool kSeparate = false;
+  static constexpr int kStages = Plan::kByteStages;
+  static constexpr int kKeyStages = kStages;
+  static constexpr int kValueStages = 0;
+  static constexpr int kQueryTile = Plan::kQueryTile;
+  static constexpr int kKeyTile = Plan::kKeyTile;
+  [[nodiscard]] __device__ static int stage_at(int place) {
+    return Plan::kByteStage + place * Plan::kByteStageBytes;
+  }
+};
+template <class Plan>
+using DecodeCopied = std::conditional_t<Plan::kFp8, DecodeByteStages<Plan>, Plan>;
 
 // State and steps of the warpgroup that computes. A thread has the query rows column() and column() + 1; of S^T the
 // keys 64 m + 8 (2 warp + h) + lane / 4, of O^T the columns 64 part + 8 (2 warp + h) + lane / 4.
@@ -51,7 +83,7 @@ struct DecodeCompute {
 
   unsigned char* bytes;  // shared memory
   std::uint32_t shared;  // its address
-  ForwardBarriers barriers;
+  typename Plan::Barriers barriers;
   float scale;  // of the scores, times log2(e)
   ForwardRing<Plan::kStages> ring;
   float s[2][1][4];       // m; then 2 h + query row

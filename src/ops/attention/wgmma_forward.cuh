@@ -267,7 +267,8 @@ template <int kWidth, int kValues, int kGroups, bool kDeep, class Keys>
 __global__ void HONE_WGMMA_BOUNDS((WgmmaForward<kWidth, kValues, kGroups, kDeep>::kThreads),
                                   (WgmmaForward<kWidth, kValues, kGroups, kDeep>::kBlocks))
     wgmma_attention_forward(TileQueries<__nv_bfloat16> queries, Keys keys, AttentionSchedule schedule,
-                            ForwardSplits splits, int item_tokens, const __grid_constant__ ForwardMaps maps) {
+                            ForwardSplits splits, int item_tokens,
+                            const __grid_constant__ ForwardMapsOf<Keys> maps) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   using Plan = WgmmaForward<kWidth, kValues, kGroups, kDeep>;
   constexpr bool kScheduled = kGroups > 1;
@@ -298,7 +299,7 @@ __global__ void HONE_WGMMA_BOUNDS((WgmmaForward<kWidth, kValues, kGroups, kDeep>
     if (turns.first * kSplitKeys >= item.work) return;
   }
   bool threads_copy = false;  // all threads of the copying warpgroup, 16 bytes at a time
-  if constexpr (kPaged) threads_copy = !keys.boxed();
+  if constexpr (kPaged) threads_copy = Keys::kFp8 || !keys.boxed();
   if (threadIdx.x == 0) {
     barrier_init(barriers.q_ready(), 1);
     barrier_init(barriers.q_free(), Plan::kWarps);

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "backend/cuda/bulk_copy.cuh"
 #include "backend/cuda/mma.cuh"
+#include "ops/attention/fp8_heads.cuh"
 #include "ops/attention/tensor_forward_state.cuh"
 #include "ops/attention/wgmma_schedule.cuh"
 
@@ -110,6 +112,13 @@ struct ForwardMaps {
   CUtensorMap q, k, v;  // boxes of k and v: a tile of packed keys, or a page if Keys::boxed()
 };
 
+// With maps of scales, for FP8 pages. Boxes of k and v are a page of a head, and so are those of scales.
+struct Fp8ForwardMaps : ForwardMaps {
+  CUtensorMap key_scales, value_scales;
+};
+template <class Keys>
+using ForwardMapsOf = std::conditional_t<Keys::kFp8, Fp8ForwardMaps, ForwardMaps>;
+
 // The splits of an item that a block takes: `first`, first + step, ...
 struct ForwardTurns {
   int first, step;
@@ -138,7 +147,7 @@ struct ForwardCopy {
       Plan::kStages - (Plan::kStages > 3 ? 2 : 1);  // tiles that may be in flight, if threads copy
 
   const Keys& keys;
-  const ForwardMaps& maps;
+  const ForwardMapsOf<Keys>& maps;
   std::uint32_t shared;
   ForwardBarriers barriers;
   int kv_head, box_heads, box_bytes;  // heads and bytes of a TMA box of queries, which has 64 columns
@@ -196,6 +205,11 @@ struct ForwardCopy {
         bulk_copy_box(to + static_cast<std::uint32_t>(part * Plan::kKeyTile), kOfValues ? maps.v : maps.k, part * 64,
                       kv_head, item.key_row + key, ready);
       }
+    } else if constexpr (Keys::kFp8) {
+      barrier_wait(barriers.free(stage.place), stage.parity ^ 1);
+      widen_rows<kOfValues>(item, key, to);
+      fence_async_shared();
+      barrier_arrive(ready);
     } else {
       while (!barrier_done(barriers.free(stage.place), stage.parity ^ 1)) {
         if (pending > 0)
@@ -224,6 +238,41 @@ struct ForwardCopy {
       if (++pending > kPending) complete_oldest_tile();
     }
   }
+  // Writes the rows of a tile of FP8 pages to a stage, widened; rows after item.work are zeros. A warp has 32 rows, of
+  // which each lane looks up one.
+  template <bool kOfValues>
+  __device__ void widen_rows(const AttentionItem& item, int key, std::uint32_t to) const {
+    constexpr int kChunks = (kOfValues ? Plan::kValues : kWidth) / 8;
+    constexpr int kAhead = 8;  // loads in flight
+    const int warp_row = static_cast<int>(threadIdx.x) % 128 / 32 * 32;
+    SequenceTile tile{};
+    tile.sequence = item.sequence;
+    const bool own = key + warp_row + lane() < item.work;
+    const std::int64_t offset = own ? keys.offset(tile, key + warp_row + lane()) : 0;
+    const std::uint8_t* scales = kOfValues ? keys.value_scales : keys.key_scales;
+    const std::uint32_t factor = own ? head_factor(scales[keys.scale(tile, key + warp_row + lane(), kv_head)]) : 0;
+    const std::uint8_t* from = (kOfValues ? keys.v : keys.k) + kv_head * kWidth;
+    for (int first = 0; first < kChunks; first += kAhead) {
+      uint2 bytes[kAhead];
+#pragma unroll
+      for (int i = 0; i < kAhead; ++i) {
+        const int place = (first + i) * 32 + lane();
+        const std::int64_t row_offset = __shfl_sync(0xFFFFFFFFu, offset, place / kChunks);
+        bytes[i] = make_uint2(0, 0);
+        if (key + warp_row + place / kChunks < item.work) {
+          bytes[i] = *reinterpret_cast<const uint2*>(from + row_offset + place % kChunks * 8);
+        }
+      }
+#pragma unroll
+      for (int i = 0; i < kAhead; ++i) {
+        const int place = (first + i) * 32 + lane();
+        const int chunk = place % kChunks;
+        const SharedRows<64> target{to + static_cast<std::uint32_t>(chunk / 8 * Plan::kKeyTile)};
+        store_shared16(target.at(warp_row + place / kChunks, chunk % 8),
+                       widened_eight(bytes[i], __shfl_sync(0xFFFFFFFFu, factor, place / kChunks)));
+      }
+    }
+  }
   // The lane's page among the 32 that begin with page `first` of the item's sequence; -1 if there is none.
   [[nodiscard]] __device__ int load_page(const AttentionItem& item, int first) const {
     const int key = (first + lane()) * keys.block_size;
@@ -238,10 +287,22 @@ struct ForwardCopy {
     const std::uint32_t ready = barriers.ready(stage.place);
     const int count = (min(kForwardKeys, item.work - key) + keys.block_size - 1) / keys.block_size;
     barrier_wait(barriers.free(stage.place), stage.parity ^ 1);
-    if (lane() == 0) barrier_expect(ready, count * keys.block_size * kColumns * 2);
+    const int row_bytes = Keys::kFp8 ? kColumns + 1 : kColumns * 2;
+    if (lane() == 0) barrier_expect(ready, count * keys.block_size * row_bytes);
     __syncwarp();
     if (page < 0) return;
     const int row = lane() % lanes_a_part() * keys.block_size;
+    if constexpr (Keys::kFp8) {
+      const int part = lane() / lanes_a_part();  // 0: the page, 1: its scales
+      if (part == 0) {
+        bulk_copy_box(to + static_cast<std::uint32_t>(row * kColumns), kOfValues ? maps.v : maps.k, 0, kv_head,
+                      page * keys.block_size, ready);
+      } else if (part == 1) {
+        bulk_copy_box(to + static_cast<std::uint32_t>(kForwardKeys * kColumns + lane() % lanes_a_part() * 128),
+                      kOfValues ? maps.value_scales : maps.key_scales, 0, kv_head, page, ready);
+      }
+      return;
+    }
     for (int part = lane() / lanes_a_part(); part < kColumns / 64; part += 32 / lanes_a_part()) {
       bulk_copy_box(to + static_cast<std::uint32_t>(part * Plan::kKeyTile + row * 128), kOfValues ? maps.v : maps.k,
                     part * 64, kv_head, page * keys.block_size, ready);
@@ -284,7 +345,7 @@ struct ForwardCopy {
     for (int first = turns.first * kSplitTiles; first < tiles; first += turns.step * kSplitTiles) {
       const int count = min(kSplitTiles, tiles - first);
       if constexpr (kPaged) {
-        if (keys.boxed()) {
+        if (!Keys::kFp8 && keys.boxed()) {
           split_by_pages(item, first, count, [](int) {});
           continue;
         }

@@ -42,10 +42,10 @@ template <int kWidth, int kValues, int kGroups, bool kDeep, class Keys>
   const std::int64_t rows = queries.sequences.capacity;
   const int group = queries.group();
   const int item_tokens = Plan::kRows / group;
-  ForwardMaps maps{};
+  ForwardMapsOf<Keys> maps{};
   maps.q = row_boxes(queries.q, rows, queries.q_stride, queries.heads, kWidth, item_tokens, group);
   if constexpr (Keys::kDecodes) {
-    if (keys.boxed()) {
+    if (!Keys::kFp8 && keys.boxed()) {
       maps.k = row_boxes(keys.k, keys.rows, keys.stride, queries.kv_heads, kWidth, keys.block_size);
       maps.v = row_boxes(keys.v, keys.rows, keys.stride, queries.kv_heads, kWidth, keys.block_size);
     }

@@ -13,6 +13,7 @@ namespace {
 // Keys and values in the order of the micro-batch, of sequences that begin at some position of a document.
 template <class T>
 struct PieceKeys {
+  static constexpr bool kFp8 = false;
   const T* k;
   const T* v;
   std::int64_t stride;

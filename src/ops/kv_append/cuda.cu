@@ -1,4 +1,5 @@
 #include "ops/cuda_kernel.cuh"
+#include "ops/kv_append/fp8_pages.cuh"
 #include "ops/kv_append/kv_append.h"
 #include "ops/registry.h"
 
@@ -43,8 +44,34 @@ __global__ void __launch_bounds__(kThreads) append_kernel(const Unit* qkv, const
   }
 }
 
+// Rounds the keys and values of one row, which a block has, to FP8.
+template <class T>
+__global__ void __launch_bounds__(2 * kThreads) append_fp8_kernel(const T* qkv, const std::int32_t* slots, RowCount rows,
+                                                                  std::int64_t row_size, std::int64_t key,
+                                                                  Fp8Pages pages) {
+  const std::int64_t row = blockIdx.x;
+  begin_dependent_kernel();
+  const std::int64_t slot = slots[row];
+  if (row >= rows.get() || slot < 0 || slot >= pages.slots) return;
+  append_fp8(pages, qkv + row * row_size + key, slot);
+}
+
+template <class T>
+void append_to_fp8(const KernelCall& call) {
+  const TensorView& qkv = call.in(KvAppendIn::qkv);
+  const auto& a = call.attributes_as<KvAppendAttributes>();
+  if constexpr (!std::is_same_v<T, double>) {
+    if (qkv.capacity() == 0) return;
+    launch_dependent({static_cast<unsigned>(qkv.capacity()), 2 * kThreads}, stream_of(call), append_fp8_kernel<T>,
+                     cuda_data<T>(qkv), cuda_data<std::int32_t>(call.in(KvAppendIn::slots)), row_count(qkv),
+                     qkv.row_size(), a.heads * a.head_dim, Fp8Pages::of(call, KvAppendOut::k_cache, a));
+    check_launch("kv_append");
+  }
+}
+
 template <class T>
 void append(const KernelCall& call) {
+  if (call.out(KvAppendOut::k_cache).dtype() == DType::kU8) return append_to_fp8<T>(call);
   const TensorView& qkv = call.in(KvAppendIn::qkv);
   const TensorView& keys = call.out(KvAppendOut::k_cache);
   const auto& a = call.attributes_as<KvAppendAttributes>();

@@ -40,6 +40,10 @@ void forward(const KernelCall& call) {
   const TensorView& qkv = call.in(PagedAttentionIn::qkv);
   const TensorView& table = call.in(PagedAttentionIn::block_table);
   const std::int64_t sequences = table.rows();
+  const TensorView& keys = call.in(PagedAttentionIn::k_cache);
+  const TensorView& values = call.in(PagedAttentionIn::v_cache);
+  const bool fp8 = keys.dtype() == DType::kU8;
+  const auto bytes = [&](std::size_t index) { return fp8 ? call.in(index).as<std::uint8_t>() : nullptr; };
   check_pages(call, a.block_size);
   paged_attention_forward<T>({.queries = {.shape = shape_of(a),
                                           .cu_seqlens = ids(call.in(PagedAttentionIn::cu_seqlens), sequences + 1),
@@ -48,9 +52,11 @@ void forward(const KernelCall& call) {
                                           .o = {call.out(PagedAttentionOut::o).as<T>(), a.heads * a.head_dim},
                                           .lse = call.out(PagedAttentionOut::lse).as<Accumulator<T>>(),
                                           .workspace = call.workspace},
-                              .k_cache = call.in(PagedAttentionIn::k_cache).as<T>(),
-                              .v_cache = call.in(PagedAttentionIn::v_cache).as<T>(),
-                              .num_blocks = call.in(PagedAttentionIn::k_cache).dim(0),
+                              .k_cache = fp8 ? nullptr : keys.as<T>(),
+                              .v_cache = fp8 ? nullptr : values.as<T>(),
+                              .fp8_keys = {bytes(PagedAttentionIn::k_cache), bytes(PagedAttentionIn::k_scales)},
+                              .fp8_values = {bytes(PagedAttentionIn::v_cache), bytes(PagedAttentionIn::v_scales)},
+                              .num_blocks = keys.dim(0),
                               .block_size = a.block_size,
                               .block_table = ids(table, sequences),
                               .max_blocks = table.dim(1),

@@ -37,10 +37,12 @@ class PagedAttention final : public Op {
     const Type& tables = required(inputs, PagedAttentionIn::block_table, name());
     const auto positions = static_cast<double>(tables.shape[1].size * a.block_size);
     const auto element = static_cast<double>(size_of(required(inputs, PagedAttentionIn::k_cache, name()).dtype));
+    const double scales = inputs.size() > PagedAttentionIn::k_scales ? 1.0 / static_cast<double>(a.head_dim) : 0;
     Cost cost;
     cost.flops = 4.0 * static_cast<double>(outputs[PagedAttentionOut::o].elements()) * positions;
-    cost.bytes_read = static_cast<double>(outputs[PagedAttentionOut::o].bytes() + tables.bytes()) +
-                      2.0 * static_cast<double>(tables.rows() * a.kv_heads * a.head_dim) * positions * element;
+    cost.bytes_read =
+        static_cast<double>(outputs[PagedAttentionOut::o].bytes() + tables.bytes()) +
+        2.0 * static_cast<double>(tables.rows() * a.kv_heads * a.head_dim) * positions * (element + scales);
     cost.bytes_written =
         static_cast<double>(outputs[PagedAttentionOut::o].bytes() + outputs[PagedAttentionOut::lse].bytes());
     return cost;
@@ -56,17 +58,13 @@ class PagedAttention final : public Op {
 
  private:
   void expect_pages(InputTypes inputs, const Type& qkv, const PagedAttentionAttributes& a) const {
-    const Type& keys = required(inputs, PagedAttentionIn::k_cache, name());
-    const Type& values = required(inputs, PagedAttentionIn::v_cache, name());
+    const KvPageTypes pages(inputs, PagedAttentionIn::k_cache, PagedAttentionIn::k_scales, name());
     const Type& table = required(inputs, PagedAttentionIn::block_table, name());
     const Type& cu_seqlens = required(inputs, PagedAttentionIn::cu_seqlens, name());
     const Type& starts = required(inputs, PagedAttentionIn::starts, name());
-    expect(keys == values && keys.dtype == qkv.dtype && keys.shape.size() == 3 && keys.shape[1].size == a.block_size &&
-               keys.shape[2].size == a.kv_heads * a.head_dim,
-           name(),
-           text_of("k_cache and v_cache are ", to_text(keys), " and ", to_text(values), "; they do not fit ",
-                   a.kv_heads, " key heads of head_dim ", a.head_dim, ", block_size ", a.block_size, " and dtype ",
-                   name_of(qkv.dtype)));
+    pages.check(qkv.dtype, a.kv_heads, a.head_dim, name());
+    expect(pages.keys.shape[1].size == a.block_size, name(),
+           text_of("the pages are ", to_text(pages.keys), "; block_size is ", a.block_size));
     const bool of_ids = table.dtype == DType::kI32 && cu_seqlens.dtype == DType::kI32 && starts.dtype == DType::kI32;
     expect(of_ids && table.shape.size() == 2 && starts.shape == Shape{table.shape[0]} &&
                cu_seqlens.shape == Shape{Dim(table.shape[0].size + 1)},
@@ -80,10 +78,16 @@ const PagedAttention kPagedAttention;
 
 }  // namespace
 
+Tensor paged_attention(Tensor qkv, const KvPages& pages, Tensor block_table, Tensor cu_seqlens, Tensor starts,
+                       const PagedAttentionAttributes& attributes) {
+  std::vector<Tensor> inputs{qkv, pages.keys, pages.values, block_table, cu_seqlens, starts};
+  if (pages.key_scales) inputs.insert(inputs.end(), {pages.key_scales, pages.value_scales});
+  return qkv.program().append(kPagedAttention, attributes, inputs)[0];
+}
+
 Tensor paged_attention(Tensor qkv, Tensor k_cache, Tensor v_cache, Tensor block_table, Tensor cu_seqlens, Tensor starts,
                        const PagedAttentionAttributes& attributes) {
-  const std::vector<Tensor> inputs{qkv, k_cache, v_cache, block_table, cu_seqlens, starts};
-  return qkv.program().append(kPagedAttention, attributes, inputs)[0];
+  return paged_attention(qkv, {k_cache, v_cache, {}, {}}, block_table, cu_seqlens, starts, attributes);
 }
 
 void register_paged_attention(OpRegistry& registry) { registry.add(kPagedAttention); }

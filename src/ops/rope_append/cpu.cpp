@@ -1,5 +1,4 @@
-#include <algorithm>
-
+#include "ops/kv_append/cpu_pages.h"
 #include "ops/registry.h"
 #include "ops/rope/row.h"
 #include "ops/rope_append/rope_append.h"
@@ -11,28 +10,19 @@ namespace {
 template <class T>
 void rotate_and_append(const KernelCall& call) {
   const TensorView& qkv = call.in(RopeAppendIn::qkv);
-  const TensorView& keys = call.out(RopeAppendOut::k_cache);
   const auto& a = call.attributes_as<KvAppendAttributes>();
   const RopeAttributes rotation = rope_of(a);
   const std::int64_t n = qkv.row_size();
-  const std::int64_t width = a.kv_heads * a.head_dim;
-  const std::int64_t all_slots = keys.dim(0) * keys.dim(1);
-  const auto* slots = call.in(RopeAppendIn::slots).as<std::int32_t>();
-  for (std::int64_t row = 0; row < qkv.rows(); ++row) {
-    HONE_ASSERT(slots[row] >= 0 && slots[row] < all_slots, "slot ", slots[row], " at row ", row,
-                " is out of range; the number of slots is ", all_slots);
-  }
+  const CpuPages<T> pages(call.out(RopeAppendOut::k_cache), call.out(RopeAppendOut::v_cache),
+                          output_or_null(call, RopeAppendOut::k_scales), output_or_null(call, RopeAppendOut::v_scales),
+                          call.in(RopeAppendIn::slots), qkv.rows(), a);
   const T* xs = qkv.as<T>();
   const auto* table = call.in(RopeAppendIn::table).as<float>();
   T* ys = call.out(RopeAppendOut::qkv).as<T>();
-  T* k_cache = keys.as<T>();
-  T* v_cache = call.out(RopeAppendOut::v_cache).as<T>();
   for_rows(qkv.rows(), n, [&](std::int64_t row) {
     T* y = ys + row * n;
     rotate_row(xs + row * n, table + row * a.head_dim, n, rotation, y);
-    const T* key = y + a.heads * a.head_dim;
-    std::copy_n(key, width, k_cache + slots[row] * width);
-    std::copy_n(key + width, width, v_cache + slots[row] * width);
+    pages.append(row, y + a.heads * a.head_dim);
   });
   zero_tail(call.out(RopeAppendOut::qkv));
 }

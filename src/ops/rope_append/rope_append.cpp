@@ -1,5 +1,8 @@
 #include "ops/rope_append/rope_append.h"
 
+#include <algorithm>
+#include <array>
+
 #include "core/error.h"
 #include "ops/registry.h"
 
@@ -30,7 +33,9 @@ class RopeAppend final : public FusedOp {
   }
   std::optional<std::size_t> alias(std::size_t output) const override {
     if (output == RopeAppendOut::qkv) return std::nullopt;
-    return output == RopeAppendOut::k_cache ? RopeAppendIn::k_cache : RopeAppendIn::v_cache;
+    constexpr std::array<std::size_t, 5> kInputs{RopeAppendIn::qkv, RopeAppendIn::k_cache, RopeAppendIn::v_cache,
+                                                 RopeAppendIn::k_scales, RopeAppendIn::v_scales};
+    return kInputs.at(output);
   }
   int fusion_priority() const override { return 400; }
   // Fuses a rope and the kv_append right after it that appends what it has rotated.
@@ -44,13 +49,16 @@ class RopeAppend final : public FusedOp {
     const RopeAttributes all = rope_of(append.attributes.as<KvAppendAttributes>());
     if (rotation.inverse || rotation.heads != all.heads || rotation.head_dim != all.head_dim) return std::nullopt;
     if (rotation.offset != 0 || rotation.interleaved) return std::nullopt;
-    return Fusion{.nodes = {first, first + 1},
+    Fusion fusion{.nodes = {first, first + 1},
                   .inputs = {rope.inputs[RopeIn::x], rope.inputs[RopeIn::table], append.inputs[KvAppendIn::k_cache],
                              append.inputs[KvAppendIn::v_cache], append.inputs[KvAppendIn::slots]},
                   .attributes = append.attributes,
-                  .outputs = {{rope.outputs[0], RopeAppendOut::qkv},
-                              {append.outputs[KvAppendOut::k_cache], RopeAppendOut::k_cache},
-                              {append.outputs[KvAppendOut::v_cache], RopeAppendOut::v_cache}}};
+                  .outputs = {{rope.outputs[0], RopeAppendOut::qkv}}};
+    // Scales of FP8 pages follow.
+    for (std::size_t i = KvAppendIn::k_scales; i < append.inputs.size(); ++i) fusion.inputs.push_back(append.inputs[i]);
+    for (std::size_t i = 0; i < append.outputs.size(); ++i)
+      fusion.outputs.push_back({append.outputs[i], RopeAppendOut::k_cache + i});
+    return fusion;
   }
 
  private:
@@ -60,10 +68,13 @@ class RopeAppend final : public FusedOp {
   };
   Parts parts_of(InputTypes inputs) const {
     const Type& qkv = required(inputs, RopeAppendIn::qkv, name());
-    return {
+    Parts parts{
         .rotated = {qkv, required(inputs, RopeAppendIn::table, name())},
         .appended = {qkv, required(inputs, RopeAppendIn::k_cache, name()),
                      required(inputs, RopeAppendIn::v_cache, name()), required(inputs, RopeAppendIn::slots, name())}};
+    const auto scales = inputs.subspan(std::min<std::size_t>(inputs.size(), RopeAppendIn::k_scales));
+    parts.appended.insert(parts.appended.end(), scales.begin(), scales.end());
+    return parts;
   }
 };
 
@@ -71,11 +82,23 @@ const RopeAppend kRopeAppend;
 
 }  // namespace
 
+std::pair<Tensor, KvPages> rope_append(Tensor qkv, Tensor table, const KvPages& pages, Tensor slots,
+                                       const KvAppendAttributes& attributes) {
+  std::vector<Tensor> inputs{qkv, table, pages.keys, pages.values, slots};
+  if (pages.key_scales) inputs.insert(inputs.end(), {pages.key_scales, pages.value_scales});
+  const std::vector<Tensor> outputs = qkv.program().append(kRopeAppend, attributes, inputs);
+  KvPages appended{outputs[RopeAppendOut::k_cache], outputs[RopeAppendOut::v_cache], {}, {}};
+  if (outputs.size() > RopeAppendOut::k_scales) {
+    appended.key_scales = outputs[RopeAppendOut::k_scales];
+    appended.value_scales = outputs[RopeAppendOut::v_scales];
+  }
+  return {outputs[RopeAppendOut::qkv], appended};
+}
+
 std::tuple<Tensor, Tensor, Tensor> rope_append(Tensor qkv, Tensor table, Tensor k_cache, Tensor v_cache, Tensor slots,
                                                const KvAppendAttributes& attributes) {
-  const std::vector<Tensor> inputs{qkv, table, k_cache, v_cache, slots};
-  const std::vector<Tensor> outputs = qkv.program().append(kRopeAppend, attributes, inputs);
-  return {outputs[RopeAppendOut::qkv], outputs[RopeAppendOut::k_cache], outputs[RopeAppendOut::v_cache]};
+  const auto [rotated, pages] = rope_append(qkv, table, {k_cache, v_cache, {}, {}}, slots, attributes);
+  return {rotated, pages.keys, pages.values};
 }
 
 void register_rope_append(OpRegistry& registry) { registry.add(kRopeAppend); }

@@ -1,0 +1,54 @@
+// Heads of FP8 pages (core/float8_head.h), widened on a GPU. A scale is a power of two, so that every product is exact.
+#pragma once
+
+#include <cuda_bf16.h>
+
+#include "backend/cuda/bulk_copy.cuh"
+#include "ops/fp8_linear/fp8_bits.cuh"
+
+namespace hone {
+
+// A scale in bf16, twice.
+[[nodiscard]] __device__ inline std::uint32_t head_factor(std::uint8_t scale) {
+  return (std::uint32_t{scale} << 7) * 0x10001u;
+}
+
+// Two bytes of a word times their scale (fp8_bits.cuh has the selectors). Two products, because scale x 2^120 can be
+// too large for bf16.
+[[nodiscard]] __device__ inline std::uint32_t widened_pair(std::uint32_t word, std::uint32_t selector,
+                                                           std::uint32_t factor) {
+  constexpr std::uint32_t kTwoTo120 = 0x7B807B80u;
+  return scaled_exactly(scaled_exactly(spread_pair(word, selector), kTwoTo120), factor);
+}
+
+// Eight bytes times their scale, in bf16.
+[[nodiscard]] __device__ inline uint4 widened_eight(uint2 bytes, std::uint32_t factor) {
+  return make_uint4(widened_pair(bytes.x, 0x1800u, factor), widened_pair(bytes.x, 0x3A22u, factor),
+                    widened_pair(bytes.y, 0x1800u, factor), widened_pair(bytes.y, 0x3A22u, factor));
+}
+
+// One byte times its scale, in f32.
+[[nodiscard]] __device__ inline float widened_byte(std::uint32_t byte, std::uint8_t scale) {
+  const float spread = __uint_as_float((byte & 0x80u) << 24 | (byte & 0x7Fu) << 20);  // the number times 2^-120
+  return spread * 0x1p120f * __uint_as_float(std::uint32_t{scale} << 23);
+}
+
+__device__ inline void store_shared16(std::uint32_t shared, const uint4& words) {
+  asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};\n" ::"r"(shared), "r"(words.x), "r"(words.y), "r"(words.z),
+               "r"(words.w)
+               : "memory");
+}
+
+// Creates the tensor map of u8 [rows, heads, width] in global memory, with `row_stride` bytes from one row to the next,
+// that is copied in boxes of box_rows rows by one head by `width` columns, to addresses that are multiples of 128
+// bytes. width is a multiple of 16.
+[[nodiscard]] inline CUtensorMap byte_boxes(const std::uint8_t* data, std::int64_t rows, std::int64_t row_stride,
+                                            std::int64_t heads, std::int64_t width, std::int64_t box_rows) {
+  return tensor_boxes<3>(
+      data, CU_TENSOR_MAP_DATA_TYPE_UINT8,
+      {static_cast<cuuint64_t>(width), static_cast<cuuint64_t>(heads), static_cast<cuuint64_t>(rows)},
+      {static_cast<cuuint64_t>(width), static_cast<cuuint64_t>(row_stride)},
+      {static_cast<cuuint32_t>(width), 1, static_cast<cuuint32_t>(box_rows)}, CU_TENSOR_MAP_SWIZZLE_NONE);
+}
+
+}  // namespace hone
