@@ -102,7 +102,8 @@ template <class T, class Attributes>
 }
 
 // Keys and values packed like the queries. Each source of keys has: kDecodes, true if sequences may have few queries
-// each; kFp8, true if k and v are bytes of e4m3 with scales; start(), the position of a sequence's first query; offset(), in elements, of a key's row from k and v.
+// each; kFp8, true if k and v are bytes of e4m3 with scales; start(), the position of a sequence's first query;
+// offset(), in elements, of a key's row from k and v.
 template <class T>
 struct PackedKeys {
   static constexpr bool kDecodes = false;

@@ -20,9 +20,9 @@
 //      products alone waits for its own results
 //   3. add the weights of tile i to the sums while these run
 //
-// FP8 pages are copied to stages of bytes, with the scales of each page. A second warpgroup widens them to the stages of
-// bf16 (wgmma_decode_widen.cuh), so that the products, and the bits, are those of bf16 pages with the same numbers. A
-// tile of 128 heads of 128 then takes 16 KiB and 128 scales of the device's memory in place of 32 KiB.
+// FP8 pages are copied to stages of bytes, with the scales of each page. A second warpgroup widens them to the stages
+// of bf16 (wgmma_decode_widen.cuh), so that the products, and the bits, are those of bf16 pages with the same numbers.
+// A tile of 128 heads of 128 then takes 16 KiB and 128 scales of the device's memory in place of 32 KiB.
 //
 //   copy  -> bytes K0 K1 V0 ... -> widen -> bf16 K0 K1 V0 ... -> compute       288 threads: 128, 128 and 32
 #pragma once
@@ -231,7 +231,8 @@ __global__ void HONE_WGMMA_BOUNDS(Plan::kThreads, Plan::kBlocks)
     }
   }
   if (threadIdx.x >= Plan::kConsumers + Plan::kWideners) {
-    const ForwardCopy<DecodeCopied<Plan>, Keys> copy{keys, maps, shared, barriers, 0, group, part_tokens * group * 128, {}, {}};
+    const ForwardCopy<DecodeCopied<Plan>, Keys> copy{keys, maps, shared, barriers, 0, group, part_tokens * group * 128,
+                                                     {},   {}};
     DecodeCopy<Plan, Keys>{copy, slots, splits, early}.run(queries.sequences, queries.kv_heads, Plan::kItemRows / group,
                                                            part_tokens, all);
     return;

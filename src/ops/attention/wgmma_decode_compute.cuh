@@ -25,7 +25,7 @@ struct WgmmaDecode {
   static constexpr int kWarps = kConsumers / 32;
   static constexpr int kWideners = kFp8 ? 128 : 0;  // threads that widen, after those that compute
   static constexpr int kThreads = kConsumers + kWideners + 32;
-  static constexpr int kBlocks = kDeep ? 1 : 2;  // of an SM, at least
+  static constexpr int kBlocks = kDeep ? 1 : 2;                         // of an SM, at least
   static constexpr int kStages = kFp8 ? kDeep ? 4 : 2 : kDeep ? 6 : 3;  // of one tile of keys or values each
   // Bytes of tiles of 64 columns.
   static constexpr int kQueryTile = kRows * 128;
@@ -47,9 +47,9 @@ struct WgmmaDecode {
   static constexpr int kByteStage = kStage + kStages * kStageBytes;
   static constexpr int kByteStageBytes = kForwardKeys * kWidth + 8 * 128;
   static constexpr int kWeights = kByteStage + kByteStages * kByteStageBytes;  // f32 P^T [128, 8]
-  static constexpr int kMaxima = kWeights + kForwardKeys * kRows * 4;  // f32 [warps, 8]
-  static constexpr int kDecays = kMaxima + kWarps * kRows * 4;         // f32 [8]
-  static constexpr int kTotals = kDecays + kRows * 4;                  // f32 [8]
+  static constexpr int kMaxima = kWeights + kForwardKeys * kRows * 4;          // f32 [warps, 8]
+  static constexpr int kDecays = kMaxima + kWarps * kRows * 4;                 // f32 [8]
+  static constexpr int kTotals = kDecays + kRows * 4;                          // f32 [8]
   static constexpr int kBarriers = kTotals + kRows * 4;
   static constexpr int kItems = kBarriers + (kFp8 ? 256 : 192);  // two slots for items
   static constexpr int kSharedBytes = kItems + 64;
@@ -67,9 +67,7 @@ struct DecodeByteStages {
   static constexpr int kValueStages = 0;
   static constexpr int kQueryTile = Plan::kQueryTile;
   static constexpr int kKeyTile = Plan::kKeyTile;
-  [[nodiscard]] __device__ static int stage_at(int place) {
-    return Plan::kByteStage + place * Plan::kByteStageBytes;
-  }
+  [[nodiscard]] __device__ static int stage_at(int place) { return Plan::kByteStage + place * Plan::kByteStageBytes; }
 };
 template <class Plan>
 using DecodeCopied = std::conditional_t<Plan::kFp8, DecodeByteStages<Plan>, Plan>;

@@ -25,8 +25,8 @@ struct DecodeWiden {
     const std::uint32_t from =
         shared + static_cast<std::uint32_t>(Plan::kByteStage + bytes.place * Plan::kByteStageBytes);
     const std::uint32_t scales = from + static_cast<std::uint32_t>(kForwardKeys * Plan::kWidth);
-    const SharedRows<64> to{
-        shared + static_cast<std::uint32_t>(Plan::stage_at(wide.place) + chunk / 8 * Plan::kKeyTile)};
+    const SharedRows<64> to{shared +
+                            static_cast<std::uint32_t>(Plan::stage_at(wide.place) + chunk / 8 * Plan::kKeyTile)};
     barrier_wait(bytes_barriers.ready(bytes.place), bytes.parity);
     barrier_wait(barriers.free(wide.place), wide.parity ^ 1);
     constexpr int kAhead = 8;  // rows whose bytes are loaded before the first is widened

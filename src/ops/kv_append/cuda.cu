@@ -46,9 +46,9 @@ __global__ void __launch_bounds__(kThreads) append_kernel(const Unit* qkv, const
 
 // Rounds the keys and values of one row, which a block has, to FP8.
 template <class T>
-__global__ void __launch_bounds__(2 * kThreads) append_fp8_kernel(const T* qkv, const std::int32_t* slots, RowCount rows,
-                                                                  std::int64_t row_size, std::int64_t key,
-                                                                  Fp8Pages pages) {
+__global__ void __launch_bounds__(2 * kThreads)
+    append_fp8_kernel(const T* qkv, const std::int32_t* slots, RowCount rows, std::int64_t row_size, std::int64_t key,
+                      Fp8Pages pages) {
   const std::int64_t row = blockIdx.x;
   begin_dependent_kernel();
   const std::int64_t slot = slots[row];

@@ -40,7 +40,8 @@ struct KvPages {
 // Copies the keys and values of each row to its slot and returns the pages, written in place.
 //   qkv    [rows, (heads + 2 kv_heads) head_dim]: query heads, key heads, value heads
 //   pages  of the dtype of qkv, or in FP8 (u8), to which heads of bf16 or f32 are rounded (core/float8_head.h). The
-//          scale of a head is at head x block_size + offset in the page, so that those of a page and head are contiguous
+//          scale of a head is at head x block_size + offset in the page, so that those of a page and head are
+//          contiguous
 //   slots  i32 [rows]: page x block_size + offset in the page; no two are the same
 // Rows past the count write nothing. There is no gradient. Throws Error if the types do not fit.
 [[nodiscard]] KvPages kv_append(Tensor qkv, const KvPages& pages, Tensor slots, const KvAppendAttributes& attributes);

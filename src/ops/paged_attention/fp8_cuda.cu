@@ -4,8 +4,7 @@ namespace hone {
 
 void attend_to_fp8_pages(const KernelCall& call) {
   const auto& a = call.attributes_as<PagedAttentionAttributes>();
-  const Fp8PagedKeys keys{paged_keys<std::uint8_t>(call, a),
-                          call.in(PagedAttentionIn::k_scales).as<std::uint8_t>(),
+  const Fp8PagedKeys keys{paged_keys<std::uint8_t>(call, a), call.in(PagedAttentionIn::k_scales).as<std::uint8_t>(),
                           call.in(PagedAttentionIn::v_scales).as<std::uint8_t>(),
                           static_cast<std::int32_t>(a.kv_heads)};
   if (call.in(PagedAttentionIn::qkv).dtype() == DType::kBf16) {

@@ -62,10 +62,9 @@ __global__ void rope_append_fp8_kernel(RopeAppendFp8<T> p, RotatedRow row, int q
   const bool used = at < p.rows.get();
   const std::int64_t slot = p.slots[at];
   T* y = p.y + at * row.n;
-  rotate_row<T, kPack>(p.qkv + at * row.n, p.table + at * row.head_dim, used, row,
-                       [&](int column, const Pack<T, kPack>& elements) {
-                         *reinterpret_cast<Pack<T, kPack>*>(y + column) = elements;
-                       });
+  rotate_row<T, kPack>(
+      p.qkv + at * row.n, p.table + at * row.head_dim, used, row,
+      [&](int column, const Pack<T, kPack>& elements) { *reinterpret_cast<Pack<T, kPack>*>(y + column) = elements; });
   if (!used || slot < 0 || slot >= p.pages.slots) return;
   __syncthreads();  // the row is written
   append_fp8(p.pages, y + queries, slot);
