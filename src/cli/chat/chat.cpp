@@ -109,8 +109,9 @@ int run(const ChatOptions& given, const OptionInput& input) {
   if (options.server.empty() || names_model)
     options.model_name_or_path = model_argument("chat", given.model_name_or_path, input);
   if (!options.server.empty()) return chat_with_server(options, input, set_keys);
-  LoadedModel loaded =
-      load_model(options.model_name_or_path, std::nullopt, open_device(options.device), {}, options.quantization);
+  Device& device = open_device(options.device);
+  check_cache_device(options.kv_cache_dtype, device.kind());
+  LoadedModel loaded = load_model(options.model_name_or_path, std::nullopt, device, {}, options.quantization);
   LocalAnswerer answerer(options, loaded);
   catch_interrupts();
   return chat_with(answerer, options, set_keys);
