@@ -189,10 +189,11 @@ std::string to_text(const LayoutRanking& ranking, const LayoutProblem& problem) 
   const TrainingOptions& options = problem.options;
   const std::int64_t sequences =
       options.per_device_train_batch_size * options.gradient_accumulation_steps * options.processes();
-  std::string text = text_of("layouts of ", options.processes(), " processes on ", problem.device.name, " (",
-                             format_bytes(problem.available), " available each), ", format_count(sequences),
-                             " sequences of ", format_count(problem.sequence.tokens),
-                             " tokens a step: ", ranking.allowed, " allowed, ", ranking.too_large, " do not fit\n");
+  std::string text =
+      text_of("layouts of ", options.processes(), " processes on ", problem.device.name, " (",
+              format_bytes(problem.available), " available each), ", format_count(sequences), " sequences of ",
+              format_count(problem.sequence.tokens), " tokens a step: ", ranking.allowed, " allowed, ",
+              ranking.too_large, ranking.too_large == 1 ? " does not fit\n" : " do not fit\n");
   const double flops = flops_per_token(problem);
   std::size_t width = 6;
   for (const LayoutPlan& plan : ranking.layouts) width = std::max(width, to_text(plan.layout).size());
