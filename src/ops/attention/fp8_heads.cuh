@@ -13,7 +13,16 @@ namespace hone {
   return (std::uint32_t{scale} << 7) * 0x10001u;
 }
 
-// Two bytes of a word times their scale (fp8_bits.cuh has the selectors). Two products, because scale x 2^120 can be
+// The two bytes of a word that a selector of prmt names, as fp8_bits.cuh spreads them. The selector is 0x1800 for bytes
+// 0 and 1 and 0x3A22 for bytes 2 and 3: it puts the sign of the first byte below the second one, so that the shift
+// brings it to bit 15.
+[[nodiscard]] __device__ inline std::uint32_t spread_pair(std::uint32_t word, std::uint32_t selector) {
+  std::uint32_t placed;
+  asm("prmt.b32 %0, %1, 0, %2;" : "=r"(placed) : "r"(word), "r"(selector));
+  return static_cast<std::uint32_t>(static_cast<std::int32_t>(placed) >> 4) & 0x87F087F0u;
+}
+
+// Two bytes of a word times their scale. Two products, because scale x 2^120 can be
 // too large for bf16.
 [[nodiscard]] __device__ inline std::uint32_t widened_pair(std::uint32_t word, std::uint32_t selector,
                                                            std::uint32_t factor) {
