@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "core/job_log.h"
 #include "core/strings.h"
@@ -52,9 +53,9 @@ class Console {
     put(std::string(kClear) + status_);
   }
 
-  void set_quiet(bool quiet) {
+  bool set_quiet(bool quiet) {
     const std::scoped_lock lock(mutex_);
-    quiet_ = quiet;
+    return std::exchange(quiet_, quiet);
   }
 
   void set_silent(bool silent) {
@@ -90,7 +91,7 @@ void log_once(std::string_view message) { Console::instance().print_unless_quiet
 void log_warning(std::string_view message) { Console::instance().print("hone: warning: ", as_one_message(message)); }
 void log_line(std::string_view line) { Console::instance().print("", line); }
 void log_error(std::string_view line) { Console::instance().print_error(line); }
-void set_quiet(bool quiet) { Console::instance().set_quiet(quiet); }
+bool set_quiet(bool quiet) { return Console::instance().set_quiet(quiet); }
 void set_silent(bool silent) { Console::instance().set_silent(silent); }
 void set_status_line(std::string_view line) { Console::instance().set_status(line); }
 

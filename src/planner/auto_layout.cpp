@@ -7,9 +7,9 @@
 #include "core/error.h"
 #include "core/json_value.h"
 #include "core/log.h"
+#include "core/printed.h"
 #include "core/strings.h"
 #include "planner/layout_search.h"
-#include "planner/printed.h"
 #include "train/launch.h"
 
 namespace hone {

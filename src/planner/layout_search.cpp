@@ -7,9 +7,10 @@
 #include <tuple>
 
 #include "core/error.h"
+#include "core/log.h"
+#include "core/printed.h"
 #include "core/strings.h"
 #include "planner/model_flops.h"
-#include "planner/printed.h"
 
 namespace hone {
 namespace {
@@ -127,6 +128,7 @@ std::string mfu_text(const LayoutProblem& problem, double flops) {
 }  // namespace
 
 LayoutRanking rank_layouts(const LayoutProblem& problem, std::size_t count) {
+  const QuietScope quiet;  // about models that are only tried
   Estimates estimates(problem);
   for (const Layout& layout : possible_layouts(problem.options, problem.unit)) {
     const std::int64_t size = layout.per_device_train_batch_size;

@@ -6,11 +6,11 @@
 
 #include "backend/measured_rates.h"
 #include "core/error.h"
+#include "core/printed.h"
 #include "core/strings.h"
 #include "model/registry.h"
 #include "model/stage_model.h"
 #include "ops/registry.h"
-#include "planner/printed.h"
 #include "planner/sequences.h"
 #include "train/launch.h"
 #include "train/memory_fit.h"

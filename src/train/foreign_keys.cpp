@@ -118,7 +118,7 @@ constexpr std::array kTrainingKeys = std::to_array<ForeignKey>({
     {"vllm_enable_sleep_mode", kNoEffect, kOwnEngine},
     {"vllm_model_impl", kNoEffect, kOwnEngine},
     {"vllm_guided_decoding_regex", kNotYet, "guided decoding in rollouts is"},
-    {"kv_cache_dtype", kNotYet, "generating in FP8, with other probabilities than the trainer's, is", "auto"},
+    {"kv_cache_dtype", kNotYet, "a KV cache in FP8, which gives other probabilities than the trainer's, is", "auto"},
     {"use_transformers_paged", kNoEffect, kOwnEngine},
     {"generation_kwargs", kNotYet, "passing arguments to generation is"},
     {"wandb_log_completions", kNoEffect, kOwnCompletions},

@@ -71,6 +71,20 @@ class LayoutSearch : public testing::Test {
   TemporaryDirectory folder_;
 };
 
+// A model that cannot divide its vocabulary says so at a run, not while it is only tried.
+TEST_F(LayoutSearch, SaysNothingOfModelsThatItTries) {
+  Json config = read_json(path("divisible.json"));
+  config["vocab_size"] = 401;
+  write_file(path("odd.json"), config.dump());
+  const LayoutProblem problem = problem_of(pretrain("odd.json"));
+  set_quiet(false);
+  testing::internal::CaptureStderr();
+  const LayoutRanking ranking = rank_layouts(problem, 0);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  const auto in_tensor_groups = [](const LayoutPlan& plan) { return plan.layout.tensor_parallel_size > 1; };
+  EXPECT_TRUE(std::ranges::any_of(ranking.layouts, in_tensor_groups));
+}
+
 // Each layout that is listed prepares and plans as a run, with the same bytes.
 TEST_F(LayoutSearch, ListsWhatRunsAcceptWithTheirMemory) {
   std::set<std::string> kinds;

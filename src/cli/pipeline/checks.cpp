@@ -25,14 +25,6 @@
 namespace hone {
 namespace {
 
-// Suppresses log lines during the checks. The stage logs them when it runs.
-struct Quiet {
-  Quiet() { set_quiet(true); }
-  Quiet(const Quiet&) = delete;
-  Quiet& operator=(const Quiet&) = delete;
-  ~Quiet() { set_quiet(false); }
-};
-
 // Sets the environment variables of a recipe while its stage is checked, and then restores the previous values.
 class StageEnvironment {
  public:
@@ -225,7 +217,7 @@ void check_stage(std::string_view command, const StageKeys& stage, Problems& pro
 
 std::vector<std::string> problems_in(std::span<const Stage> stages, const std::vector<bool>& is_done,
                                      std::string_view file) {
-  const Quiet quiet;
+  const QuietScope quiet;  // a stage logs these lines when it runs
   std::vector<std::string> all;
   std::vector<std::string> pending;
   for (std::size_t i = 0; i < stages.size(); ++i) {

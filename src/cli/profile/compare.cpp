@@ -1,9 +1,7 @@
 #include "cli/profile/compare.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdio>
 #include <map>
 #include <tuple>
 
@@ -11,6 +9,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json_value.h"
+#include "core/printed.h"
 #include "core/strings.h"
 
 namespace hone {
@@ -91,11 +90,7 @@ bool is_limited_by_flops(const KernelTotal& total, const SummaryLimits& limits) 
   return total.flops > 0 && limits.flops > 0 && total.flops / limits.flops >= total.bytes / limits.bytes;
 }
 
-std::string digits(double value) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.4g", value);
-  return text.data();
-}
+std::string digits(double value) { return printed("%.4g", value); }
 
 std::string from_to(double before, double after, const std::string& unit) {
   return text_of(digits(after), unit, after > before ? ", up from " : ", down from ", digits(before), unit);
@@ -202,10 +197,8 @@ std::string comparison_text(const Json& a, const Json& b, std::size_t most) {
   const std::vector<KernelChange> changes = profile_changes(a, b);
   double all = 0;
   for (const KernelChange& change : changes) all += change.change();
-  std::array<char, 400> line{};
   const auto append = [&]<class... Values>(const char* pattern, Values... values) {
-    std::snprintf(line.data(), line.size(), pattern, values...);
-    text += line.data();
+    text += printed(pattern, values...);
   };
   append("\nms of a profiled step; a change is the sum of its parts: calls, work of a call, rate\n");
   append("%-26s %-22s %-8s %9s %9s %9s %8s %8s %8s  %s\n", "operation", "module", "phase", "A", "B", "change", "calls",

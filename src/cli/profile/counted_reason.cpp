@@ -2,11 +2,11 @@
 
 #include <array>
 #include <cmath>
-#include <cstdio>
 #include <string_view>
 
 #include "core/error.h"
 #include "core/json_value.h"
+#include "core/printed.h"
 
 namespace hone {
 namespace {
@@ -57,11 +57,8 @@ std::string counted_reason(const Json& before, const Json& after, bool slower) {
     if (effect <= most) continue;
     most = effect;
     const bool more = is > was;
-    std::array<char, 160> text{};
-    std::snprintf(text.data(), text.size(), "%s %s: %.4g, %s from %.4g",
-                  each.lower ? (more ? "higher" : "lower") : (more ? "more" : "fewer"), each.text, is * each.scale,
-                  more ? "up" : "down", was * each.scale);
-    reason = text.data();
+    reason = printed("%s %s: %.4g, %s from %.4g", each.lower ? (more ? "higher" : "lower") : (more ? "more" : "fewer"),
+                     each.text, is * each.scale, more ? "up" : "down", was * each.scale);
   }
   return reason;
 }

@@ -1,25 +1,18 @@
 #include "cli/profile/report.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <map>
 #include <tuple>
 
 #include "cli/profile/timing.h"
 #include "core/error.h"
 #include "core/json_value.h"
+#include "core/printed.h"
 
 namespace hone {
 namespace {
 
 constexpr double kCandidateShare = 0.02;  // of a step
-
-template <class... Values>
-std::string format(const char* pattern, Values... values) {
-  char text[512];
-  std::snprintf(text, sizeof(text), pattern, values...);
-  return text;
-}
 
 bool is_product(const KernelSummary& kernel) { return kernel.category == name_of(OpCategory::kGemm); }
 
@@ -31,10 +24,10 @@ void add_share(std::vector<ShareOfStep>& shares, const std::string& name, double
 }
 
 std::string share_lines(std::string_view title, const std::vector<ShareOfStep>& shares, double step) {
-  std::string text = format("%-34s %10s %7s %12s\n", std::string(title).c_str(), "ms", "share", "of roofline");
+  std::string text = printed("%-34s %10s %7s %12s\n", std::string(title).c_str(), "ms", "share", "of roofline");
   for (const ShareOfStep& share : shares) {
-    text += format("%-34s %10.3f %6.1f%% %11.1f%%\n", share.name.c_str(), share.seconds * 1e3,
-                   100 * share.seconds / step, share.seconds > 0 ? 100 * share.floor / share.seconds : 0);
+    text += printed("%-34s %10.3f %6.1f%% %11.1f%%\n", share.name.c_str(), share.seconds * 1e3,
+                    100 * share.seconds / step, share.seconds > 0 ? 100 * share.floor / share.seconds : 0);
   }
   return text + "\n";
 }
@@ -124,21 +117,21 @@ ProfileReport make_report(const Timeline& timeline, const DeviceLimits& limits) 
 
 std::string to_text(const ProfileReport& report, std::size_t most) {
   const FlopUnit unit = flop_unit(report.limits.flops_per_second);
-  std::string text = format("a step: %.3f ms in operations, %.3f ms between",
-                            report.step_seconds * 1e3 - report.between_seconds * 1e3, report.between_seconds * 1e3);
+  std::string text = printed("a step: %.3f ms in operations, %.3f ms between",
+                             report.step_seconds * 1e3 - report.between_seconds * 1e3, report.between_seconds * 1e3);
   if (report.unprofiled_step_seconds > 0)
-    text += format("; %.3f ms without the profiler", report.unprofiled_step_seconds * 1e3);
-  if (report.data_seconds > 0) text += format("; %.3f ms more to read its batches", report.data_seconds * 1e3);
-  text += format("\nmeasured limits: copy %.0f GB/s, GEMM %.1f %s\n\n", report.limits.copy_bytes_per_second * 1e-9,
-                 report.limits.flops_per_second / unit.scale, unit.name);
-  text += format("%-28s %-24s %-8s %7s %10s %7s %9s %7s %12s\n", "operation", "module", "phase", "runs", "ms", "share",
-                 unit.name, "GB/s", "of roofline");
+    text += printed("; %.3f ms without the profiler", report.unprofiled_step_seconds * 1e3);
+  if (report.data_seconds > 0) text += printed("; %.3f ms more to read its batches", report.data_seconds * 1e3);
+  text += printed("\nmeasured limits: copy %.0f GB/s, GEMM %.1f %s\n\n", report.limits.copy_bytes_per_second * 1e-9,
+                  report.limits.flops_per_second / unit.scale, unit.name);
+  text += printed("%-28s %-24s %-8s %7s %10s %7s %9s %7s %12s\n", "operation", "module", "phase", "runs", "ms", "share",
+                  unit.name, "GB/s", "of roofline");
   for (std::size_t i = 0; i < std::min(most, report.kernels.size()); ++i) {
     const KernelSummary& kernel = report.kernels[i];
-    text += format("%-28s %-24s %-8s %7.0f %10.3f %6.1f%% %9.1f %7.0f %11.1f%%\n", kernel.op.c_str(),
-                   kernel.module.c_str(), std::string(kernel.phase).c_str(), kernel.runs, kernel.seconds * 1e3,
-                   100 * kernel.seconds / report.step_seconds, kernel.flops / kernel.seconds / unit.scale,
-                   kernel.bytes / kernel.seconds * 1e-9, 100 * kernel.achieved());
+    text += printed("%-28s %-24s %-8s %7.0f %10.3f %6.1f%% %9.1f %7.0f %11.1f%%\n", kernel.op.c_str(),
+                    kernel.module.c_str(), std::string(kernel.phase).c_str(), kernel.runs, kernel.seconds * 1e3,
+                    100 * kernel.seconds / report.step_seconds, kernel.flops / kernel.seconds / unit.scale,
+                    kernel.bytes / kernel.seconds * 1e-9, 100 * kernel.achieved());
   }
   text += "\n" + share_lines("category", report.categories, report.step_seconds) +
           share_lines("module", report.modules, report.step_seconds);
@@ -146,8 +139,8 @@ std::string to_text(const ProfileReport& report, std::size_t most) {
   if (found.empty()) return text + "no operation except GEMMs takes more than 2% of the step\n";
   text += "operations other than GEMMs that take more than 2% of the step:\n";
   for (const KernelSummary* kernel : found) {
-    text += format("  %-28s %-24s %5.1f%%, at %.0f%% of the roofline\n", kernel->op.c_str(), kernel->module.c_str(),
-                   100 * kernel->seconds / report.step_seconds, 100 * kernel->achieved());
+    text += printed("  %-28s %-24s %5.1f%%, at %.0f%% of the roofline\n", kernel->op.c_str(), kernel->module.c_str(),
+                    100 * kernel->seconds / report.step_seconds, 100 * kernel->achieved());
   }
   return text;
 }

@@ -7,10 +7,10 @@
 
 namespace hone {
 
-// Returns at most 255 characters.
+// Returns at most 511 characters.
 template <class... Values>
 [[nodiscard]] std::string printed(const char* format, Values... values) {
-  std::array<char, 256> buffer{};
+  std::array<char, 512> buffer{};
   std::snprintf(buffer.data(), buffer.size(), format, values...);
   return buffer.data();
 }
