@@ -55,7 +55,7 @@ ModelSketch sketch_of(const ModelOptions& options) {
   }
   const std::vector<std::string> known = bench_model_names();
   if (!is_folder(name) && std::ranges::count(known, shape_name(name)) > 0) {
-    log_info(text_of("the plan assumes the shape of ", shape_name(name), ", with bfloat16 weights"));
+    log_once(text_of("the plan assumes the shape of ", shape_name(name), ", with bfloat16 weights"));
     return {family_registry().create(parse_json(bench_model_config(shape_name(name)), name)), DType::kBf16};
   }
   return stored_model(options);

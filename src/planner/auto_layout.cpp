@@ -11,6 +11,7 @@
 #include "core/strings.h"
 #include "planner/layout_search.h"
 #include "train/launch.h"
+#include "train/run_checkpoints.h"
 
 namespace hone {
 namespace {
@@ -21,29 +22,23 @@ struct ChosenLayout {
   std::string reason;
 };
 
-// Returns the checkpoint that the run resumes from (train/run_checkpoints.h).
-std::optional<std::string> resumed_checkpoint(const TrainingOptions& options) {
-  const std::string& from = options.resume_from_checkpoint;
-  if (from == "false" || (from.empty() && options.overwrite_output_dir)) return std::nullopt;
-  if (!from.empty() && from != "true") return from;
-  const std::optional<CheckpointFolder> last = last_good_checkpoint(options.output_dir);
-  return last ? std::optional(last->path.string()) : std::nullopt;
-}
-
-// The checkpoint that a run resumes from, and its layout.
-struct SavedLayout {
+// The checkpoint that a run resumes from, and the options that it has saved.
+struct SavedRun {
   std::string checkpoint;
-  Layout layout;
-  std::int64_t processes = 1;
+  Json options;
+
+  // Returns a number of the options; nullopt if a checkpoint of an earlier hone has none.
+  [[nodiscard]] std::optional<std::int64_t> number(const char* key) const {
+    const auto found = options.find(key);
+    if (found == options.end() || !found->is_number_integer()) return std::nullopt;
+    return found->get<std::int64_t>();
+  }
 };
 
-std::optional<SavedLayout> saved_layout(const TrainingOptions& options) {
-  const std::optional<std::string> checkpoint = resumed_checkpoint(options);
+std::optional<SavedRun> saved_run(const TrainingOptions& options) {
+  const std::optional<CheckpointFolder> checkpoint = checkpoint_to_resume(options);
   if (!checkpoint) return std::nullopt;
-  const Json saved = TrainingState(*checkpoint).json().value("options", Json::object());
-  const auto processes = saved.find("num_processes");
-  const bool known = processes != saved.end() && processes->is_number_integer();
-  return SavedLayout{*checkpoint, layout_from_json(saved), known ? processes->get<std::int64_t>() : 1};
+  return SavedRun{checkpoint->path.string(), TrainingState(checkpoint->path).json().value("options", Json::object())};
 }
 
 // batch_size: that of the checkpoint that the run resumes from, whose place in the data counts in batches.
@@ -69,21 +64,23 @@ ChosenLayout first_layout(const Options& options, const OptionInput& input, cons
 template <class Options>
 ChosenLayout chosen_layout(const Options& options, const OptionInput& input,
                            const std::function<ModelSketch()>& sketch) {
-  const std::optional<SavedLayout> saved = saved_layout(options);
+  const std::optional<SavedRun> saved = saved_run(options);
   if (!saved) return first_layout(options, input, sketch(), std::nullopt);
-  if (saved->processes != options.processes()) {
-    log_info(text_of("layout: ", saved->checkpoint, " is of ", saved->processes, " processes, this run has ",
+  const std::int64_t processes = saved->number("num_processes").value_or(1);
+  if (processes != options.processes()) {
+    log_info(text_of("layout: ", saved->checkpoint, " is of ", processes, " processes, this run has ",
                      options.processes(), ", so that another layout is searched"));
   } else if (options.layout == LayoutChoice::kAutomatic) {
-    return {saved->layout, text_of("that of ", saved->checkpoint)};
+    return {layout_from_json(saved->options), text_of("that of ", saved->checkpoint)};
   }
-  return first_layout(options, input, sketch(), saved->layout.per_device_train_batch_size);
+  return first_layout(options, input, sketch(), saved->number("per_device_train_batch_size"));
 }
 
 template <class Options>
 void choose(const Job& job, Options& options, const OptionInput& input, const std::function<ModelSketch()>& sketch) {
+  // Also with keys, so that a rank with other options is named.
+  agree(job, options, option_json(OptionTable(options)).dump(), open_device(options.device));
   if (options.layout == LayoutChoice::kKeys) return;
-  agree_on_memory(job, options, open_device(options.device));
   std::string text;
   if (job.is_first()) {
     const ChosenLayout chosen = chosen_layout(options, input, sketch);

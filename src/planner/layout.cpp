@@ -157,6 +157,10 @@ Layout layout_from_json(const Json& options) {
   for (const LayoutNumber& number : kGroups) read(number);
   for (const LayoutNumber& number : kBatches) read(number);
   const Json& recomputation = at(kRecomputation);
+  if (!recomputation.is_boolean() && !recomputation.is_string()) {
+    throw Error("layout", text_of("the saved options have ", kRecomputation, " ", recomputation.dump()),
+                "--layout search");
+  }
   const std::string name =
       recomputation.is_boolean() ? (recomputation.get<bool>() ? "true" : "false") : recomputation.get<std::string>();
   const std::vector<std::string_view> names = names_of<Recomputation>();
@@ -169,7 +173,8 @@ Layout layout_from_json(const Json& options) {
   return layout;
 }
 
-std::vector<Layout> possible_layouts(const TrainingOptions& options, std::int64_t unit) {
+std::vector<Layout> possible_layouts(const TrainingOptions& options, std::int64_t unit,
+                                     std::optional<std::int64_t> batch_size) {
   const std::int64_t sequences =
       options.per_device_train_batch_size * options.gradient_accumulation_steps * options.processes();
   std::vector<Layout> all;
@@ -180,7 +185,8 @@ std::vector<Layout> possible_layouts(const TrainingOptions& options, std::int64_
       apply(layout, changed);
       if (!is_allowed(changed)) continue;
       const std::int64_t of_reader = sequences / changed.mesh().readers();
-      for (const std::int64_t size : divisors(of_reader, kMostSequences)) {
+      for (const std::int64_t size : divisors(of_reader, batch_size.value_or(kMostSequences))) {
+        if (size != batch_size.value_or(size)) continue;
         layout.per_device_train_batch_size = size;
         layout.gradient_accumulation_steps = of_reader / size;
         all.push_back(layout);

@@ -47,8 +47,10 @@ void apply(const Layout& layout, TrainingOptions& options);
 
 // Returns all layouts of options.num_processes processes for the sequences of a step, which are those of
 // per_device_train_batch_size x gradient_accumulation_steps x num_processes; ascending. `unit` processes are a unit
-// that is repeated over the job: groups divide it. recomputation: the only value of gradient_checkpointing, as the user
-// has set it, otherwise auto. Leaves out what check_mesh() refuses; what a model refuses is not known here.
-[[nodiscard]] std::vector<Layout> possible_layouts(const TrainingOptions& options, std::int64_t unit);
+// that is repeated over the job: groups divide it. batch_size: the only per_device_train_batch_size, if there is one.
+// gradient_checkpointing is that of the options. Leaves out what check_mesh() refuses; what a model refuses is not
+// known here.
+[[nodiscard]] std::vector<Layout> possible_layouts(const TrainingOptions& options, std::int64_t unit,
+                                                   std::optional<std::int64_t> batch_size = {});
 
 }  // namespace hone

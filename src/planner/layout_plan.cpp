@@ -8,6 +8,7 @@
 
 #include "core/strings.h"
 #include "model/stage_model.h"
+#include "model/weights.h"
 #include "passes/layer.h"
 #include "planner/sequences.h"
 #include "train/launch.h"
@@ -42,17 +43,30 @@ RankPrograms trace_rank(const LayoutProblem& problem, const TrainingOptions& opt
   return {std::move(model), std::move(workspace)};
 }
 
+// Adds the bytes of the trained weights of a model of a rank, each of which one rank of several updates.
+void add_gathered(StepWork& work, const Model& model, DType dtype) {
+  const bool divides_experts = work.mesh.expert_size() > 1;
+  const std::vector<NamedType> types = weight_types(model, dtype);
+  for (std::size_t i = 0; i < types.size(); ++i) {
+    const WeightSpec& spec = model.weights()[i];
+    if (!spec.trainable) continue;
+    const bool is_expert = divides_experts && spec.kind == WeightKind::expert;
+    (is_expert ? work.gathered_expert_bytes : work.gathered_bytes) += static_cast<double>(types[i].type.bytes());
+  }
+}
+
 CostModel cost_model(const LayoutProblem& problem, const TrainingOptions& options, const Model* model) {
   const MicroBatchShape shape = training_shape(sizes_of(problem, options, model), options);
   const std::int64_t at_a_time = std::max<std::int64_t>(shape.limits.tokens / problem.sequence.tokens, 1);
   const std::int64_t sequences = options.per_device_train_batch_size * options.gradient_accumulation_steps;
   const std::int64_t zero = options.zero_stage.value_or(0);
-  return CostModel(problem.device, {.mesh = options.mesh(),
-                                    .dtype = problem.dtype,
-                                    .sequence = problem.sequence.tokens,
-                                    .tokens = shape.capacities.back(),
-                                    .micro_batches = (sequences + at_a_time - 1) / at_a_time,
-                                    .gathers_weights = options.shards() > 1 && (zero == 1 || zero == 2)});
+  StepWork work{.mesh = options.mesh(),
+                .dtype = problem.dtype,
+                .sequence = problem.sequence.tokens,
+                .tokens = shape.capacities.back(),
+                .micro_batches = (sequences + at_a_time - 1) / at_a_time};
+  if (options.shards() > 1 && (zero == 1 || zero == 2)) add_gathered(work, *model, problem.dtype);
+  return CostModel(problem.device, work);
 }
 
 // Bytes of the gradients that the first and the last stage have both.
@@ -110,7 +124,7 @@ LayoutPlan estimate_rank(const LayoutProblem& problem, const Layout& layout) {
 }
 
 // A stage has its share of the work, and waits while the pipeline fills and empties. The first one keeps the
-// activations of as many micro-batches as there are stages, as many as the whole model has of one.
+// activations of as many micro-batches as there are stages, or of all if these are fewer.
 LayoutPlan estimate_stages(const LayoutProblem& problem, const Layout& layout) {
   LayoutProblem whole = problem;
   whole.options.num_processes = problem.options.processes() / layout.pipeline_parallel_size;
@@ -124,8 +138,9 @@ LayoutPlan estimate_stages(const LayoutProblem& problem, const Layout& layout) {
   LayoutPlan plan{.layout = layout, .time = {}};
   plan.time.add(all.time, 1 / stages);
   plan.time.bubble = plan.time.total() * (stages - 1) / static_cast<double>(layout.gradient_accumulation_steps);
-  const double kept = std::max(static_cast<double>(all.bytes) - stores, 0.0);
-  plan.bytes = static_cast<std::size_t>(stores / stages + kept);
+  const double of_one = std::max(static_cast<double>(all.bytes) - stores, 0.0) / stages;  // of a stage's layers
+  const double micro_batches = std::min(stages, static_cast<double>(layout.gradient_accumulation_steps));
+  plan.bytes = static_cast<std::size_t>(stores / stages + of_one * micro_batches);
   return plan;
 }
 

@@ -16,11 +16,15 @@
 namespace hone {
 namespace {
 
-// The rates of the CPUs of a process, which has its part of the machine's cores.
+// The processes that share what this one sees of a machine: those of the job that is planned, unless this is one of
+// them, which has its part of the cores and has agreed on its memory.
+std::int64_t sharers(const TrainingOptions& options) { return options.agreed_memory ? 1 : options.processes(); }
+
+// The rates of the CPUs of a process.
 DeviceModel host_model(const TrainingOptions& options) {
   DeviceModel model = built_in_model(DeviceKind::kCpu);
   model.name = "the host";
-  const double cores = std::max(1.0, static_cast<double>(thread_count()) / static_cast<double>(options.processes()));
+  const double cores = std::max(1.0, static_cast<double>(thread_count()) / static_cast<double>(sharers(options)));
   for (const auto rate : {&DeviceModel::f32_flops, &DeviceModel::bf16_flops, &DeviceModel::copy_bytes}) {
     (model.*rate).per_second *= cores;
   }
@@ -93,7 +97,9 @@ JobDevices job_devices(const TrainingOptions& options, const std::string& name) 
     return {std::move(model), available};
   }
   const Device& device = open_device(options.device);
-  if (device.kind() == DeviceKind::kCpu) return {host_model(options), available};
+  if (device.kind() == DeviceKind::kCpu) {
+    return {host_model(options), available / static_cast<std::size_t>(sharers(options))};
+  }
   return {gpu_model(std::string(device.name())), available};
 }
 

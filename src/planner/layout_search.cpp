@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 #include <functional>
+#include <map>
 #include <optional>
 #include <tuple>
 
@@ -103,8 +104,10 @@ class Estimates {
   // A reason that holds for every layout is reported as a run reports it.
   if (estimates.allowed == 0 && estimates.refusal != nullptr) std::rethrow_exception(estimates.refusal);
   if (estimates.allowed == 0) {
-    throw Error("layout",
-                text_of("the model and the keys allow no layout of ", problem.options.processes(), " processes"));
+    const std::string resumed =
+        problem.batch_size ? text_of(" with the checkpoint's per_device_train_batch_size ", *problem.batch_size) : "";
+    throw Error("layout", text_of("the model and the keys allow no layout of ", problem.options.processes(),
+                                  " processes", resumed));
   }
   const std::string least = estimates.least ? text_of("; the smallest, ", to_text(estimates.least->layout),
                                                       ", takes about ", format_bytes(estimates.least->bytes))
@@ -130,27 +133,29 @@ std::string mfu_text(const LayoutProblem& problem, double flops) {
 LayoutRanking rank_layouts(const LayoutProblem& problem, std::size_t count) {
   const QuietScope quiet;  // about models that are only tried
   Estimates estimates(problem);
-  for (const Layout& layout : possible_layouts(problem.options, problem.unit)) {
-    const std::int64_t size = layout.per_device_train_batch_size;
-    if (problem.batch_size.value_or(size) == size) estimates.add(layout);
-  }
+  for (const Layout& layout : possible_layouts(problem.options, problem.unit, problem.batch_size))
+    estimates.add(layout);
   sort_by_time(estimates.plans);
   LayoutRanking ranking{.layouts = {}, .allowed = estimates.allowed, .too_large = estimates.too_large};
+  std::map<Layout, std::ptrdiff_t> failures;  // plans that do not fit, of layouts that are alike but for recomputation
   for (const LayoutPlan& likely : estimates.plans) {
     if (count > 0 && ranking.layouts.size() >= count) {
       const double last = ranking.layouts[count - 1].time.total();
       if (likely.time.total() * (1 - kTimeError) > last) break;
     }
-    // A layout that fits without recomputation needs none.
-    const auto fits_already = [&](const LayoutPlan& other) {
+    const auto is_alike = [&](const LayoutPlan& other) {
       Layout same = other.layout;
       same.gradient_checkpointing = likely.layout.gradient_checkpointing;
       return same == likely.layout;
     };
-    if (std::ranges::any_of(ranking.layouts, fits_already)) continue;
+    // A layout that fits without recomputation needs none.
+    if (std::ranges::any_of(ranking.layouts, is_alike)) continue;
     LayoutPlan plan = plan_layout(problem, likely.layout);
     if (plan.bytes > problem.available) {
-      ++ranking.too_large;
+      // Too large if it is with every choice of recomputation that may fit.
+      Layout layout = likely.layout;
+      layout.gradient_checkpointing = Recomputation::kAutomatic;
+      if (++failures[layout] == std::ranges::count_if(estimates.plans, is_alike)) ++ranking.too_large;
       estimates.note_least(plan);
       continue;
     }

@@ -109,7 +109,7 @@ StepTime CostModel::step(std::span<const Workspace* const> stages, std::size_t e
     time.backward = run(stage->program(kTrainingProgram));
     time.last_backward = stage->has_program(kSummingProgram) ? run(stage->program(kSummingProgram)) : time.backward;
     time.update = run(stage->program(kUpdateProgram));
-    time.update.exposed += gather_seconds(*stage);
+    time.update.exposed += gather_seconds();
     time.to_next = rates_.collective_seconds + sent_bytes(*stage) / rates_.send_bytes;
   }
   ScheduleClock clock(times, work_.micro_batches);

@@ -231,15 +231,12 @@ StepTime CostModel::run(const Program& program) const {
   return time;
 }
 
-double CostModel::gather_seconds(const Workspace& workspace) const {
-  if (!work_.gathers_weights) return 0;
-  double bytes = 0;
-  for (const StoreSpec& store : workspace.stores()) {
-    if (store.name != kWeightStore) continue;
-    for (const NamedType& tensor : store.tensors) bytes += static_cast<double>(tensor.type.bytes());
-  }
-  const double ranks = work_.mesh.data_size();
-  return collective_seconds(bytes, (ranks - 1) / ranks);
+double CostModel::gather_seconds() const {
+  const auto gather = [&](double bytes, int ranks) {
+    return bytes > 0 ? collective_seconds(bytes, static_cast<double>(ranks - 1) / ranks) : 0.0;
+  };
+  return gather(work_.gathered_bytes, work_.mesh.data_size()) +
+         gather(work_.gathered_expert_bytes, work_.mesh.size() / work_.mesh.expert_size());
 }
 
 StepTime CostModel::step(const Workspace& workspace) const {
@@ -249,7 +246,7 @@ StepTime CostModel::step(const Workspace& workspace) const {
   time.add(training, static_cast<double>(work_.micro_batches - (sums ? 1 : 0)));
   if (sums) time.add(run(workspace.program(kSummingProgram)));
   time.add(run(workspace.program(kUpdateProgram)));
-  time.exposed += gather_seconds(workspace);
+  time.exposed += gather_seconds();
   return time;
 }
 

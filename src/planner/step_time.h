@@ -38,7 +38,10 @@ struct StepWork {
   std::int64_t sequence = 0;       // tokens of a sequence, which attends to itself alone
   std::int64_t tokens = 0;         // of a micro-batch, the capacity of its program
   std::int64_t micro_batches = 1;  // of a step of one rank
-  bool gathers_weights = false;    // each rank updates its share of whole weights (zero_stage 1 and 2)
+  // Bytes of updated weights that ranks gather (zero_stage 1 and 2): those of the data group, and experts of the ranks
+  // that have the same ones.
+  double gathered_bytes = 0;
+  double gathered_expert_bytes = 0;
 };
 
 class CostModel {
@@ -64,7 +67,7 @@ class CostModel {
   [[nodiscard]] double collective_seconds(double bytes, double bus_share) const;
   [[nodiscard]] Transfer transfer(const Program& program, const Node& node) const;
   void add_node(const Program& program, const Node& node, StepTime& time) const;
-  [[nodiscard]] double gather_seconds(const Workspace& workspace) const;
+  [[nodiscard]] double gather_seconds() const;
 
   DeviceModel device_;
   StepRates rates_;

@@ -187,6 +187,8 @@ LocalRanks ranks_to_start(const TrainingOptions& options, const JobPlace& place)
   return ranks;
 }
 
+namespace {
+
 void agree_on_memory(const Job& job, TrainingOptions& options, const Device& device) {
   if (job.peers() == nullptr) return;
   // The processes of a machine share its memory; those on GPUs have one each.
@@ -198,6 +200,8 @@ void agree_on_memory(const Job& job, TrainingOptions& options, const Device& dev
   job.maximum(least);
   options.agreed_memory = DeviceMemory{static_cast<std::size_t>(-least[0]), static_cast<std::size_t>(-least[1])};
 }
+
+}  // namespace
 
 void agree(const Job& job, TrainingOptions& options, const std::string& options_json, const Device& device) {
   if (job.peers() == nullptr) return;

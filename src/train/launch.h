@@ -33,11 +33,8 @@ void check_mesh(const TrainingOptions& options);
 // there is only one. Throws Error if config_file does not divide the processes evenly over machines.
 [[nodiscard]] LocalRanks ranks_to_start(const TrainingOptions& options, const JobPlace& place);
 
-// Sets options.agreed_memory to the least memory of the job's devices, so that all ranks compile the same programs.
-void agree_on_memory(const Job& job, TrainingOptions& options, const Device& device);
-
-// Throws Error that names the first rank with other options than rank 0. Calls agree_on_memory(). options_json: the
-// values in effect.
+// Throws Error that names the first rank with other options than rank 0. Sets options.agreed_memory to the least memory
+// of the job's devices, so that all ranks compile the same programs. options_json: the values in effect.
 void agree(const Job& job, TrainingOptions& options, const std::string& options_json, const Device& device);
 
 }  // namespace hone

@@ -64,6 +64,18 @@ std::vector<TaskTensor> task_tensors(const WeightFiles& files) {
 
 }  // namespace
 
+std::optional<CheckpointFolder> checkpoint_to_resume(const TrainingOptions& options) {
+  const std::string& from = options.resume_from_checkpoint;
+  if (from == "false") return std::nullopt;
+  if (!from.empty() && from != "true") return CheckpointFolder{TrainingState(from).step(), from};
+  std::optional<CheckpointFolder> checkpoint;
+  if (!from.empty() || !options.overwrite_output_dir) checkpoint = last_good_checkpoint(options.output_dir);
+  if (!checkpoint && from == "true") {
+    throw Error("resume_from_checkpoint", text_of("there is no checkpoint in ", options.output_dir));
+  }
+  return checkpoint;
+}
+
 RunCheckpoints::RunCheckpoints(const TrainingOptions& options, const TrainerSetup& setup, TrainingSubject& subject)
     : options_(options),
       setup_(setup),
@@ -137,23 +149,11 @@ Json RunCheckpoints::load(const fs::path& checkpoint, TrainingTask& task) {
   return state.json().value("options", Json());
 }
 
-std::optional<CheckpointFolder> RunCheckpoints::checkpoint_to_resume() const {
-  const std::string& from = options_.resume_from_checkpoint;
-  if (from == "false") return std::nullopt;
-  if (!from.empty() && from != "true") return CheckpointFolder{TrainingState(from).step(), from};
-  std::optional<CheckpointFolder> checkpoint;
-  if (!from.empty() || !options_.overwrite_output_dir) checkpoint = last_good_checkpoint(output_dir_);
-  if (!checkpoint && from == "true") {
-    throw Error("resume_from_checkpoint", text_of("there is no checkpoint in ", output_dir_.string()));
-  }
-  return checkpoint;
-}
-
 std::int64_t RunCheckpoints::resume(TrainingTask& task) {
   // Rank 0 chooses the checkpoint, because what the folder holds may change while the others look.
   std::string folder;
   if (setup_.job.is_first()) {
-    const std::optional<CheckpointFolder> chosen = checkpoint_to_resume();
+    const std::optional<CheckpointFolder> chosen = checkpoint_to_resume(options_);
     if (chosen) folder = chosen->path.string();
   }
   folder = setup_.job.broadcast(folder);

@@ -19,6 +19,9 @@ struct TaskSnapshot;
 struct TensorSource;
 class CheckpointStore;
 
+// Returns the checkpoint that the options ask to resume, if there is one. Throws Error if it is missing.
+[[nodiscard]] std::optional<CheckpointFolder> checkpoint_to_resume(const TrainingOptions& options);
+
 class RunCheckpoints {
  public:
   // The references must outlive the object.
@@ -55,8 +58,6 @@ class RunCheckpoints {
     double value = 0;
   };
 
-  // Returns the checkpoint that the options ask to resume, if there is one.
-  [[nodiscard]] std::optional<CheckpointFolder> checkpoint_to_resume() const;
   void write(std::int64_t step, const TrainingTask& task, std::vector<TensorSource> tensors,
              const TensorStore& weights);
   // Returns true if this process does not have the whole weights.

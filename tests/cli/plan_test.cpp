@@ -166,6 +166,16 @@ TEST_F(PlanCommand, RanksLayouts) {
               HasSubstr("--device_name: hone does not know the memory of 'TPU' (name H200 or H100, or set"));
   EXPECT_THAT(refused({"--plan_ngpus", "4"}), HasSubstr("--plan_ngpus: is 4, which does not divide the 2 GPUs"));
   EXPECT_THAT(refused({"--runtime_ngpus", "4"}), HasSubstr("--runtime_ngpus: is 4, but num_processes is 2"));
+  for (const char* key : {"--plan_ngpus", "--plan_all"}) {
+    EXPECT_THAT(refused({"--zero_stage", "1", key, std::string_view(key) == "--plan_all" ? "true" : "1"}),
+                HasSubstr(std::string(key) + ": is for ranking the layouts of pretrain or sft"));
+  }
+  write_file(folder_.path() / "launch.yaml", "num_processes: 8\n");
+  std::vector<std::string> file(run.begin(), run.end());
+  std::erase(file, "--num_processes");
+  std::erase(file, "2");
+  file.insert(file.end(), {"--config_file", (folder_.path() / "launch.yaml").string(), "--runtime_ngpus", "16"});
+  EXPECT_THAT(run_commands(file).said, HasSubstr("--runtime_ngpus: is 16, but num_processes is 8"));
   EXPECT_THAT(refused({"--torch_dtype", "float32"}),
               HasSubstr("optim: adamw_bf16 is for weights of bfloat16, these are f32"))
       << "as a run says it";

@@ -4,6 +4,7 @@
 
 #include "cli/program.h"
 #include "core/files.h"
+#include "core/json_value.h"
 #include "core/strings.h"
 #include "job/job_fixture.h"
 
@@ -81,6 +82,15 @@ TEST_F(LayoutJob, KeepsTheLayoutOfACheckpoint) {
   const std::string searched = layout_line(output_of(command("search", 2, search)));
   EXPECT_THAT(searched, HasSubstr("1 x "));
   EXPECT_THAT(searched, HasSubstr("(the fastest of "));
+  // A checkpoint of an earlier hone, which has saved fewer keys.
+  copy_checkpoint("whole", "old", 4);
+  const auto state = path("old/checkpoint-4/training_state.json");
+  Json saved = read_json(state);
+  saved["options"].erase("expert_parallel_size");
+  write_file(state, saved.dump());
+  EXPECT_THAT(refusal(command("old", 2, automatic)),
+              HasSubstr("layout: the saved options have no expert_parallel_size (--layout search)"));
+  EXPECT_THAT(layout_line(output_of(command("old", 2, search))), HasSubstr("(the fastest of "));
   copy_checkpoint("whole", "alone", 4);
   const std::string alone = output_of(command("alone", 1, joined(sequences(4, 2), {"--layout", "auto"})));
   EXPECT_THAT(alone, HasSubstr("layout: data parallel, 1 x 8"));

@@ -197,6 +197,49 @@ TEST_F(LayoutSearch, RefusesWhatFitsNowhere) {
   }
 }
 
+// Each allowed layout fits or does not, whatever the choices of recomputation that were tried for it.
+TEST_F(LayoutSearch, CountsEachLayoutOnce) {
+  LayoutProblem problem = problem_of(pretrain("divisible.json"));
+  const LayoutRanking all = rank_layouts(problem, 0);
+  EXPECT_EQ(all.layouts.size(), all.allowed);
+  EXPECT_EQ(all.too_large, 0u);
+  std::vector<std::size_t> bytes;
+  for (const LayoutPlan& plan : all.layouts) bytes.push_back(plan.bytes);
+  std::ranges::sort(bytes);
+  for (const std::size_t share : {1, 2, 3}) {
+    problem.available = bytes[bytes.size() * share / 4];
+    const LayoutRanking some = rank_layouts(problem, 0);
+    EXPECT_EQ(some.allowed, all.allowed);
+    EXPECT_EQ(some.layouts.size() + some.too_large, all.allowed) << problem.available;
+  }
+}
+
+// Stages keep no more micro-batches than there are, so that a pipeline that fits is planned.
+TEST_F(LayoutSearch, FindsPipelinesOfFewMicroBatches) {
+  LayoutProblem problem = problem_of(pretrain("divisible.json"));
+  int found = 0;
+  for (const LayoutPlan& plan : rank_layouts(problem, 0).layouts) {
+    const Layout& layout = plan.layout;
+    if (layout.gradient_accumulation_steps >= layout.pipeline_parallel_size) continue;
+    ++found;
+    const LayoutPlan estimate = estimate_layout(problem, layout);
+    EXPECT_LT(static_cast<double>(estimate.bytes), 1.5 * static_cast<double>(plan.bytes)) << to_text(layout);
+  }
+  EXPECT_GT(found, 0);
+}
+
+// The place of a resumed run in its data is counted in batches of the checkpoint's size.
+TEST(PossibleLayouts, HaveTheBatchSizeOfACheckpoint) {
+  TrainingOptions options;
+  options.num_processes = 2;
+  options.per_device_train_batch_size = 128;
+  options.gradient_accumulation_steps = 1;
+  const std::vector<Layout> layouts = possible_layouts(options, 2, 128);
+  EXPECT_FALSE(layouts.empty());
+  for (const Layout& layout : layouts) EXPECT_EQ(layout.per_device_train_batch_size, 128);
+  EXPECT_TRUE(possible_layouts(options, 2, 96).empty()) << "128 and 256 sequences are no multiple of 96";
+}
+
 TEST(LayoutText, NamesWhatDiffers) {
   Layout layout{.tensor_parallel_size = 2,
                 .zero_stage = 1,
@@ -214,6 +257,9 @@ TEST(LayoutText, NamesWhatDiffers) {
   broken["zero_stage"] = "two";
   EXPECT_THROW((void)layout_from_json(broken), Error);
   broken.erase("zero_stage");
+  EXPECT_THROW((void)layout_from_json(broken), Error);
+  broken = to_json(layout);
+  broken["gradient_checkpointing"] = 1;
   EXPECT_THROW((void)layout_from_json(broken), Error);
 }
 

@@ -127,7 +127,7 @@ template <class Base>
 void set_processes(PlanOptions<Base>& options, const OptionInput& input) {
   options.num_processes = processes_of(options, {});
   if (!options.plan_ngpus && !options.runtime_ngpus) return;
-  const bool alone = !input.was_set("num_processes");
+  const bool alone = options.processes() == 1 && !input.was_set("num_processes");
   const std::int64_t all = options.runtime_ngpus.value_or(alone ? *options.plan_ngpus : options.processes());
   const std::int64_t unit = options.plan_ngpus.value_or(all);
   if (!alone && all != options.processes()) {
@@ -188,7 +188,14 @@ int plan(std::span<const std::string> arguments) {
   const bool searches = options.processes() > 1 && !layout_key_set(options, input);
   options.zero_stage = zero_stage_of(options);
   check_mesh(options);
-  if constexpr (!std::is_same_v<Base, GrpoOptions>) {
+  constexpr bool kRanks = !std::is_same_v<Base, GrpoOptions>;
+  for (const char* key : {"plan_ngpus", "plan_all"}) {
+    if (input.was_set(key) && !(kRanks && searches)) {
+      throw Error(input.place_of(key), "is for ranking the layouts of pretrain or sft over several processes",
+                  "remove it, or the keys that divide the model");
+    }
+  }
+  if constexpr (kRanks) {
     if (searches) return print_layouts(options, input);
   }
   const RunPlan plan = plan_of(options, input, kComparedGpus);
