@@ -216,14 +216,16 @@ TEST_F(LayoutSearch, CountsEachLayoutOnce) {
 
 // Stages keep no more micro-batches than there are, so that a pipeline that fits is planned.
 TEST_F(LayoutSearch, FindsPipelinesOfFewMicroBatches) {
-  LayoutProblem problem = problem_of(pretrain("divisible.json"));
+  PretrainOptions options = pretrain("divisible.json");
+  options.per_device_train_batch_size = 16;  // so that activations take more than weights
+  const LayoutProblem problem = problem_of(options);
   int found = 0;
   for (const LayoutPlan& plan : rank_layouts(problem, 0).layouts) {
     const Layout& layout = plan.layout;
     if (layout.gradient_accumulation_steps >= layout.pipeline_parallel_size) continue;
     ++found;
     const LayoutPlan estimate = estimate_layout(problem, layout);
-    EXPECT_LT(static_cast<double>(estimate.bytes), 1.5 * static_cast<double>(plan.bytes)) << to_text(layout);
+    EXPECT_LT(static_cast<double>(estimate.bytes), 1.3 * static_cast<double>(plan.bytes)) << to_text(layout);
   }
   EXPECT_GT(found, 0);
 }
