@@ -24,7 +24,7 @@ function(hone_room name)
     target_compile_options(hone_${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O3>)
   endif()
   if(name STREQUAL "backend")  # the sources of its folder cpu differ in their instruction sets
-    list(FILTER sources EXCLUDE REGEX "/(cpu|cuda)/")
+    list(FILTER sources EXCLUDE REGEX "/src/backend/(cpu|cuda)/")
     hone_unite(hone_backend ${sources})
   else()
     hone_unite(hone_${name} ${sources})

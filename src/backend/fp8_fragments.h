@@ -29,6 +29,13 @@ namespace hone {
 inline constexpr std::int64_t kFragmentRows = 8;       // of a unit
 inline constexpr std::int64_t kFragmentColumns = 128;  // of a unit
 
+// The bytes of the first and of the second columns in the two halves of a word, each as a bf16 of its number times
+// 2^-120 (ops/fp8_linear/fp8_bits.cuh). constexpr for the kernels of GPUs, which call them.
+[[nodiscard]] constexpr std::uint32_t spread_first(std::uint32_t word) { return word & 0x87F087F0U; }
+[[nodiscard]] constexpr std::uint32_t spread_second(std::uint32_t word) {
+  return ((word << 4) & 0x80F080F0U) | ((word >> 4) & 0x07000700U);
+}
+
 // Returns true if the bytes of a weight [rows, columns] with `scale_rows` rows for each row of scales are in this order
 // on a device of this kind. Otherwise they are row by row.
 [[nodiscard]] bool fp8_in_fragments(DeviceKind device, std::int64_t rows, std::int64_t columns,

@@ -15,7 +15,7 @@ namespace hone {
 
 // Events of one launch of a kernel.
 struct KernelEvents {
-  std::string kernel;          // name of its function, without parameters
+  std::string kernel;          // symbol of its function, mangled in C++
   std::vector<double> counts;  // [GpuCounters::names()]
 };
 

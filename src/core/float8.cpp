@@ -69,8 +69,7 @@ bool has_e4m3_nan(std::span<const std::uint8_t> bytes) {
 
 float e4m3_scale(float amax) {
   HONE_ASSERT(amax >= 0 && amax <= kE4m3Max * kMostScale, "largest magnitude ", amax);
-  // Rounded up to bf16, which has the bounds 448 x 2^i, so that amax stays on its side of each.
-  return std::bit_cast<float>(e4m3_scale_bits((std::bit_cast<std::uint32_t>(std::fabs(amax)) + 0xFFFF) >> 16));
+  return std::bit_cast<float>(e4m3_scale_bits_of_f32(std::bit_cast<std::uint32_t>(std::fabs(amax))));
 }
 
 void dequantize_e4m3(const std::uint8_t* bytes, float scale, std::int64_t count, BFloat16* out) {

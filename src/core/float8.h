@@ -50,6 +50,15 @@ inline constexpr float kMostScale = 0x1p7F;
   return (exponent > kLeastExponent + 8 ? exponent - 8 : kLeastExponent) << 23;
 }
 
+// The same of a magnitude in f32, of whose bits it is a function. It is rounded up to bf16, which has the bounds of
+// scales, so that it stays on its side of each; finite magnitudes stay finite.
+[[nodiscard]] constexpr std::uint32_t e4m3_scale_bits_of_f32(std::uint32_t magnitude) {
+  constexpr std::uint32_t kInfinity = 0x7F800000;
+  constexpr std::uint32_t kLargest = 0x7F7F;
+  const std::uint32_t up = (magnitude + 0xFFFF) >> 16;
+  return e4m3_scale_bits(magnitude >= kInfinity ? magnitude >> 16 : up < kLargest ? up : kLargest);
+}
+
 // out[i] = bf16(bytes[i] x scale).
 void dequantize_e4m3(const std::uint8_t* bytes, float scale, std::int64_t count, BFloat16* out);
 // bytes[i] = values[i] / scale as e4m3. The scale is that of e4m3_scale() or e4m3_scale_bits() for a block that has the

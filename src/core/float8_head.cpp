@@ -11,19 +11,16 @@
 namespace hone {
 namespace {
 
-// The bits in bf16 of the largest magnitude, rounded up: the bounds of scales are numbers of bf16, so that a magnitude
-// stays on its side of each.
+// The bits in f32 of the largest magnitude. Magnitudes are ordered as their bits are; those of numbers that are not
+// finite are the largest.
 std::uint32_t largest_bits(const BFloat16* values, std::int64_t count) {
-  return std::bit_cast<std::uint32_t>(largest_magnitude(values, count)) >> 16;
+  return std::bit_cast<std::uint32_t>(largest_magnitude(values, count));
 }
 std::uint32_t largest_bits(const float* values, std::int64_t count) {
-  constexpr std::uint32_t kInfinity = 0x7F800000;
-  // Magnitudes are ordered as their bits are; those of numbers that are not finite are the largest.
   std::uint32_t largest = 0;
   for (std::int64_t i = 0; i < count; ++i)
     largest = std::max(largest, std::bit_cast<std::uint32_t>(values[i]) & 0x7FFFFFFFU);
-  if (largest >= kInfinity) return largest >> 16;
-  return std::min((largest + 0xFFFF) >> 16, (kInfinity >> 16) - 1);
+  return largest;
 }
 
 float scale_of(std::uint8_t byte) { return std::bit_cast<float>(std::uint32_t{byte} << 23); }
@@ -32,7 +29,7 @@ float scale_of(std::uint8_t byte) { return std::bit_cast<float>(std::uint32_t{by
 
 template <class T>
 std::uint8_t quantize_head(const T* values, std::int64_t count, std::uint8_t* bytes) {
-  const auto byte = static_cast<std::uint8_t>(e4m3_scale_bits(largest_bits(values, count)) >> 23);
+  const auto byte = static_cast<std::uint8_t>(e4m3_scale_bits_of_f32(largest_bits(values, count)) >> 23);
   const float scale = scale_of(byte);
   if (std::isinf(scale)) {
     std::fill_n(bytes, count, std::uint8_t{0});

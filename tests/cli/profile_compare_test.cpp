@@ -95,6 +95,12 @@ TEST(ProfileCompare, CountersSayWhyARateChanged) {
   EXPECT_EQ(change_of(changes, "calls").reason, "more calls: 20, up from 10") << "its rate did not change";
   const std::vector<KernelChange> back = profile_changes(b, a);
   EXPECT_THAT(change_of(back, "linear").reason, HasSubstr("; more instructions per cycle: 2.4, up from 1.5"));
+  // Twice the instructions for twice the work of a call explain nothing; fewer instructions per cycle do.
+  Json larger = summary(70, {kernel("linear", "f32[8]", 10, 60, 2e9, 1)});
+  larger["counters"]["kernels"] = {
+      counted("linear", {{"instructions", 1e8}, {"instructions_per_cycle", 1.7}, {"ghz", 3.0}, {"cores", 1.6}})};
+  EXPECT_THAT(change_of(profile_changes(a, larger), "linear").reason,
+              HasSubstr("; fewer instructions per cycle: 1.7, down from 2.4"));
   b["counters"] = {{"refusal", "not counted"}};
   EXPECT_EQ(change_of(profile_changes(a, b), "linear").reason, "lower rate: 50 GFLOP/s, down from 100 GFLOP/s");
 }

@@ -73,6 +73,18 @@ TEST(Float8Head, KeepsTheLargestNumberAtABound) {
   EXPECT_EQ(scale(std::numeric_limits<float>::min()), kLeastScale);
 }
 
+// The largest numbers of f32 are above those of bf16, and are no reason to lose their head.
+TEST(Float8Head, StaysFiniteNextToTheLargestNumbers) {
+  const std::vector<float> values{0x1p120F, std::numeric_limits<float>::max()};
+  std::uint8_t bytes[2];
+  std::vector<float> read(2);
+  const std::uint8_t byte = quantize_head(values.data(), 2, bytes);
+  EXPECT_NE(byte, 255);
+  dequantize_head(bytes, byte, 2, read.data());
+  EXPECT_EQ(read[0], 0x1p120F);
+  EXPECT_GE(read[1], 0x1.Ep127F);
+}
+
 TEST(Float8Head, ThatIsNotFiniteIsNaN) {
   for (const float wrong : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
     const std::vector<float> values{1.0F, wrong, -2.0F};

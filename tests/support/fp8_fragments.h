@@ -10,12 +10,6 @@
 
 namespace hone::test {
 
-// The first and the second columns of a word, each two bf16 of a number times 2^-120 (ops/fp8_linear/fp8_bits.cuh).
-inline std::uint32_t spread_first(std::uint32_t word) { return word & 0x87F087F0U; }
-inline std::uint32_t spread_second(std::uint32_t word) {
-  return ((word << 4) & 0x80F080F0U) | ((word >> 4) & 0x07000700U);
-}
-
 // The word of a thread of a quad, for a row of the weight and 16 columns from 16 `link` on.
 inline std::uint32_t fragment_word(std::span<const std::uint8_t> fragments, std::int64_t columns, std::int64_t row,
                                    std::int64_t link, std::int64_t thread) {

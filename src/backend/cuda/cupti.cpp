@@ -13,8 +13,6 @@
 namespace hone {
 namespace {
 
-constexpr std::string_view kWhere = "hardware counters of the GPU";
-
 // Looks where the dynamic loader does, then in CUDA_HOME, CUDA_PATH and /usr/local/cuda.
 void* open_cupti() {
   std::vector<std::string> names{"libcupti.so.13"};
@@ -29,7 +27,7 @@ void* open_cupti() {
   for (const std::string& name : names) {
     if (void* library = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
   }
-  throw Error(std::string(kWhere), "libcupti.so.13 was not found",
+  throw Error(std::string(kCuptiPlace), "libcupti.so.13 was not found",
               "set LD_LIBRARY_PATH to the folder of CUDA 13's CUPTI, such as that of pip's nvidia-cuda-cupti");
 }
 
@@ -58,7 +56,8 @@ CuptiLibrary::CuptiLibrary() : library_(open_cupti()) {
 // A member to assign to. NOLINTBEGIN(bugprone-macro-parentheses)
 #define HONE_BIND(name)                                                 \
   name = reinterpret_cast<decltype(&::name)>(::dlsym(library_, #name)); \
-  if (name == nullptr) throw Error(std::string(kWhere), "libcupti.so.13 has no " #name, "install the CUPTI of CUDA 13")
+  if (name == nullptr)                                                  \
+  throw Error(std::string(kCuptiPlace), "libcupti.so.13 has no " #name, "install the CUPTI of CUDA 13")
   // NOLINTEND(bugprone-macro-parentheses)
   HONE_CUPTI_FUNCTIONS(HONE_BIND);
 #undef HONE_BIND
@@ -70,7 +69,7 @@ void CuptiLibrary::check(CUptiResult status, std::string_view call) const {
   if (cuptiGetResultString(status, &name) != CUPTI_SUCCESS || name == nullptr) name = "unknown error";
   const bool refused = status == CUPTI_ERROR_INSUFFICIENT_PRIVILEGES;
   throw Error(
-      std::string(kWhere),
+      std::string(kCuptiPlace),
       text_of(refused ? "the driver gives them to administrators only (ERR_NVGPUCTRPERM): " : "", call, ": ", name),
       hint_for(status));
 }

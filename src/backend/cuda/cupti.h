@@ -17,6 +17,8 @@
 
 namespace hone {
 
+inline constexpr std::string_view kCuptiPlace = "hardware counters of the GPU";  // of errors
+
 class CuptiLibrary {
  public:
   // Throws Error if the library is not found or is older than CUDA 13's.

@@ -185,7 +185,11 @@ class RangeSession {
   RangeSession(const RangeSession&) = delete;
   RangeSession& operator=(const RangeSession&) = delete;
   ~RangeSession() {
-    if (running_) (void)stop();
+    if (running_) {  // after an error, which another one must not hide
+      HONE_CUPTI_PARAMETERS(CUpti_RangeProfiler_Stop_Params, stop);
+      stop.pRangeProfilerObject = profiler_;
+      (void)cupti_.cuptiRangeProfilerStop(&stop);
+    }
     HONE_CUPTI_PARAMETERS(CUpti_RangeProfiler_Disable_Params, disable);
     disable.pRangeProfilerObject = profiler_;
     (void)cupti_.cuptiRangeProfilerDisable(&disable);
@@ -273,6 +277,8 @@ class CuptiCounters final : public GpuCounters {
       metrics_.push_back(each.metric);
       names_.push_back(each.event);
     }
+    if (names_.empty() || names_[0] != kMetrics[0].event)
+      throw Error(std::string(kCuptiPlace), "this GPU does not count the time of kernels");
     config_ = host_->config(metrics_);
   }
 
@@ -287,7 +293,7 @@ class CuptiCounters final : public GpuCounters {
     std::vector<KernelEvents> events;
     events.reserve(kernels.size());
     for (const std::string& kernel : kernels) events.push_back({.kernel = kernel, .counts = {}});
-    if (kernels.empty()) return events;
+    if (kernels.empty()) throw Error(std::string(kCuptiPlace), "CUPTI reported no launch of a kernel");
     RangeSession session(cupti_, context_);
     session.prepare(kernels.size(), config_, metrics_);
     constexpr int kMostPasses = 32;
@@ -298,10 +304,12 @@ class CuptiCounters final : public GpuCounters {
       work();
       gpu_.synchronize();
       done = session.stop();
-      HONE_ASSERT(log_.kernels == kernels, "a pass launched ", log_.kernels.size(), " kernels, the first run ",
-                  kernels.size());
+      if (log_.kernels != kernels) {
+        throw Error(std::string(kCuptiPlace),
+                    text_of("a pass launched ", log_.kernels.size(), " kernels, the first run ", kernels.size()));
+      }
     }
-    HONE_ASSERT(done, "CUPTI asked for more than ", kMostPasses, " passes");
+    if (!done) throw Error(std::string(kCuptiPlace), text_of("CUPTI asked for more than ", kMostPasses, " passes"));
     fill(session, events);
     return events;
   }
@@ -321,17 +329,18 @@ class CuptiCounters final : public GpuCounters {
   void fill(RangeSession& session, std::vector<KernelEvents>& events) {
     const std::size_t ranges = session.decode();
     if (ranges != events.size()) {
-      throw Error("hardware counters of the GPU",
+      throw Error(std::string(kCuptiPlace),
                   text_of("CUPTI counted ", ranges, " kernels of ", events.size(), " that were launched"));
     }
     for (std::size_t range = 0; range < ranges; ++range) {
       const std::size_t launch = host_->launch_of(session.counted(), range);
-      HONE_ASSERT(launch < events.size() && events[launch].counts.empty(), "range ", range, " is launch ", launch);
+      if (launch >= events.size() || !events[launch].counts.empty()) {
+        throw Error(std::string(kCuptiPlace), text_of("range ", range, " of CUPTI is launch ", launch));
+      }
       std::vector<double> values = host_->values(session.counted(), range, metrics_);
-      const double nanoseconds = values[0];
       for (std::size_t i = 0; i < values.size(); ++i) {
         if (!std::isfinite(values[i])) values[i] = 0;
-        if (chosen_[i].is_percent) values[i] *= nanoseconds / 100;
+        if (chosen_[i].is_percent) values[i] *= values[0] / 100;  // the time, which is the first event
       }
       events[launch].counts = std::move(values);
     }

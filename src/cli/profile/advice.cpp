@@ -112,9 +112,10 @@ Advice start_advice(const ProfileReport& report, double step) {
   const double steps = report.total_steps * (step + report.data_seconds);
   const double gain = (report.start_seconds + steps) / (report.cached_start_seconds + steps);
   if (report.total_steps <= 0 || report.cached_start_seconds <= 0 || gain < kLeastGain) {
-    return {.text = text_of(settings_text(cached), " saves ", tenths(report.start_seconds),
-                            " s of encoding at each later start."),
-            .settings = cached};
+    return {
+        .text = text_of(settings_text(cached), " saves ", tenths(report.start_seconds - report.cached_start_seconds),
+                        " s of encoding at each later start."),
+        .settings = cached};
   }
   return {
       .text = text_of(settings_text(cached), ": ", std::round(gain * 100) / 100, " times the tokens/s of a later run (",

@@ -113,7 +113,8 @@ void explain(const KernelTotal& before, const KernelTotal& after, bool flops, Ke
   const bool has_calls = before.runs > 0 && after.runs > 0;
   if (has_calls) change.calls = mean * std::log(after.runs / before.runs);
   const bool has_work = has_calls && all_before > 0 && all_after > 0;
-  if (has_work) change.work = mean * std::log(all_after / after.runs / (all_before / before.runs));
+  const double work = has_work ? all_after / after.runs / (all_before / before.runs) : 1;
+  change.work = mean * std::log(work);
   change.rate = change_ms - change.calls - change.work;
   const double largest = std::max({std::abs(change.calls), std::abs(change.work), std::abs(change.rate)});
   if (largest < 1e-9) return;
@@ -129,7 +130,7 @@ void explain(const KernelTotal& before, const KernelTotal& after, bool flops, Ke
         " rate: ", from_to(all_before / before.ms * 1e-6, all_after / after.ms * 1e-6, flops ? " GFLOP/s" : " GB/s"));
   }
   if (largest != std::abs(change.rate)) return;
-  const std::string counted = counted_reason(before.counted, after.counted, change.rate > 0);
+  const std::string counted = counted_reason(before.counted, after.counted, work, change.rate > 0);
   if (!counted.empty()) change.reason += "; " + counted;
 }
 

@@ -45,7 +45,7 @@ double figure_of(const Json& row, const Explanation& each) {
 
 }  // namespace
 
-std::string counted_reason(const Json& before, const Json& after, bool slower) {
+std::string counted_reason(const Json& before, const Json& after, double work, bool slower) {
   if (!before.is_object() || !after.is_object()) return "";
   double most = kLeastCountedChange;
   std::string reason;
@@ -53,7 +53,7 @@ std::string counted_reason(const Json& before, const Json& after, bool slower) {
     const double was = figure_of(before, each);
     const double is = figure_of(after, each);
     if (was <= 0 || is <= 0) continue;
-    const double effect = std::log(is / was) * (each.more_is_slow == slower ? 1 : -1);
+    const double effect = std::log(is / was / (each.per_call ? work : 1)) * (each.more_is_slow == slower ? 1 : -1);
     if (effect <= most) continue;
     most = effect;
     const bool more = is > was;

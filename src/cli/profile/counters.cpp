@@ -13,6 +13,15 @@
 namespace hone {
 namespace {
 
+// A figure computed from counted events, such as a share of a peak.
+struct CounterFigure {
+  const char* key;    // in kernel_summary.json
+  const char* title;  // in tables
+  double scale;       // of the figure in tables
+  // The figure; nullopt if an event that it needs is not counted or is 0 where it divides.
+  std::optional<double> (*value)(const CounterReport& report, const CountedKernel& kernel);
+};
+
 constexpr double kCacheLine = 64;  // bytes
 using Figure = std::optional<double>;
 
@@ -118,8 +127,6 @@ Json events_json(const CounterReport& report, const CountedKernel& kernel) {
 }
 
 }  // namespace
-
-std::span<const CounterFigure> counter_figures() { return kFigures; }
 
 void NodeCounters::begin_run(Stopwatch&) { counts_.clear(); }
 

@@ -50,16 +50,6 @@ struct CounterReport {
   std::vector<CountedKernel> launched = {};  // kernels of a GPU, slowest first
 };
 
-// A figure computed from counted events, such as a share of a peak.
-struct CounterFigure {
-  const char* key;    // in kernel_summary.json
-  const char* title;  // in tables
-  double scale;       // of the figure in tables
-  // The figure; nullopt if an event that it needs is not counted or is 0 where it divides.
-  std::optional<double> (*value)(const CounterReport& report, const CountedKernel& kernel);
-};
-[[nodiscard]] std::span<const CounterFigure> counter_figures();
-
 // Sums the counts of runs of the timeline's nodes, per step.
 struct CountedRun {
   std::size_t node = 0;        // index of Timeline::nodes

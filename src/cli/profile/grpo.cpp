@@ -196,6 +196,10 @@ Json to_json(const GrpoTimes& times) {
 
 int profile_grpo(const RecipeSource& source) {
   const ProfileOptions& profile = source.profile;
+  if (source.flags.was_set("counters")) {
+    throw Error(source.flags.place_of("counters"), "has no effect with grpo, whose operations are not counted",
+                "remove it");
+  }
   GrpoOptions options;
   (void)read_recipe(source, {}, OptionTable(options), options);
   const Device& device = open_device(options.device);

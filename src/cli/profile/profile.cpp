@@ -34,7 +34,7 @@ const CommandText kProfileText{
 
 namespace {
 
-// The profiled steps, their speed without the profiler, and the events of as many steps.
+// The profiled steps, their speed without the profiler, and the counted events.
 struct MeasuredSteps {
   Timeline timeline;
   StepRate rate;

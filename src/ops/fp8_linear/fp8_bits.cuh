@@ -20,12 +20,6 @@ namespace hone {
   return spread_odd_bytes(word << 8);
 }
 
-// The first and the second bytes of the two halves of a word of fragments (backend/fp8_fragments.h), spread.
-[[nodiscard]] __device__ inline std::uint32_t spread_first(std::uint32_t word) { return word & 0x87F087F0u; }
-[[nodiscard]] __device__ inline std::uint32_t spread_second(std::uint32_t word) {
-  return ((word << 4) & 0x80F080F0u) | ((word >> 4) & 0x07000700u);
-}
-
 [[nodiscard]] __device__ inline bool is_power_of_two(float scale) {  // or 0
   return (__float_as_uint(scale) & 0x7FFFFFu) == 0;
 }

@@ -13,7 +13,6 @@ namespace {
 constexpr std::int64_t kMostRows = 128;         // more rows are computed faster by converted weights
 constexpr std::int64_t kMostStreamRows = 16;    // of fp8_stream.cuh
 constexpr int kMostWarps = 8, kMostPairs = 16;  // of a tile of it: with one unit each, with two
-constexpr int kFp8BytesUnderWay = 44 * 1024;    // of W for an SM, which is enough to read at the memory's rate
 
 // A tile: rows of W, and how they are shared: by `parts` warpgroups, or by warps that have `parts` units each.
 struct Fp8Tile {
@@ -71,7 +70,7 @@ bool launch(const Fp8Kernel& kernel, const Fp8Launch& launch) {
   const int stage_bytes = kernel.blocks * (tile_rows + 2 * kernel.tokens) * kFp8RowBytes;
   const int other_bytes = 1024;  // the ring begins at a multiple of 1,024
   const int stages = std::min(kMostStages, (kSharedBytes - other_bytes) / stage_bytes);
-  const int under_way = static_cast<int>(ceil_div(kFp8BytesUnderWay, kernel.blocks * tile_rows * kFp8RowBytes));
+  const int under_way = static_cast<int>(ceil_div(kBytesUnderWay, kernel.blocks * tile_rows * kFp8RowBytes));
   const Fp8RowsArgs rows{.y = static_cast<__nv_bfloat16*>(args.c),
                          .bias = static_cast<const __nv_bfloat16*>(args.bias),
                          .scales = launch.product.scales.data,

@@ -7,14 +7,16 @@
 #include <cstdint>
 
 #include "backend/cuda/bulk_copy.cuh"
+#include "backend/fp8_fragments.h"
 #include "ops/fp8_linear/fp8_bits.cuh"
 #include "ops/linear/few_rows_ring.cuh"
 
 namespace hone {
 
-inline constexpr int kFp8BlockColumns = 128;  // of k: a row of a unit of W, and two parts of 64 columns of x
-inline constexpr int kFp8RowBytes = 128;      // of a row of W or of a row of a part of x
-inline constexpr int kFp8UnitRows = 8;
+inline constexpr int kFp8BlockColumns =
+    static_cast<int>(kFragmentColumns);   // of k: a row of a unit of W, and two parts of 64 columns of x
+inline constexpr int kFp8RowBytes = 128;  // of a row of W or of a row of a part of x
+inline constexpr int kFp8UnitRows = kFragmentRows;
 inline constexpr int kFp8UnitBytes = kFp8UnitRows * kFp8BlockColumns;
 inline constexpr int kDecisionBarrier = 1;  // named barrier of the computing warps
 

@@ -32,11 +32,9 @@ struct Fp8Pages {
   }
 };
 
-// The byte of the scale of a head whose largest magnitude has these bits in f32. The magnitude is rounded up to bf16,
-// which has the bounds of scales, so that it stays on its side of each.
+// The byte of the scale of a head whose largest magnitude has these bits in f32.
 [[nodiscard]] __device__ inline std::uint32_t head_scale(std::uint32_t largest) {
-  const std::uint32_t rounded = largest >= 0x7F800000u ? largest >> 16 : min((largest + 0xFFFFu) >> 16, 0x7F7Fu);
-  return e4m3_scale_bits(rounded) >> 23;
+  return e4m3_scale_bits_of_f32(largest) >> 23;
 }
 
 inline constexpr int kHeadParts = 8;  // elements of a head that a lane has; heads have at most 256
