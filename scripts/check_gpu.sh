@@ -19,6 +19,7 @@ shift $(($# < 2 ? 1 : 2))
 jobs=${HONE_JOBS:-8}
 seconds=${HONE_SECONDS:-600}
 logs=${HONE_LOGS:-$(mktemp -d)}
+mkdir -p "$logs"
 export HONE_TEST_DEVICE=cuda
 
 suites_of() { "$build/tests/$1" --gtest_list_tests | sed -n 's/^\([A-Za-z].*\)\.$/\1/p;s/^\([A-Za-z].*\)\.  #.*/\1/p'; }

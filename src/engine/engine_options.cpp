@@ -110,11 +110,6 @@ std::vector<Capacity> engine_capacities(const EngineOptions& options) {
   return capacities;
 }
 
-void check_cache_device(KvCacheDtype dtype, DeviceKind device) {
-  if (dtype != KvCacheDtype::kFp8 || device == DeviceKind::kCpu) return;
-  throw Error("kv_cache_dtype", "is fp8, which works on a CPU only so far", "--kv_cache_dtype auto");
-}
-
 EngineOptions engine_options(const EngineWorkload& demand) {
   EngineOptions options;
   options.max_model_len = demand.max_model_len;

@@ -17,7 +17,7 @@ inline constexpr const char* kLatentKvCacheHelp =
 
 inline constexpr const char* kKvCacheDtypeHelp =
     "Type of keys and values in the KV cache: auto (the model's), or fp8 (e4m3 with a scale for each token and key "
-    "head), which takes half of bf16's memory and changes results within FP8's rounding; on a CPU only";
+    "head), which takes half of bf16's memory and changes results within FP8's rounding";
 
 // The source of the tokens that are proposed to follow a sequence.
 enum class SpeculativeMethod : std::uint8_t {
@@ -103,8 +103,6 @@ struct EngineWorkload {
 };
 // Returns resolved options of an engine for such requests. A step has room for one token of each running request.
 [[nodiscard]] EngineOptions engine_options(const EngineWorkload& demand);
-// Throws Error for a KV cache in FP8 on a GPU. Its kernels for GPUs exist and have not been run.
-void check_cache_device(KvCacheDtype dtype, DeviceKind device);
 
 // Tokens of prompts whose log-probabilities a step computes, where requests may ask for them; each takes a row of
 // logits.

@@ -191,7 +191,6 @@ std::int64_t tokens_within(const ModelShape& shape, const GenerateOptions& optio
 
 void generate_missing(const GenerateOptions& options, std::span<const GeneratePrompt> prompts, Journal& journal) {
   Device& device = open_device(options.device);
-  check_cache_device(options.kv_cache_dtype, device.kind());
   const auto prepared = [&](std::unique_ptr<Model> model) {
     prepare_model(*model, {.num_speculative_tokens = options.num_speculative_tokens,
                            .speculative_method = options.speculative_method,

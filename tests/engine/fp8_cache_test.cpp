@@ -191,13 +191,6 @@ TEST(Fp8Cache, ABlockTakesItsBytesAndScales) {
             options.block_size * s.num_hidden_layers * 2 * s.num_key_value_heads * (s.head_dim + 1));
 }
 
-TEST(Fp8Cache, IsRefusedOnGpus) {
-  EXPECT_THAT([] { check_cache_device(KvCacheDtype::kFp8, DeviceKind::kCuda); },
-              testing::ThrowsMessage<Error>(testing::HasSubstr("kv_cache_dtype: is fp8, which works on a CPU only")));
-  EXPECT_NO_THROW(check_cache_device(KvCacheDtype::kFp8, DeviceKind::kCpu));
-  EXPECT_NO_THROW(check_cache_device(KvCacheDtype::kAuto, DeviceKind::kCuda));
-}
-
 TEST(Fp8Cache, IsRefusedWithLatentRows) {
   FixtureModel fixture("deepseek_v2");
   EXPECT_THAT(

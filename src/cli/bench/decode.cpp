@@ -272,7 +272,6 @@ int decode_bench(BenchDecodeOptions& options, const OptionInput&, const std::str
     model = std::make_unique<Fp8Model>(std::move(model));
   }
   Device& device = open_device(options.device);
-  check_cache_device(options.kv_cache_dtype, device.kind());
   set_gemm_tuning(device, options.gemm.tuning());
   const TensorStore weights = random_weights(*model, 1, options.weight_dtype(), device);
   const double weights_read = weight_bytes(*model, weights);

@@ -110,7 +110,6 @@ int run(const ChatOptions& given, const OptionInput& input) {
     options.model_name_or_path = model_argument("chat", given.model_name_or_path, input);
   if (!options.server.empty()) return chat_with_server(options, input, set_keys);
   Device& device = open_device(options.device);
-  check_cache_device(options.kv_cache_dtype, device.kind());
   LoadedModel loaded = load_model(options.model_name_or_path, std::nullopt, device, {}, options.quantization);
   LocalAnswerer answerer(options, loaded);
   catch_interrupts();

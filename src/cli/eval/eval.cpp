@@ -174,7 +174,6 @@ LoadedModel load(const EvalOptions& options, Device& device, const Job& job) {
 int evaluate(const EvalOptions& options, const Job& job) {
   std::vector<Evaluation> evaluations = read_evaluations(options);
   Device& device = open_device(options.device);
-  check_cache_device(options.kv_cache_dtype, device.kind());
   const std::unique_ptr<Collective> group = job.size() > 1 ? make_collective(device, *job.peers()) : nullptr;
   const CollectiveScope scope(nullptr, group.get());
   LoadedModel loaded = load(options, device, job);

@@ -187,7 +187,6 @@ int run_serve(const ServeOptions& given, const OptionInput& input) {
   if (!options.runs.empty() && !is_folder(options.runs))
     throw Error("runs", text_of(options.runs, " is not a folder"), "give a folder that has runs");
   Device& device = open_device(options.device);
-  check_cache_device(options.kv_cache_dtype, device.kind());
   if (options.max_loras == 0) options.max_loras = std::ssize(options.adapters);
   const AdapterSlots* slots = nullptr;
   LoadedModel loaded =
