@@ -3,10 +3,11 @@
 #include <dlfcn.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <utility>
+
+#include "backend/cuda/cuda_library.h"
 
 namespace hone {
 namespace {
@@ -26,20 +27,6 @@ cudaDataType_t data_type(DType dtype) {
     default:
       throw Defect(text_of("no GEMM for the dtype ", name_of(dtype)));
   }
-}
-
-// Loads the library by the search path of the dynamic loader, then from CUDA_HOME, CUDA_PATH and /usr/local/cuda.
-void* open_library() {
-  std::vector<std::string> names{"libcublasLt.so.13"};
-  for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) {
-    if (const char* home = std::getenv(variable)) names.push_back(std::string(home) + "/lib64/libcublasLt.so.13");
-  }
-  names.emplace_back("/usr/local/cuda/lib64/libcublasLt.so.13");
-  for (const std::string& name : names) {
-    if (void* library = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
-  }
-  throw Error("cublasLt", "libcublasLt.so.13 was not found",
-              "set LD_LIBRARY_PATH to the folder of CUDA 13's libraries");
 }
 
 bool equal(const cublasLtMatmulAlgo_t& a, const cublasLtMatmulAlgo_t& b) { return std::memcmp(&a, &b, sizeof(a)) == 0; }
@@ -92,7 +79,11 @@ Function* CublasLibrary::function(const char* name) const {
   return reinterpret_cast<Function*>(symbol);
 }
 
-CublasLibrary::CublasLibrary() : library_(open_library()) { check_cublas(cublasLtCreate(&handle_), "Create"); }
+CublasLibrary::CublasLibrary()
+    : library_(open_cuda_library("libcublasLt.so.13", "cublasLt",
+                                 "set LD_LIBRARY_PATH to the folder of CUDA 13's libraries")) {
+  check_cublas(cublasLtCreate(&handle_), "Create");
+}
 
 CublasGemm::CublasGemm(const CublasLibrary& library, const GemmKey& key) : library_(library), key_(key) {
   const bool wide = key.c_type == DType::kF64;

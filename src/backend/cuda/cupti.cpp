@@ -4,32 +4,13 @@
 
 #include <dlfcn.h>
 
-#include <cstdlib>
 #include <string>
-#include <vector>
 
+#include "backend/cuda/cuda_library.h"
 #include "core/error.h"
 
 namespace hone {
 namespace {
-
-// Looks where the dynamic loader does, then in CUDA_HOME, CUDA_PATH and /usr/local/cuda.
-void* open_cupti() {
-  std::vector<std::string> names{"libcupti.so.13"};
-  std::vector<std::string> homes;
-  for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) {
-    if (const char* home = std::getenv(variable)) homes.emplace_back(home);
-  }
-  homes.emplace_back("/usr/local/cuda");
-  for (const std::string& home : homes) {
-    for (const char* folder : {"/extras/CUPTI/lib64/", "/lib64/"}) names.push_back(home + folder + "libcupti.so.13");
-  }
-  for (const std::string& name : names) {
-    if (void* library = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
-  }
-  throw Error(std::string(kCuptiPlace), "libcupti.so.13 was not found",
-              "set LD_LIBRARY_PATH to the folder of CUDA 13's CUPTI, such as that of pip's nvidia-cuda-cupti");
-}
 
 std::string hint_for(CUptiResult status) {
   switch (status) {
@@ -52,7 +33,11 @@ std::string hint_for(CUptiResult status) {
 
 }  // namespace
 
-CuptiLibrary::CuptiLibrary() : library_(open_cupti()) {
+CuptiLibrary::CuptiLibrary()
+    : library_(open_cuda_library(
+          "libcupti.so.13", kCuptiPlace,
+          "set LD_LIBRARY_PATH to the folder of CUDA 13's CUPTI, such as that of pip's nvidia-cuda-cupti",
+          {"extras/CUPTI/lib64", "lib64"})) {
 // A member to assign to. NOLINTBEGIN(bugprone-macro-parentheses)
 #define HONE_BIND(name)                                                 \
   name = reinterpret_cast<decltype(&::name)>(::dlsym(library_, #name)); \

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "backend/cuda/check.h"
+#include "backend/cuda/cuda_library.h"
 #include "backend/cuda/device.h"
 #include "backend/gpu_collective.h"
 #include "core/error.h"
@@ -72,11 +73,8 @@ class NcclLibrary {
   static void* open() {
     // Multicast over NVLink adds in the switch, in another order than the ranks.
     ::setenv("NCCL_NVLS_ENABLE", "0", 0);
-    for (const char* name : {"libnccl.so.2", "/usr/local/cuda/lib64/libnccl.so.2"}) {
-      if (void* library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL)) return library;
-    }
-    throw Error(
-        "nccl", "libnccl.so.2 was not found",
+    return open_cuda_library(
+        "libnccl.so.2", "nccl",
         "install NCCL (libnccl2), or set LD_LIBRARY_PATH to its folder, such as that of pip's nvidia-nccl-cu13");
   }
 
