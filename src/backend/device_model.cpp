@@ -66,8 +66,6 @@ constexpr DeviceRow kDevices[] = {
 StepRates hopper_step() {
   return {.attention_forward = {521e12, 471},
           .attention_backward = {490e12, 690},
-          .context_forward_flops = 200e12,
-          .context_backward_flops = 1.7e12,
           .head_share = 0.9,
           .grouped_forward_share = 1.0,
           .grouped_input_gradient_share = 0.9,
@@ -88,8 +86,6 @@ StepRates hopper_step() {
 StepRates host_step() {
   return {.attention_forward = {0.5e11, 64},
           .attention_backward = {0.5e11, 64},
-          .context_forward_flops = 0.5e11,
-          .context_backward_flops = 0.5e11,
           .kernel_share = 0.5,
           .update_share = 0.8,
           .update_8bit_share = 0.3,

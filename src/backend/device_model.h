@@ -44,10 +44,8 @@ struct AttentionRate {
 struct StepRates {
   AttentionRate attention_forward;
   AttentionRate attention_backward;
-  double context_forward_flops = 0;   // attention of a context group, which has simpler kernels
-  double context_backward_flops = 0;  // likewise
-  double head_share = 1;              // products of the head, with its loss, of a large GEMM's rate
-  double grouped_forward_share = 1;   // products of experts with full tiles, of a large GEMM's rate
+  double head_share = 1;             // products of the head, with its loss, of a large GEMM's rate
+  double grouped_forward_share = 1;  // products of experts with full tiles, of a large GEMM's rate
   double grouped_input_gradient_share = 1;
   double grouped_weight_gradient_share = 1;
   double kernel_share = 1;              // kernels limited by memory, of a copy's rate

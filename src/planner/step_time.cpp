@@ -97,9 +97,6 @@ double CostModel::attention_seconds(std::string_view op, double flops) const {
   const auto sequence = static_cast<double>(std::min(work_.sequence, work_.tokens));
   const double useful = flops * (sequence + 1) / (static_cast<double>(work_.tokens) + 1);
   const bool backward = op.ends_with("_backward");
-  if (op.starts_with("context_")) {
-    return useful / (backward ? rates_.context_backward_flops : rates_.context_forward_flops);
-  }
   const AttentionRate& rate = backward ? rates_.attention_backward : rates_.attention_forward;
   return useful / (rate.flops * sequence / (sequence + rate.tokens));
 }

@@ -25,8 +25,10 @@ void forward(const KernelCall& call) {
   const T* q = cuda_data<T>(qkv);
   const TileQueries<T> queries = tile_queries<T>(a, sequences_of(call.in(AttentionIn::cu_seqlens), qkv), qkv,
                                                  call.out(AttentionOut::o), call.out(AttentionOut::lse));
-  const PackedKeys<T> keys{
-      .k = q + a.heads * a.head_dim, .v = q + (a.heads + a.kv_heads) * a.head_dim, .stride = qkv.row_size()};
+  const PackedKeys<T> keys{.k = q + a.heads * a.head_dim,
+                           .v = q + (a.heads + a.kv_heads) * a.head_dim,
+                           .stride = qkv.row_size(),
+                           .rows = qkv.capacity()};
   launch_attention_forward(queries, keys, plan_of(*qkv.type, *call.in(AttentionIn::cu_seqlens).type, a), call.workspace,
                            stream_of(call));
 }
@@ -59,7 +61,10 @@ void backward(const KernelCall& call) {
                                    .value_dim = static_cast<std::int32_t>(a.values()),
                                    .scale = static_cast<A>(a.scale)};
   if constexpr (std::is_same_v<T, __nv_bfloat16>) {
-    if (launch_wgmma_attention_backward(args, call.workspace.data(), stream_of(call))) return;
+    if (launch_wgmma_attention_backward(args, {args.sequences, args.stride}, PackedQueries{}, call.workspace.data(),
+                                        stream_of(call))) {
+      return;
+    }
   }
   launch_attention_output_dot(args, stream_of(call));
   launch_attention_backward(args, stream_of(call));
@@ -76,9 +81,15 @@ std::size_t backward_workspace(InputTypes inputs, std::span<const Type>, const A
   const std::size_t overlap = inputs[AttentionBackwardIn::lse]->bytes();
   if (inputs[AttentionBackwardIn::qkv]->dtype != DType::kBf16) return overlap;
   const auto& a = attributes.as<AttentionAttributes>();
-  return std::max(overlap, wgmma_backward_bytes(inputs[AttentionBackwardIn::qkv]->rows(),
-                                                inputs[AttentionBackwardIn::cu_seqlens]->rows() - 1, a.heads,
-                                                a.head_dim, a.values()));
+  const std::int64_t rows = inputs[AttentionBackwardIn::qkv]->rows();
+  const std::int64_t sequences = inputs[AttentionBackwardIn::cu_seqlens]->rows() - 1;
+  return std::max(overlap, wgmma_backward_bytes({.rows = rows,
+                                                 .sequences = sequences,
+                                                 .key_rows = rows,
+                                                 .key_sequences = sequences,
+                                                 .heads = a.heads,
+                                                 .head_dim = a.head_dim},
+                                                a.values()));
 }
 
 }  // namespace

@@ -263,7 +263,7 @@ __global__ void __launch_bounds__(kWarps * 32)
   });
 
   const int last = tile.outside ? -1 : (tile.end - 1) / group;
-  const PackedKeys<__nv_bfloat16> keys{args.k, args.v, args.stride};
+  const PackedKeys<__nv_bfloat16> keys{args.k, args.v, args.stride, args.sequences.capacity};
   const auto copy_stage = [&](int key) {
     const std::uint32_t stage = stages + static_cast<std::uint32_t>(key / kOthers % 2 * Plan::kStageBytes);
     const auto copy = [&](std::uint32_t to, const __nv_bfloat16* from) {

@@ -102,8 +102,9 @@ template <class T, class Attributes>
 }
 
 // Keys and values packed like the queries. Each source of keys has: kDecodes, true if sequences may have few queries
-// each; kFp8, true if k and v are bytes of e4m3 with scales; start(), the position of a sequence's first query;
-// offset(), in elements, of a key's row from k and v.
+// each; kFp8, true if k and v are bytes of e4m3 with scales; rows, of k and v; start(), the position of a sequence's
+// first query; offset(), in elements, of a key's row from k and v. Sources without pages also have first_row(), the row
+// of a sequence's first key, from which the others follow.
 template <class T>
 struct PackedKeys {
   static constexpr bool kDecodes = false;
@@ -111,10 +112,31 @@ struct PackedKeys {
   const T* k;
   const T* v;
   std::int64_t stride;
+  std::int64_t rows;
 
   [[nodiscard]] __device__ std::int64_t start(const SequenceTile&) const { return 0; }
+  [[nodiscard]] __device__ std::int64_t first_row(const SequenceTile& tile) const { return tile.token; }
   [[nodiscard]] __device__ std::int64_t offset(const SequenceTile& tile, std::int64_t key) const {
     return (tile.token + key) * stride;
+  }
+};
+
+// Keys and values of whole documents, next to each other, for sequences that are pieces of these documents.
+template <class T>
+struct PieceKeys {
+  static constexpr bool kDecodes = false;
+  static constexpr bool kFp8 = false;
+  const T* k;
+  const T* v;
+  std::int64_t stride;
+  std::int64_t rows;
+  const std::int32_t* starts;      // [sequences]: the position of the first query in its document
+  const std::int32_t* first_rows;  // [sequences]: the row of the document's first key
+
+  [[nodiscard]] __device__ std::int64_t start(const SequenceTile& tile) const { return starts[tile.sequence]; }
+  [[nodiscard]] __device__ std::int64_t first_row(const SequenceTile& tile) const { return first_rows[tile.sequence]; }
+  [[nodiscard]] __device__ std::int64_t offset(const SequenceTile& tile, std::int64_t key) const {
+    return (first_row(tile) + key) * stride;
   }
 };
 

@@ -2,7 +2,8 @@
 // (Shah et al., 2024).
 //
 // One kernel computes the scores once. A block has 128 keys of one key head and goes over the tiles of 64 query rows
-// that see them, from the last tile of the sequence down, all query heads of the group for each tile (a turn).
+// that see them, from the last tile of the sequence down, all query heads of the group for each tile (a turn). Queries
+// are in the rows of the keys or, if a context group divides the tokens, in pieces (wgmma_backward_turns.cuh).
 //
 //                        | tile n-1: head 0, 1, ... | tile n-2: head 0, 1, ... | ... | first tile that sees a key
 //   keys  0..63   (WG 1) |  S^T [64, 64] -> P^T -> dS^T
@@ -75,10 +76,10 @@ __device__ void start_rows_product(float (&c)[8][4], std::uint64_t a, std::uint6
 }
 
 // All turns of a computing warpgroup, and the block's dk and dv.
-template <int kWidth, int kValues>
-__device__ void wgmma_backward_compute(const AttentionGradients<__nv_bfloat16>& args, const SequenceTile& tile,
-                                       WgmmaTurn turn, int turns, int kv_head, unsigned char* shared_bytes,
-                                       const WgmmaBackwardBarriers& barriers) {
+template <int kWidth, int kValues, class Turn>
+__device__ void wgmma_backward_compute(const AttentionGradients<__nv_bfloat16>& args, std::int64_t key_stride,
+                                       const SequenceTile& tile, Turn turn, int turns, int kv_head,
+                                       unsigned char* shared_bytes, const WgmmaBackwardBarriers& barriers) {
   using Plan = WgmmaBackward<kWidth, kValues>;
   const std::uint32_t shared = shared_address(shared_bytes);
   const int thread = static_cast<int>(threadIdx.x) % 128;
@@ -134,7 +135,7 @@ __device__ void wgmma_backward_compute(const AttentionGradients<__nv_bfloat16>& 
 
     const float* lse =
         reinterpret_cast<const float*>(shared_bytes + Plan::kStatistics + stage * Plan::kStatisticBytes) + lane % 4 * 2;
-    const int query = turn.tile * kWgmmaQueries;
+    const int query = turn.position();
     const bool whole = query >= group_key + 63;  // every query row of the tile sees every key of the warpgroup
     // Step 2: P^T while dP^T runs, then start dV += P^T dO.
     warpgroup_wait<Plan::kWide ? 0 : 1>();
@@ -260,9 +261,9 @@ __device__ void wgmma_backward_compute(const AttentionGradients<__nv_bfloat16>& 
 
   named_barrier_wait(kConsumersBarrier, Plan::kConsumers);  // both warpgroups have read k and v, which are overwritten
   const int rows = tile.end - tile.first;
-  const std::int64_t own = (tile.token + tile.first) * args.stride + kv_head * kWidth;
+  const std::int64_t own = (tile.token + tile.first) * key_stride + kv_head * kWidth;
   const auto target = [&](__nv_bfloat16* to) {
-    return [=](int row) { return row < rows ? to + own + row * args.stride : nullptr; };
+    return [=](int row) { return row < rows ? to + own + row * key_stride : nullptr; };
   };
   const float factor_k[2] = {args.scale, args.scale};
   const float factor_v[2] = {1.0f, 1.0f};
@@ -273,18 +274,18 @@ __device__ void wgmma_backward_compute(const AttentionGradients<__nv_bfloat16>& 
     for (int place = lane; place < 16 * kPadding; place += 32) {
       const int row = warp_row + place / kPadding;
       if (row >= rows) break;
-      *reinterpret_cast<uint4*>(args.grad_v + own + row * args.stride + kValues + place % kPadding * 8) =
+      *reinterpret_cast<uint4*>(args.grad_v + own + row * key_stride + kValues + place % kPadding * 8) =
           make_uint4(0, 0, 0, 0);
     }
   }
 }
 
-// A block has the 128 keys of a tile and one key head.
-template <int kWidth, int kValues>
+// A block has the 128 keys of a tile and one key head. Queries: PackedQueries or PieceQueries; args.sequences are those
+// of the queries, args.stride is the queries' too.
+template <int kWidth, int kValues, class Queries>
 __global__ void HONE_WGMMA_BOUNDS((WgmmaBackward<kWidth, kValues>::kThreads), 1)
-    wgmma_attention_backward(AttentionGradients<__nv_bfloat16> args, WgmmaBackwardWork work,
-                             const __grid_constant__ CUtensorMap qkv, const __grid_constant__ CUtensorMap grad_o,
-                             const __grid_constant__ CUtensorMap statistics) {
+    wgmma_attention_backward(AttentionGradients<__nv_bfloat16> args, BackwardKeys keys, Queries queries,
+                             WgmmaBackwardWork work, const __grid_constant__ WgmmaBackwardMaps maps) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   using Plan = WgmmaBackward<kWidth, kValues>;
   extern __shared__ __align__(1024) unsigned char wgmma_shared[];
@@ -294,7 +295,7 @@ __global__ void HONE_WGMMA_BOUNDS((WgmmaBackward<kWidth, kValues>::kThreads), 1)
   const auto index = static_cast<int>(blockIdx.x / static_cast<unsigned>(args.kv_heads));
   SequenceTile tile{};
   if (work.schedule == nullptr) {
-    tile = sequence_tile(args.sequences, 1, kWgmmaKeys, index);
+    tile = sequence_tile(keys.sequences, 1, kWgmmaKeys, index);
   } else {
     const AttentionSchedule schedule = AttentionSchedule::in(work.schedule);
     if (index < schedule.counts[1]) tile = schedule.items[index].rest();
@@ -302,29 +303,27 @@ __global__ void HONE_WGMMA_BOUNDS((WgmmaBackward<kWidth, kValues>::kThreads), 1)
   if (tile.first >= tile.end) return;
   if (tile.outside) {
     for (std::int64_t row = tile.first; row < tile.end; ++row) {
-      const std::int64_t at = (tile.token + row) * args.stride + kv_head * kWidth + static_cast<int>(threadIdx.x);
+      const std::int64_t at = (tile.token + row) * keys.stride + kv_head * kWidth + static_cast<int>(threadIdx.x);
       if (threadIdx.x < kWidth) args.grad_k[at] = args.grad_v[at] = narrowed<__nv_bfloat16>(0);
     }
     return;
   }
-  const int tiles = (tile.rows + kWgmmaQueries - 1) / kWgmmaQueries;
   const int first_head = kv_head * args.group();
-  const WgmmaTurn turn{tiles - 1, first_head, first_head, first_head + args.group()};
-  const int turns = (tiles - tile.first / kWgmmaQueries) * args.group();
+  const auto turn = queries.turn(tile, first_head, first_head + args.group());
+  const int turns = queries.tiles(tile) * args.group();
   if (threadIdx.x == 0) barriers.init(Plan::kWarps);
   __syncthreads();
   if (threadIdx.x < 128) {
     fewer_registers<24>();
     if (threadIdx.x == 0) {
-      wgmma_backward_copy<Plan>(qkv, grad_o, statistics, tile, turn, turns, args.heads, args.kv_heads, kv_head, shared,
-                                barriers);
+      wgmma_backward_copy<Plan>(maps, tile, turn, turns, args.heads, args.kv_heads, kv_head, shared, barriers);
     } else if (threadIdx.x % 32 == 0) {
       wgmma_backward_add<Plan>(work, tile, turn, turns, args.heads, static_cast<int>(threadIdx.x) / 32 - 1, shared,
                                barriers);
     }
   } else {
     more_registers<240>();
-    wgmma_backward_compute<kWidth, kValues>(args, tile, turn, turns, kv_head, wgmma_shared, barriers);
+    wgmma_backward_compute<kWidth, kValues>(args, keys.stride, tile, turn, turns, kv_head, wgmma_shared, barriers);
   }
 #endif
 }

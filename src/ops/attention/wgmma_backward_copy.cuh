@@ -7,42 +7,46 @@
 
 namespace hone {
 
+// keys: [rows, key heads, then value heads].
+struct WgmmaBackwardMaps {
+  CUtensorMap q, keys, grad_o, statistics;
+};
+
 // Copies the block's keys and values once, then q with its statistics and grad_o for each turn as stages become free.
-template <class Plan>
-__device__ void wgmma_backward_copy(const CUtensorMap& qkv, const CUtensorMap& grad_o, const CUtensorMap& statistics,
-                                    const SequenceTile& tile, WgmmaTurn turn, int turns, int heads, int kv_heads,
-                                    int kv_head, std::uint32_t shared, const WgmmaBackwardBarriers& barriers) {
-  const auto token = static_cast<int>(tile.token);
-  const int first_tile = token / kWgmmaQueries + tile.sequence;
+template <class Plan, class Turn>
+__device__ void wgmma_backward_copy(const WgmmaBackwardMaps& maps, const SequenceTile& tile, Turn turn, int turns,
+                                    int heads, int kv_heads, int kv_head, std::uint32_t shared,
+                                    const WgmmaBackwardBarriers& barriers) {
+  const auto first_key = static_cast<int>(tile.token) + tile.first;
   barrier_expect(barriers.keys_ready(), Plan::kKeyBytes + Plan::kValueBytes);
   for (int row = 0; row < kWgmmaKeys; row += kWgmmaQueries) {
     const auto copy = [&](int to, int bytes, int head) {
       for (int part = 0; part < bytes / Plan::kKeyTile; ++part) {
-        bulk_copy_box(shared + static_cast<std::uint32_t>(to + part * Plan::kKeyTile + row * 128), qkv, part * 64, head,
-                      token + tile.first + row, barriers.keys_ready());
+        bulk_copy_box(shared + static_cast<std::uint32_t>(to + part * Plan::kKeyTile + row * 128), maps.keys, part * 64,
+                      head, first_key + row, barriers.keys_ready());
       }
     };
-    copy(Plan::kK, Plan::kKeyBytes, heads + kv_head);
-    copy(Plan::kV, Plan::kValueBytes, heads + kv_heads + kv_head);
+    copy(Plan::kK, Plan::kKeyBytes, kv_head);
+    copy(Plan::kV, Plan::kValueBytes, kv_heads + kv_head);
   }
   for (int i = 0; i < turns; ++i, turn.next()) {
     const int stage = i % 2;
     const int parity = i / 2 % 2;
-    const int row = token + turn.tile * kWgmmaQueries;
+    const int row = turn.row();
     barrier_wait(barriers.q_free(stage), parity ^ 1);
     barrier_expect(barriers.q_ready(stage), Plan::kQueryBytes + Plan::kStatisticBytes);
     for (int part = 0; part < Plan::kQueryBytes / Plan::kQueryTile; ++part) {
       bulk_copy_box(shared + Plan::kQ + static_cast<std::uint32_t>(stage * Plan::kQueryBytes + part * Plan::kQueryTile),
-                    qkv, part * 64, turn.head, row, barriers.q_ready(stage));
+                    maps.q, part * 64, turn.head, row, barriers.q_ready(stage));
     }
-    bulk_copy_row(shared + Plan::kStatistics + static_cast<std::uint32_t>(stage * Plan::kStatisticBytes), statistics,
-                  (first_tile + turn.tile) * heads + turn.head, barriers.q_ready(stage));
+    bulk_copy_row(shared + Plan::kStatistics + static_cast<std::uint32_t>(stage * Plan::kStatisticBytes),
+                  maps.statistics, turn.index() * heads + turn.head, barriers.q_ready(stage));
     barrier_wait(barriers.grad_o_free(stage), parity ^ 1);
     barrier_expect(barriers.grad_o_ready(stage), Plan::kGradOBytes);
     for (int part = 0; part < Plan::kGradOBytes / Plan::kQueryTile; ++part) {
       bulk_copy_box(
           shared + Plan::kGradO + static_cast<std::uint32_t>(stage * Plan::kGradOBytes + part * Plan::kQueryTile),
-          grad_o, part * 64, turn.head, row, barriers.grad_o_ready(stage));
+          maps.grad_o, part * 64, turn.head, row, barriers.grad_o_ready(stage));
     }
   }
 }
@@ -50,14 +54,13 @@ __device__ void wgmma_backward_copy(const CUtensorMap& qkv, const CUtensorMap& g
 // Adds the block's parts of grad_q to the sums in device memory, in ascending order of key blocks, which fixes the
 // order of the sum. Called by one thread of warp `adder` of kGradQAdders. From the wait for turns[at] to its increment
 // takes about as long as two products, hence several warps.
-template <class Plan>
-__device__ void wgmma_backward_add(const WgmmaBackwardWork& work, const SequenceTile& tile, WgmmaTurn turn, int turns,
+template <class Plan, class Turn>
+__device__ void wgmma_backward_add(const WgmmaBackwardWork& work, const SequenceTile& tile, Turn turn, int turns,
                                    int heads, int adder, std::uint32_t shared, const WgmmaBackwardBarriers& barriers) {
-  const auto first_tile = static_cast<int>(tile.token) / kWgmmaQueries + tile.sequence;
   const int block = tile.first / kWgmmaKeys;
   for (int i = 0, slot = 0, parity = 0; i < turns; ++i, turn.next()) {
     if (slot % kGradQAdders == adder) {
-      const int at = (first_tile + turn.tile) * heads + turn.head;
+      const int at = turn.index() * heads + turn.head;
       float* to = work.grad_q + static_cast<std::int64_t>(at) * (Plan::kGradQBytes / 4);
       const int stage = slot % Plan::kGradQStages;
       const std::uint32_t from = shared + Plan::kGradQ + static_cast<std::uint32_t>(stage * Plan::kGradQBytes);

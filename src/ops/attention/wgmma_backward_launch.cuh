@@ -73,24 +73,31 @@ __global__ void __launch_bounds__(256)
   }
 }
 
-template <int kWidth, int kValues>
-[[nodiscard]] bool launch_wgmma_backward(const AttentionGradients<__nv_bfloat16>& args, std::byte* workspace,
-                                         cudaStream_t stream) {
+template <int kWidth, int kValues, class Queries>
+[[nodiscard]] bool launch_wgmma_backward(const AttentionGradients<__nv_bfloat16>& args, const BackwardKeys& keys,
+                                         const Queries& queries, std::byte* workspace, cudaStream_t stream) {
   using Plan = WgmmaBackward<kWidth, kValues>;
-  const auto kernel = wgmma_attention_backward<kWidth, kValues>;
+  const auto kernel = wgmma_attention_backward<kWidth, kValues, Queries>;
   cudaFuncAttributes attributes{};
   check_cuda(cudaFuncGetAttributes(&attributes, kernel), "cudaFuncGetAttributes");
   if (attributes.maxThreadsPerBlock < Plan::kThreads) return false;
   WgmmaBackwardWork work{};
-  WgmmaBackwardWork::lay_out(args.sequences.capacity, args.sequences.count.capacity, args.heads, kWidth, workspace,
-                             work);
+  const std::int64_t rows = args.sequences.capacity;
+  const std::int64_t key_rows = keys.sequences.capacity;
+  WgmmaBackwardWork::lay_out({.rows = rows,
+                              .sequences = args.sequences.count.capacity,
+                              .key_rows = key_rows,
+                              .key_sequences = keys.sequences.count.capacity,
+                              .heads = args.heads,
+                              .head_dim = kWidth},
+                             workspace, work);
   const auto tiles = static_cast<unsigned>(tiles_capacity(args.sequences, 1, kWgmmaQueries) * args.heads);
   wgmma_backward_prepare<kWidth, kValues><<<tiles, 256, 0, stream>>>(args, work);
   check_launch("attention_backward: preparation");
   // The sort keeps the key blocks of a sequence in order only if it has fewer units than bins; if one may have more,
   // blocks take the tiles in the order of memory instead.
-  if (args.sequences.capacity < static_cast<std::int64_t>(kScheduleBins - 1) * kForwardKeys) {
-    attention_schedule<<<1, kScheduleBins, 0, stream>>>(args.sequences, BackwardOrder{}, kWgmmaKeys,
+  if (key_rows < static_cast<std::int64_t>(kScheduleBins - 1) * kForwardKeys) {
+    attention_schedule<<<1, kScheduleBins, 0, stream>>>(keys.sequences, BackwardOrder{}, kWgmmaKeys,
                                                         AttentionSchedule::in(work.schedule));
     check_launch("attention_backward: schedule");
   } else {
@@ -98,12 +105,13 @@ template <int kWidth, int kValues>
   }
   check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Plan::kSharedBytes),
              "cudaFuncSetAttribute");
-  const std::int64_t rows = args.sequences.capacity;
-  const CUtensorMap qkv = row_boxes(args.q, rows, args.stride, args.heads + 2 * args.kv_heads, kWidth, kWgmmaQueries);
-  const CUtensorMap grad_o = row_boxes(args.grad_o, rows, args.heads * kWidth, args.heads, kWidth, kWgmmaQueries);
-  const CUtensorMap statistics = float_rows(work.statistics, tiles, std::int64_t{2} * kWgmmaQueries);
-  const auto blocks = static_cast<unsigned>(tiles_capacity(args.sequences, 1, kWgmmaKeys) * args.kv_heads);
-  kernel<<<blocks, Plan::kThreads, Plan::kSharedBytes, stream>>>(args, work, qkv, grad_o, statistics);
+  const WgmmaBackwardMaps maps{
+      .q = row_boxes(args.q, rows, args.stride, args.heads, kWidth, kWgmmaQueries),
+      .keys = row_boxes(args.k, key_rows, keys.stride, 2 * std::int64_t{args.kv_heads}, kWidth, kWgmmaQueries),
+      .grad_o = row_boxes(args.grad_o, rows, args.heads * kWidth, args.heads, kWidth, kWgmmaQueries),
+      .statistics = float_rows(work.statistics, tiles, std::int64_t{2} * kWgmmaQueries)};
+  const auto blocks = static_cast<unsigned>(tiles_capacity(keys.sequences, 1, kWgmmaKeys) * args.kv_heads);
+  kernel<<<blocks, Plan::kThreads, Plan::kSharedBytes, stream>>>(args, keys, queries, work, maps);
   check_launch("attention_backward");
   wgmma_backward_finish<kWidth, kValues><<<tiles, 256, 0, stream>>>(args, work);
   check_launch("attention_backward: rounding of dq");
@@ -111,14 +119,16 @@ template <int kWidth, int kValues>
 }
 
 // Runs the whole backward pass, overlap included, or returns false and does nothing if the kernel does not support the
-// head or the device.
-[[nodiscard]] inline bool launch_wgmma_attention_backward(const AttentionGradients<__nv_bfloat16>& args,
-                                                          std::byte* workspace, cudaStream_t stream) {
-  if (args.sequences.capacity == 0) return true;
+// head or the device. args.v follows args.k in the rows of the keys.
+template <class Queries>
+[[nodiscard]] bool launch_wgmma_attention_backward(const AttentionGradients<__nv_bfloat16>& args,
+                                                   const BackwardKeys& keys, const Queries& queries,
+                                                   std::byte* workspace, cudaStream_t stream) {
+  if (keys.sequences.capacity == 0) return true;
   if (!wgmma_backward_takes(args.head_dim, args.value_dim)) return false;
-  if (args.head_dim == 64) return launch_wgmma_backward<64, 64>(args, workspace, stream);
-  if (args.head_dim == 128) return launch_wgmma_backward<128, 128>(args, workspace, stream);
-  return launch_wgmma_backward<192, 128>(args, workspace, stream);
+  if (args.head_dim == 64) return launch_wgmma_backward<64, 64>(args, keys, queries, workspace, stream);
+  if (args.head_dim == 128) return launch_wgmma_backward<128, 128>(args, keys, queries, workspace, stream);
+  return launch_wgmma_backward<192, 128>(args, keys, queries, workspace, stream);
 }
 
 }  // namespace hone

@@ -1,5 +1,4 @@
-// Memory layout and barriers of the backward pass on Hopper (wgmma_backward.cuh), and the order in which a block of
-// keys takes its query tiles.
+// Memory layout and barriers of the backward pass on Hopper (wgmma_backward.cuh).
 #pragma once
 
 #include <cstddef>
@@ -7,16 +6,23 @@
 
 #include "backend/cuda/bulk_copy.cuh"
 #include "ops/attention/tiles.cuh"
+#include "ops/attention/wgmma_backward_turns.cuh"
 #include "ops/attention/wgmma_schedule.cuh"
 #include "ops/cuda_kernel.cuh"
 
 namespace hone {
 
-inline constexpr int kWgmmaQueries = 64;  // query rows of a tile
-inline constexpr int kWgmmaKeys = 128;    // keys of a block
-inline constexpr int kGradQAdders = 3;    // warps that add to grad_q in turn
+inline constexpr int kWgmmaKeys = 128;  // keys of a block
+inline constexpr int kGradQAdders = 3;  // warps that add to grad_q in turn
 
-// Workspace in device memory. Query tiles are those of sequence_tile(sequences, 1, kWgmmaQueries, index).
+// Capacities of rows and sequences, and the query heads.
+struct WgmmaBackwardSizes {
+  std::int64_t rows, sequences;          // of queries
+  std::int64_t key_rows, key_sequences;  // of keys
+  std::int64_t heads, head_dim;
+};
+
+// Workspace in device memory. Query tiles are those of sequence_tile(query sequences, 1, kWgmmaQueries, index).
 struct WgmmaBackwardWork {
   float* grad_q;        // [tiles, heads] of kWgmmaQueries x head_dim in the order of WgmmaBackward::grad_q_place
   float* statistics;    // [tiles, heads, 2, kWgmmaQueries]: lse log2(e), overlap; infinity and 0 past the end
@@ -24,18 +30,18 @@ struct WgmmaBackwardWork {
   std::byte* schedule;  // AttentionSchedule of tiles of kWgmmaKeys keys
 
   // Returns the size in bytes and sets the pointers into `from`; if that is null, to null.
-  static std::size_t lay_out(std::int64_t rows, std::int64_t sequences, std::int64_t heads, std::int64_t head_dim,
-                             std::byte* from, WgmmaBackwardWork& work) {
-    const std::int64_t tiles = (rows / kWgmmaQueries + sequences + 1) * heads;
+  static std::size_t lay_out(const WgmmaBackwardSizes& sizes, std::byte* from, WgmmaBackwardWork& work) {
+    const std::int64_t tiles = (sizes.rows / kWgmmaQueries + sizes.sequences + 1) * sizes.heads;
     std::size_t bytes = 0;
     const auto take = [&]<class T>(T*& pointer, std::int64_t count) {
       pointer = from != nullptr ? reinterpret_cast<T*>(from + bytes) : nullptr;
       bytes += static_cast<std::size_t>(ceil_div(count * static_cast<std::int64_t>(sizeof(T)), 256) * 256);
     };
-    take(work.grad_q, tiles * kWgmmaQueries * head_dim);
+    take(work.grad_q, tiles * kWgmmaQueries * sizes.head_dim);
     take(work.statistics, tiles * 2 * kWgmmaQueries);
     take(work.turns, tiles);
-    take(work.schedule, static_cast<std::int64_t>(AttentionSchedule::bytes(rows / kWgmmaKeys + sequences + 1)));
+    take(work.schedule,
+         static_cast<std::int64_t>(AttentionSchedule::bytes(sizes.key_rows / kWgmmaKeys + sizes.key_sequences + 1)));
     return bytes;
   }
 };
@@ -46,11 +52,10 @@ struct WgmmaBackwardWork {
 }
 
 // Bytes of workspace for launch_wgmma_attention_backward; 0 for heads that it does not support.
-[[nodiscard]] inline std::size_t wgmma_backward_bytes(std::int64_t rows, std::int64_t sequences, std::int64_t heads,
-                                                      std::int64_t head_dim, std::int64_t value_dim) {
-  if (!wgmma_backward_takes(head_dim, value_dim)) return 0;
+[[nodiscard]] inline std::size_t wgmma_backward_bytes(const WgmmaBackwardSizes& sizes, std::int64_t value_dim) {
+  if (!wgmma_backward_takes(sizes.head_dim, value_dim)) return 0;
   WgmmaBackwardWork work{};
-  return WgmmaBackwardWork::lay_out(rows, sequences, heads, head_dim, nullptr, work);
+  return WgmmaBackwardWork::lay_out(sizes, nullptr, work);
 }
 
 // Sizes for heads of kWidth whose values have kValues columns.
@@ -127,16 +132,6 @@ struct WgmmaBackwardBarriers {
     for (int slot = 0; slot < 2 * kGradQAdders; ++slot) barrier_init(grad_q_ready(slot), warps);
     barrier_init(grad_scores_free(), warps);
     barrier_init_done();
-  }
-};
-
-// The turns of a block: query tiles from the last to the first, and all query heads of the group for each tile.
-struct WgmmaTurn {
-  int tile, head, first_head, end_head;
-  __device__ void next() {
-    if (++head < end_head) return;
-    head = first_head;
-    --tile;
   }
 };
 

@@ -50,8 +50,8 @@ template <int kWidth, int kValues, int kGroups, bool kDeep, class Keys>
       maps.v = row_boxes(keys.v, keys.rows, keys.stride, queries.kv_heads, kWidth, keys.block_size);
     }
   } else {
-    maps.k = row_boxes(keys.k, rows, keys.stride, queries.kv_heads, kWidth, kForwardKeys);
-    maps.v = row_boxes(keys.v, rows, keys.stride, queries.kv_heads, kWidth, kForwardKeys);
+    maps.k = row_boxes(keys.k, keys.rows, keys.stride, queries.kv_heads, kWidth, kForwardKeys);
+    maps.v = row_boxes(keys.v, keys.rows, keys.stride, queries.kv_heads, kWidth, kForwardKeys);
   }
   const bool keeps = kGroups > 1 && most_keys > kSplitKeys;
   const int bytes = keeps ? Plan::kSplitSharedBytes : Plan::kSharedBytes;

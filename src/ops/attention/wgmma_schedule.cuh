@@ -16,7 +16,7 @@ struct AttentionItem {
   std::int32_t position;  // of the first token in its sequence
   std::int32_t work;      // forward: the number of keys that the last token sees; 0 for rows outside all sequences
   std::int32_t sequence;
-  std::int32_t key_row;  // the sequence's first row
+  std::int32_t key_row;  // the row of the sequence's first key, unless keys are in pages
   std::int32_t padding[2];
 
   // The tile that sequence_tile(sequences, 1, tokens, index) gives, if `work` is the number of rows of the sequence
@@ -56,7 +56,11 @@ template <class Keys>
 struct ForwardOrder {
   Keys keys;
   [[nodiscard]] __device__ AttentionItem operator()(const SequenceTile& tile) const {
-    return attention_item(tile, tile.outside ? 0 : keys.start(tile));
+    AttentionItem item = attention_item(tile, tile.outside ? 0 : keys.start(tile));
+    if constexpr (!Keys::kDecodes) {
+      if (!tile.outside) item.key_row = static_cast<std::int32_t>(keys.first_row(tile));
+    }
+    return item;
   }
 };
 // Work of the backward pass: the query rows from a tile's first key on.

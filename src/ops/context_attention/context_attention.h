@@ -23,8 +23,9 @@ struct ContextAttentionBackwardOut {
 // Returns o [capacity, heads x head_dim] for this rank's rows qkv [capacity, (heads + 2 kv_heads) head_dim], counted by
 // tokens, of which only the query heads are read. The key and value heads of all ranks are gathered
 // (ops/context_rows), in the backward pass again, which takes less memory than keeping them. A row has the bits of
-// attention() over the whole documents on CPUs. The gradients of keys and values are summed over the ranks, in their
-// order.
+// attention() over the whole documents on the same kind of device, and so has the gradient of its queries on CPUs and,
+// in bf16 with heads that the backward kernel of Hopper takes, on Hopper. The gradients of keys and values are summed
+// over the ranks, in their order.
 [[nodiscard]] Tensor context_attention(Tensor qkv, const ContextInputs& inputs, const AttentionAttributes& attributes);
 
 }  // namespace hone

@@ -1,7 +1,13 @@
-// Attention of pieces of documents. The forward pass has the kernels of ops/attention for any source of keys. The
-// backward pass is simple: a warp has a query or a key and goes over the other side one row at a time, without tensor
-// cores.
+// Attention of pieces of documents. The forward pass has the kernels of ops/attention for any source of keys, so that a
+// row has the bits of attention() over the whole documents on the same device. The backward pass is the Hopper kernel
+// of ops/attention if it takes the heads; the gradient of a query then has the bits of attention() too, because blocks
+// of keys are counted from the start of the document. Otherwise it is simple: a warp has a query or a key and goes over
+// the other side one row at a time, without tensor cores.
+#include <algorithm>
+#include <type_traits>
+
 #include "ops/attention/forward.cuh"
+#include "ops/attention/wgmma_backward_launch.cuh"
 #include "ops/bisection.cuh"
 #include "ops/context_attention/context_attention.h"
 #include "ops/cuda_kernel.cuh"
@@ -10,32 +16,13 @@
 namespace hone {
 namespace {
 
-// Keys and values in the order of the micro-batch, of sequences that begin at some position of a document.
-template <class T>
-struct PieceKeys {
-  static constexpr bool kFp8 = false;
-  const T* k;
-  const T* v;
-  std::int64_t stride;
-  const std::int32_t* starts;  // [pieces]: the position of the first query
-  const std::int32_t* rows;    // [pieces]: the row of the document's first key
-
-  [[nodiscard]] __device__ std::int64_t start(const SequenceTile& tile) const { return starts[tile.sequence]; }
-  [[nodiscard]] __device__ std::int64_t offset(const SequenceTile& tile, std::int64_t key) const {
-    return (rows[tile.sequence] + key) * stride;
-  }
-};
-
-template <class T>
-void launch_piece_forward(const TileQueries<T>& queries, const PieceKeys<T>& keys, cudaStream_t stream) {
-  launch_simple_attention_forward(queries, keys, stream);
+Sequences pieces_of(const TensorView& bounds, const TensorView& rows) {
+  return {bounds.as<std::int32_t>(), {.used = nullptr, .capacity = bounds.elements() - 1}, rows.capacity()};
 }
 
-void launch_piece_forward(const TileQueries<__nv_bfloat16>& queries, const PieceKeys<__nv_bfloat16>& keys,
-                          cudaStream_t stream) {
-  with_tensor_tiles(queries.head_dim, [&]<int kWidth, int kTiles>() {
-    launch_tensor_attention_forward<kWidth, 4, kTiles, false>(queries, keys, {}, stream);
-  });
+// Layout of the forward pass. A document may have all tokens of the micro-batch, so that a row may see as many keys.
+ForwardPlan plan_of(const Type& qkv, const Type& keys, const Type& piece_bounds, const AttentionAttributes& a) {
+  return {qkv.rows(), piece_bounds.rows() - 1, a.heads, a.kv_heads, a.head_dim, a.values(), keys.rows(), false};
 }
 
 template <class T>
@@ -45,42 +32,34 @@ void forward(const KernelCall& call) {
   check_head_dim(a.head_dim);
   const TensorView& qkv = call.in(In::qkv);
   const TensorView& bounds = call.in(In::piece_bounds);
-  const Sequences pieces{
-      bounds.as<std::int32_t>(), {.used = nullptr, .capacity = bounds.elements() - 1}, qkv.capacity()};
+  const TensorView& keys = call.in(In::keys);
   const TileQueries<T> queries =
-      tile_queries<T>(a, pieces, qkv, call.out(AttentionOut::o), call.out(AttentionOut::lse));
-  const T* const k = cuda_data<T>(call.in(In::keys));
-  const PieceKeys<T> keys{.k = k,
-                          .v = k + a.kv_heads * a.head_dim,
-                          .stride = call.in(In::keys).row_size(),
-                          .starts = cuda_data<std::int32_t>(call.in(In::piece_starts)),
-                          .rows = cuda_data<std::int32_t>(call.in(In::piece_keys))};
-  launch_piece_forward(queries, keys, stream_of(call));
+      tile_queries<T>(a, pieces_of(bounds, qkv), qkv, call.out(AttentionOut::o), call.out(AttentionOut::lse));
+  const T* const k = cuda_data<T>(keys);
+  const PieceKeys<T> of_documents{.k = k,
+                                  .v = k + a.kv_heads * a.head_dim,
+                                  .stride = keys.row_size(),
+                                  .rows = keys.capacity(),
+                                  .starts = cuda_data<std::int32_t>(call.in(In::piece_starts)),
+                                  .first_rows = cuda_data<std::int32_t>(call.in(In::piece_keys))};
+  launch_attention_forward(queries, of_documents, plan_of(*qkv.type, *keys.type, *bounds.type, a), call.workspace,
+                           stream_of(call));
+}
+
+std::size_t forward_workspace(InputTypes inputs, std::span<const Type>, const Attributes& attributes) {
+  using In = ContextAttentionIn;
+  if (inputs[In::qkv]->dtype != DType::kBf16) return 0;
+  return plan_of(*inputs[In::qkv], *inputs[In::keys], *inputs[In::piece_bounds], attributes.as<AttentionAttributes>())
+      .workspace_bytes;
 }
 
 // Operands and results of the backward pass.
 template <class T>
 struct PieceGradients {
-  using A = CudaAccumulator<T>;
-  const T* q;  // rows of q_stride elements, as those of grad_q
-  const T* k;  // rows of k_stride elements, as those of v, grad_k and grad_v
-  const T* v;
-  const T* o;  // [capacity, heads, head_dim], as grad_o
-  const T* grad_o;
-  const A* lse;  // [capacity, heads]
-  A* overlap;    // [capacity, heads]: dot product of grad_o and o
-  T* grad_q;
-  T* grad_k;
-  T* grad_v;
-  const std::int32_t* bounds;           // [pieces + 1]
-  const std::int32_t* starts;           // [pieces]
-  const std::int32_t* piece_keys;       // [pieces]
-  const std::int32_t* document_pieces;  // [documents + 1]
-  const std::int32_t* cu_seqlens;       // [documents + 1]
-  std::int64_t pieces, documents, q_stride, k_stride;
-  std::int64_t capacity, key_capacity;  // rows
-  std::int32_t heads, kv_heads, head_dim;
-  A scale;
+  AttentionGradients<T> args;  // sequences: the pieces; stride: of q and grad_q
+  BackwardKeys keys;           // the documents; stride: of k, v, grad_k and grad_v
+  PieceQueries queries;
+  const std::int32_t* first_rows;  // [pieces]: the row of the document's first key
 };
 
 constexpr int kWarps = 8;      // of a block
@@ -117,27 +96,30 @@ struct LaneRow {
 
 // dq and overlap of one query and head, which a warp has; keys in ascending order.
 template <class T>
-__global__ void __launch_bounds__(kWarps * 32) piece_query_gradients(PieceGradients<T> args) {
+__global__ void __launch_bounds__(kWarps * 32) piece_query_gradients(PieceGradients<T> gradients) {
   using A = CudaAccumulator<T>;
+  const AttentionGradients<T>& args = gradients.args;
+  const PieceQueries& queries = gradients.queries;
+  const std::int64_t pieces = args.sequences.count.capacity;
   const std::int64_t index = static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;
-  if (index >= args.capacity * args.heads) return;
+  if (index >= args.sequences.capacity * args.heads) return;
   const std::int64_t row = index / args.heads;
   const std::int64_t head = index % args.heads;
   const int width = args.head_dim;
-  T* const grad_q = args.grad_q + row * args.q_stride + head * width;
+  T* const grad_q = args.grad_q + row * args.stride + head * width;
   LaneRow<T> sum;
-  if (row >= args.bounds[args.pieces]) return sum.store(grad_q, width);
-  const std::int64_t piece = last_up_to(row, args.bounds, args.pieces);
-  const std::int64_t last = args.starts[piece] + row - args.bounds[piece];
+  if (row >= queries.bounds[pieces]) return sum.store(grad_q, width);
+  const std::int64_t piece = last_up_to(row, queries.bounds, pieces);
+  const std::int64_t last = queries.starts[piece] + row - queries.bounds[piece];
   LaneRow<T> q, grad_o, k, v;
-  q.load(args.q + row * args.q_stride + head * width, width);
+  q.load(args.q + row * args.stride + head * width, width);
   grad_o.load(args.grad_o + index * width, width);
   v.load(args.o + index * width, width);
   const A overlap = grad_o.dot(v);
   if (threadIdx.x % 32 == 0) args.overlap[index] = overlap;
-  const std::int64_t kv_head = head / (args.heads / args.kv_heads);
+  const std::int64_t kv_head = head / args.group();
   for (std::int64_t key = 0; key <= last; ++key) {
-    const std::int64_t at = (args.piece_keys[piece] + key) * args.k_stride + kv_head * width;
+    const std::int64_t at = (gradients.first_rows[piece] + key) * gradients.keys.stride + kv_head * width;
     k.load(args.k + at, width);
     v.load(args.v + at, width);
     const A weight = std::exp(q.dot(k) * args.scale - args.lse[index]);
@@ -149,28 +131,33 @@ __global__ void __launch_bounds__(kWarps * 32) piece_query_gradients(PieceGradie
 // dk and dv of one key and key head, which a warp has; pieces of the document in order, of each the query heads of the
 // group in order, of each the queries in ascending order.
 template <class T>
-__global__ void __launch_bounds__(kWarps * 32) piece_key_gradients(PieceGradients<T> args) {
+__global__ void __launch_bounds__(kWarps * 32) piece_key_gradients(PieceGradients<T> gradients) {
   using A = CudaAccumulator<T>;
+  const AttentionGradients<T>& args = gradients.args;
+  const PieceQueries& queries = gradients.queries;
+  const Sequences& documents = gradients.keys.sequences;
+  const std::int64_t count = documents.count.capacity;
   const std::int64_t index = static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;
-  if (index >= args.key_capacity * args.kv_heads) return;
+  if (index >= documents.capacity * args.kv_heads) return;
   const std::int64_t row = index / args.kv_heads;
   const std::int64_t kv_head = index % args.kv_heads;
   const int width = args.head_dim;
-  const std::int64_t place = row * args.k_stride + kv_head * width;
+  const std::int64_t place = row * gradients.keys.stride + kv_head * width;
   LaneRow<T> grad_k, grad_v, k, v, q, grad_o;
-  if (row < args.cu_seqlens[args.documents]) {
+  if (row < documents.cu_seqlens[count]) {
     k.load(args.k + place, width);
     v.load(args.v + place, width);
-    const std::int64_t document = last_up_to(row, args.cu_seqlens, args.documents);
-    const std::int64_t position = row - args.cu_seqlens[document];
-    const std::int64_t group = args.heads / args.kv_heads;
-    for (std::int64_t piece = args.document_pieces[document]; piece < args.document_pieces[document + 1]; ++piece) {
-      const std::int64_t first = args.bounds[piece];
-      const std::int64_t skipped = position > args.starts[piece] ? position - args.starts[piece] : 0;
+    const std::int64_t document = last_up_to(row, documents.cu_seqlens, count);
+    const std::int64_t position = row - documents.cu_seqlens[document];
+    const std::int64_t group = args.group();
+    for (std::int64_t piece = queries.document_pieces[document]; piece < queries.document_pieces[document + 1];
+         ++piece) {
+      const std::int64_t first = queries.bounds[piece];
+      const std::int64_t skipped = position > queries.starts[piece] ? position - queries.starts[piece] : 0;
       for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-        for (std::int64_t query = first + skipped; query < args.bounds[piece + 1]; ++query) {
+        for (std::int64_t query = first + skipped; query < queries.bounds[piece + 1]; ++query) {
           const std::int64_t at = query * args.heads + head;
-          q.load(args.q + query * args.q_stride + head * width, width);
+          q.load(args.q + query * args.stride + head * width, width);
           grad_o.load(args.grad_o + at * width, width);
           const A weight = std::exp(q.dot(k) * args.scale - args.lse[at]);
           grad_v.add(weight, grad_o);
@@ -184,56 +171,79 @@ __global__ void __launch_bounds__(kWarps * 32) piece_key_gradients(PieceGradient
 }
 
 template <class T>
-void backward(const KernelCall& call) {
+[[nodiscard]] PieceGradients<T> gradients_of(const KernelCall& call) {
   using In = ContextAttentionBackwardIn;
   using A = CudaAccumulator<T>;
   const auto& a = call.attributes_as<AttentionAttributes>();
-  check_head_dim(a.head_dim);
   const TensorView& qkv = call.in(In::qkv);
   const TensorView& keys = call.in(In::keys);
+  const TensorView& documents = call.in(In::cu_seqlens);
   const std::int64_t values = a.kv_heads * a.head_dim;
+  const T* const k = cuda_data<T>(keys);
   T* const grad_keys = cuda_data<T>(call.out(ContextAttentionBackwardOut::keys));
-  const PieceGradients<T> args{.q = cuda_data<T>(qkv),
-                               .k = cuda_data<T>(keys),
-                               .v = cuda_data<T>(keys) + values,
-                               .o = cuda_data<T>(call.in(In::o)),
-                               .grad_o = cuda_data<T>(call.in(In::grad_o)),
-                               .lse = cuda_data<A>(call.in(In::lse)),
-                               .overlap = reinterpret_cast<A*>(call.workspace.data()),
-                               .grad_q = cuda_data<T>(call.out(ContextAttentionBackwardOut::qkv)),
-                               .grad_k = grad_keys,
-                               .grad_v = grad_keys + values,
-                               .bounds = cuda_data<std::int32_t>(call.in(In::piece_bounds)),
-                               .starts = cuda_data<std::int32_t>(call.in(In::piece_starts)),
-                               .piece_keys = cuda_data<std::int32_t>(call.in(In::piece_keys)),
-                               .document_pieces = cuda_data<std::int32_t>(call.in(In::document_pieces)),
-                               .cu_seqlens = cuda_data<std::int32_t>(call.in(In::cu_seqlens)),
-                               .pieces = call.in(In::piece_bounds).elements() - 1,
-                               .documents = call.in(In::cu_seqlens).elements() - 1,
-                               .q_stride = qkv.row_size(),
-                               .k_stride = keys.row_size(),
-                               .capacity = qkv.capacity(),
-                               .key_capacity = keys.capacity(),
-                               .heads = static_cast<std::int32_t>(a.heads),
-                               .kv_heads = static_cast<std::int32_t>(a.kv_heads),
-                               .head_dim = static_cast<std::int32_t>(a.head_dim),
-                               .scale = static_cast<A>(a.scale)};
+  const Sequences pieces = pieces_of(call.in(In::piece_bounds), qkv);
+  return {.args = {.sequences = pieces,
+                   .q = cuda_data<T>(qkv),
+                   .k = k,
+                   .v = k + values,
+                   .stride = qkv.row_size(),
+                   .o = cuda_data<T>(call.in(In::o)),
+                   .grad_o = cuda_data<T>(call.in(In::grad_o)),
+                   .lse = cuda_data<A>(call.in(In::lse)),
+                   .overlap = reinterpret_cast<A*>(call.workspace.data()),
+                   .grad_q = cuda_data<T>(call.out(ContextAttentionBackwardOut::qkv)),
+                   .grad_k = grad_keys,
+                   .grad_v = grad_keys + values,
+                   .heads = static_cast<std::int32_t>(a.heads),
+                   .kv_heads = static_cast<std::int32_t>(a.kv_heads),
+                   .head_dim = static_cast<std::int32_t>(a.head_dim),
+                   .value_dim = static_cast<std::int32_t>(a.values()),
+                   .scale = static_cast<A>(a.scale)},
+          .keys = {pieces_of(documents, keys), keys.row_size()},
+          .queries = {.bounds = pieces.cu_seqlens,
+                      .starts = cuda_data<std::int32_t>(call.in(In::piece_starts)),
+                      .document_pieces = cuda_data<std::int32_t>(call.in(In::document_pieces))},
+          .first_rows = cuda_data<std::int32_t>(call.in(In::piece_keys))};
+}
+
+template <class T>
+void backward(const KernelCall& call) {
+  check_head_dim(call.attributes_as<AttentionAttributes>().head_dim);
+  const PieceGradients<T> gradients = gradients_of<T>(call);
+  const AttentionGradients<T>& args = gradients.args;
   // Key and value columns of rows past the count, which the sums over the ranks leave, become zero too.
-  check_cuda(cudaMemsetAsync(args.grad_q, 0, qkv.type->bytes(), stream_of(call)), "cudaMemset");
+  const TensorView& grad_qkv = call.out(ContextAttentionBackwardOut::qkv);
+  check_cuda(cudaMemsetAsync(args.grad_q, 0, grad_qkv.type->bytes(), stream_of(call)), "cudaMemset");
+  if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+    if (launch_wgmma_attention_backward(args, gradients.keys, gradients.queries, call.workspace.data(),
+                                        stream_of(call))) {
+      return;
+    }
+  }
   const auto blocks = [](std::int64_t warps) { return static_cast<unsigned>(ceil_div(warps, kWarps)); };
-  if (args.capacity > 0) {
-    piece_query_gradients<T><<<blocks(args.capacity * args.heads), kWarps * 32, 0, stream_of(call)>>>(args);
+  if (const std::int64_t warps = args.sequences.capacity * args.heads; warps > 0) {
+    piece_query_gradients<T><<<blocks(warps), kWarps * 32, 0, stream_of(call)>>>(gradients);
     check_launch("context_attention_backward: queries");
   }
-  if (args.key_capacity > 0) {
-    piece_key_gradients<T><<<blocks(args.key_capacity * args.kv_heads), kWarps * 32, 0, stream_of(call)>>>(args);
+  if (const std::int64_t warps = gradients.keys.sequences.capacity * args.kv_heads; warps > 0) {
+    piece_key_gradients<T><<<blocks(warps), kWarps * 32, 0, stream_of(call)>>>(gradients);
     check_launch("context_attention_backward: keys");
   }
 }
 
-// One number (overlap) for each query head of a row.
-std::size_t backward_workspace(InputTypes inputs, std::span<const Type>, const Attributes&) {
-  return required(inputs, ContextAttentionBackwardIn::lse, "context_attention_backward").bytes();
+// One number (overlap) for each query head of a row, or the workspace of the Hopper kernel, whichever is larger.
+std::size_t backward_workspace(InputTypes inputs, std::span<const Type>, const Attributes& attributes) {
+  using In = ContextAttentionBackwardIn;
+  const std::size_t overlap = required(inputs, In::lse, "context_attention_backward").bytes();
+  if (inputs[In::qkv]->dtype != DType::kBf16) return overlap;
+  const auto& a = attributes.as<AttentionAttributes>();
+  return std::max(overlap, wgmma_backward_bytes({.rows = inputs[In::qkv]->rows(),
+                                                 .sequences = inputs[In::piece_bounds]->rows() - 1,
+                                                 .key_rows = inputs[In::keys]->rows(),
+                                                 .key_sequences = inputs[In::cu_seqlens]->rows() - 1,
+                                                 .heads = a.heads,
+                                                 .head_dim = a.head_dim},
+                                                a.values()));
 }
 
 }  // namespace
@@ -243,7 +253,7 @@ void register_context_attention_cuda(KernelRegistry& registry) {
                {[](const KernelCall& call) {
                   for_cuda_floating(call.in(ContextAttentionIn::qkv).dtype(), [&]<class T>() { forward<T>(call); });
                 },
-                {}});
+                forward_workspace});
   registry.add("context_attention_backward", DeviceKind::kCuda,
                {[](const KernelCall& call) {
                   for_cuda_floating(call.in(ContextAttentionBackwardIn::qkv).dtype(),

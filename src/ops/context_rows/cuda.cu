@@ -63,7 +63,14 @@ void copy_rows(const KernelCall& call, const RowBytes& rows, std::int64_t count,
     check_launch("context_rows");
   };
   // Widths and strides are multiples of the size of an element; `from` and `to` may begin at any column.
-  if (width % 4 == 0 && rows.from_stride % 4 == 0 && rows.to_stride % 4 == 0) {
+  const auto fits = [&](std::size_t unit) {
+    const auto size = static_cast<std::int64_t>(unit);
+    const auto place = reinterpret_cast<std::uintptr_t>(rows.from) | reinterpret_cast<std::uintptr_t>(rows.to);
+    return width % size == 0 && rows.from_stride % size == 0 && rows.to_stride % size == 0 && place % unit == 0;
+  };
+  if (fits(sizeof(uint4))) {
+    launch.template operator()<uint4>();
+  } else if (fits(sizeof(std::uint32_t))) {
     launch.template operator()<std::uint32_t>();
   } else {
     launch.template operator()<std::uint16_t>();
