@@ -147,7 +147,7 @@ TEST(LatentAttention, Cases) {
                  {"table", {DType::kI32, {2, kMaxBlocks}}},
                  {"cu_seqlens", {DType::kI32, {3}}},
                  {"starts", {DType::kI32, {2}}}},
-      .build = [](Program&, std::span<const Tensor> in) -> std::vector<Tensor> {
+      .build = [=](Program&, std::span<const Tensor> in) -> std::vector<Tensor> {
         return {latent_attention(in[0], in[1], in[2], in[3], in[4],
                                  {.heads = kSizes.heads, .rank = kSizes.rank, .scale = 0.4})};
       },
@@ -236,25 +236,31 @@ TEST(LatentAttention, StepsAndPagesChangeNoBit) {
 // The sizes of DeepSeek's models, which have a dedicated kernel on Hopper. It divides the keys of a sequence into splits
 // of 1,024; a large step merges them in a block and a small one in another kernel.
 TEST(LatentAttention, WideRowsInStepsAndPagesChangeNoBit) {
+  const bool has_splits = test_device().kind() == DeviceKind::kCuda;
   for (const std::int64_t block_size : {8, 32, 128}) {
     const LatentSizes sizes{.heads = 16, .rank = 512, .rope = 64, .block_size = block_size};
-    const LatentSequences<BFloat16> sequences(sizes, {5, 2100, 1, 130});
-    expect_bits_of_one_step(sequences, sizes, {{0, 0, 5}, {1, 1700, 400}, {2, 0, 1}, {3, 0, 130}},
-                            {{{1, 2099, 1}},
-                             {{1, 2046, 4}, {3, 129, 1}, {2, 0, 1}},
-                             {{0, 4, 1}, {1, 1900, 3}},
-                             {{3, 60, 9}, {0, 0, 5}, {1, 2047, 1}}});
+    const std::int64_t length = has_splits ? 2100 : 70;
+    const LatentSequences<BFloat16> sequences(sizes, {5, length, 1, 130});
+    expect_bits_of_one_step(sequences, sizes,
+                            {{0, 0, 5}, {1, length * 3 / 4, length / 4}, {2, 0, 1}, {3, has_splits ? 0 : 100, 30}},
+                            {{{1, length - 1, 1}},
+                             {{1, length - 54, 10}, {3, 129, 1}, {2, 0, 1}},
+                             {{0, 4, 1}, {1, length - 17, 3}},
+                             {{3, 110, 9}, {0, 0, 5}, {1, length - 52, 1}}});
   }
   const LatentSizes wide{.heads = 128, .rank = 512, .rope = 64, .block_size = 32};
-  const LatentSequences<BFloat16> sequences(wide, {1100, 70});
-  expect_bits_of_one_step(sequences, wide, {{0, 1040, 60}, {1, 60, 10}}, {{{0, 1099, 1}}, {{1, 69, 1}, {0, 1050, 2}}});
+  const std::int64_t length = has_splits ? 1100 : 70;
+  const LatentSequences<BFloat16> sequences(wide, {length, 70});
+  expect_bits_of_one_step(sequences, wide, {{0, length - 60, 60}, {1, 60, 10}},
+                          {{{0, length - 1, 1}}, {{1, 69, 1}, {0, length - 50, 2}}});
 }
 
 TEST(LatentAttention, WideRowsAreThoseOfF64) {
+  const std::int64_t length = test_device().kind() == DeviceKind::kCuda ? 1300 : 70;
   for (const std::int64_t heads : {16, 20, 128}) {
     const LatentSizes sizes{.heads = heads, .rank = 512, .rope = 64, .block_size = 32};
-    const LatentSequences<BFloat16> sequences(sizes, {1300, 9, 64});
-    const std::vector<LatentPart> parts{{0, 1290, 10}, {1, 3, 6}, {2, 63, 1}};
+    const LatentSequences<BFloat16> sequences(sizes, {length, 9, 64});
+    const std::vector<LatentPart> parts{{0, length - 4, 4}, {1, 3, 6}, {2, 63, 1}};
     const std::vector<BFloat16> result = sequences.outputs(parts);
     const std::vector<double> expected = LatentSequences<double>(sequences).outputs(parts);
     ASSERT_EQ(result.size(), expected.size());
