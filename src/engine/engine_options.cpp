@@ -41,12 +41,22 @@ std::int64_t max_samples(const EngineOptions& options) {
 
 KvLayout kv_layout(const EngineOptions& options) {
   return {options.num_blocks, options.block_size, (options.max_model_len + options.block_size - 1) / options.block_size,
-          options.latent_kv_cache, options.kv_cache_dtype};
+          options.latent_kv_cache, options.kv_cache_dtype, options.latent_attention};
 }
 
 namespace {
 
+void check_absorbed(const EngineOptions& options, const Model& model) {
+  if (!options.latent_kv_cache)
+    throw Error("latent_attention", "is absorbed, but latent_kv_cache is false", "--latent_kv_cache true");
+  const auto in_fp8 = [](const WeightSpec& spec) { return spec.dtype == DType::kU8; };
+  if (std::ranges::any_of(model.weights(), in_fp8))
+    throw Error("latent_attention", "is absorbed, but the weights are in FP8 (quantization), which it cannot multiply by",
+                "leave one of them out");
+}
+
 void check_cache_and_drafts(const EngineOptions& options, const Model& model) {
+  if (options.latent_attention == LatentForm::kAbsorbed) check_absorbed(options, model);
   if (options.drafts_by_prediction() && options.adapter_slots > 0) {
     throw Error("speculative_method",
                 text_of("is mtp, which does not work with adapters by name (", options.adapter_slots, " slots)"),
@@ -120,6 +130,7 @@ EngineOptions engine_options(const EngineWorkload& demand) {
       std::max(options.max_batch_tokens, demand.max_num_seqs * (1 + demand.num_speculative_tokens));
   options.adjust_logits = demand.adjust_logits;
   options.latent_kv_cache = demand.latent_kv_cache;
+  options.latent_attention = demand.latent_attention;
   options.kv_cache_dtype = demand.kv_cache_dtype;
   if (demand.full_length > 0) {
     const std::int64_t pages = (options.max_model_len + options.block_size - 1) / options.block_size;

@@ -15,6 +15,11 @@ inline constexpr const char* kLatentKvCacheHelp =
     "Keep latent rows in the KV cache of a DeepSeek model, which take a fraction of the memory of keys and values, and "
     "expand them in each step, which takes time; changes no result";
 
+inline constexpr const char* kLatentAttentionHelp =
+    "How attention reads the latent rows of latent_kv_cache: expanded (to the keys and values that training computes, bit "
+    "for bit, in each step), or absorbed (queries attend to the rows themselves, which is faster with long contexts and "
+    "changes results within rounding)";
+
 inline constexpr const char* kKvCacheDtypeHelp =
     "Type of keys and values in the KV cache: auto (the model's), or fp8 (e4m3 with a scale for each token and key "
     "head), which takes half of bf16's memory and changes results within FP8's rounding";
@@ -47,10 +52,13 @@ struct EngineOptions {
   // Tokens that are proposed for a request and checked in one step; 0: none. Changes no bit of a result.
   std::int64_t num_speculative_tokens = 0;
   SpeculativeMethod speculative_method = SpeculativeMethod::kNgram;
-  // The KV cache holds the latent rows of multi-head latent attention in place of keys and values, and each step
-  // expands those of its requests. Takes a fraction of the memory, and time in proportion to the tokens in the cache of
-  // the requests under way. Changes no bit of a result.
+  // The KV cache holds the latent rows of multi-head latent attention in place of keys and values. Takes a fraction of
+  // the memory.
   bool latent_kv_cache = false;
+  // Expanded, each step computes keys and values from the rows of its requests, which takes time in proportion to them
+  // and changes no bit of a result. Absorbed attention rounds elsewhere than training, for all tokens of all requests
+  // alike, so that what a request computes still depends on its tokens alone. Needs latent_kv_cache.
+  LatentForm latent_attention = LatentForm::kExpanded;
   // Rounds keys and values to FP8 as they are written (model/batch.h). What a request computes still depends on its
   // tokens alone.
   KvCacheDtype kv_cache_dtype = KvCacheDtype::kAuto;
@@ -99,6 +107,7 @@ struct EngineWorkload {
   std::int64_t num_speculative_tokens = 0;
   SpeculativeMethod speculative_method = SpeculativeMethod::kNgram;
   bool latent_kv_cache = false;
+  LatentForm latent_attention = LatentForm::kExpanded;
   KvCacheDtype kv_cache_dtype = KvCacheDtype::kAuto;
 };
 // Returns resolved options of an engine for such requests. A step has room for one token of each running request.

@@ -56,7 +56,7 @@ std::int64_t blocks_in_training_memory(const Workspace& workspace, const Model& 
   const auto more = given > least ? static_cast<std::int64_t>((given - least) / block) : 0;
   std::int64_t blocks = std::min(options.num_blocks + more, most);
   // With latent rows a step's memory also depends on what else is in use when it expands them.
-  while (options.latent_kv_cache && blocks > options.num_blocks) {
+  while (kv_layout(options).expands() && blocks > options.num_blocks) {
     const std::size_t bytes = taken(blocks);
     if (bytes <= given) break;
     blocks = std::max(options.num_blocks, blocks - static_cast<std::int64_t>((bytes - given + block - 1) / block));

@@ -179,7 +179,7 @@ void set_step_inputs(Executable& program, std::span<const ScheduledChunk> chunks
     table.resize(starts.size() * static_cast<std::size_t>(max_blocks), 0);
   }
   cu_seqlens.resize(cu_entries, cu_seqlens.back());
-  if (options.latent_kv_cache) {
+  if (kv_layout(options).expands()) {
     const std::vector<std::int32_t> pages = number_pages(chunks, max_blocks, table);
     program.set_count(PagedBatch::page_count(), std::ssize(pages));
     program.set<std::int32_t>("pages", pages);

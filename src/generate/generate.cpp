@@ -43,6 +43,8 @@ Json generation_settings(const GenerateOptions& options) {
   // Unset in folders that older programs have made.
   const bool is_fp8 = options.kv_cache_dtype == KvCacheDtype::kFp8;
   settings["kv_cache_dtype"] = is_fp8 ? Json("fp8") : Json();
+  const bool is_absorbed = options.latent_attention == LatentForm::kAbsorbed;
+  settings["latent_attention"] = is_absorbed ? Json("absorbed") : Json();
   settings.update(logit_adjustments(options.params(options.max_new_tokens, {})));
   return settings;
 }
@@ -195,6 +197,7 @@ void generate_missing(const GenerateOptions& options, std::span<const GeneratePr
     prepare_model(*model, {.num_speculative_tokens = options.num_speculative_tokens,
                            .speculative_method = options.speculative_method,
                            .latent_kv_cache = options.latent_kv_cache,
+                           .latent_attention = options.latent_attention,
                            .kv_cache_dtype = options.kv_cache_dtype});
     return model;
   };
@@ -206,6 +209,7 @@ void generate_missing(const GenerateOptions& options, std::span<const GeneratePr
                       .num_speculative_tokens = options.num_speculative_tokens,
                       .speculative_method = options.speculative_method,
                       .latent_kv_cache = options.latent_kv_cache,
+                      .latent_attention = options.latent_attention,
                       .kv_cache_dtype = options.kv_cache_dtype});
   capacities.max_logprobs = std::max(options.logprobs.value_or(0), options.prompt_logprobs.value_or(0));
   if (options.prompt_logprobs) capacities.max_prompt_samples = std::min(kPromptSamples, capacities.max_batch_tokens);
@@ -233,7 +237,8 @@ void check_options(const GenerateOptions& options, const OptionInput& input) {
       throw Error(input.place_of("banned_token_ids"), "is set, but servers have no such parameter",
                   "set logit_bias of these tokens to -100");
     }
-    for (const char* key : {"num_speculative_tokens", "speculative_method", "latent_kv_cache", "kv_cache_dtype"})
+    for (const char* key : {"num_speculative_tokens", "speculative_method", "latent_kv_cache", "latent_attention",
+                            "kv_cache_dtype"})
       if (input.was_set(key))
         throw Error(input.place_of(key), "is set, but the server of an endpoint decides on it", "remove it");
     for (const auto& [key, value] :

@@ -8,8 +8,10 @@
 #include "ops/dropout/dropout.h"
 #include "ops/head_columns/head_columns.h"
 #include "ops/kv_append/kv_append.h"
+#include "ops/latent_attention/latent_attention.h"
 #include "ops/latent_cache/latent_cache.h"
 #include "ops/latent_heads/latent_heads.h"
+#include "ops/latent_projection/latent_projection.h"
 #include "ops/linear/linear.h"
 #include "ops/paged_attention/paged_attention.h"
 
@@ -101,7 +103,7 @@ PagedBatch::PagedBatch(Program& program, const Capacity& capacity, const KvLayou
   slots_ = program.input("slots", {DType::kI32, {rows}});
   block_table_ = program.input("block_table", {DType::kI32, {requests, layout.max_blocks}});
   starts_ = program.input("starts", {DType::kI32, {requests}});
-  if (layout.latent) pages_ = program.input("pages", {DType::kI32, {Dim(layout.num_blocks, page_count())}});
+  if (layout.expands()) pages_ = program.input("pages", {DType::kI32, {Dim(layout.num_blocks, page_count())}});
 }
 
 Tensor PagedBatch::attend(std::int64_t layer, Tensor qkv, const HeadShape& shape) {
@@ -125,6 +127,14 @@ Tensor PagedBatch::attend(std::int64_t layer, Tensor qkv, const HeadShape& shape
                           .value_dim = shape.value_dim});
 }
 
+Tensor PagedBatch::attend_absorbed(const LatentHeads& h, Tensor cache) const {
+  const LatentHeadsAttributes sizes = sizes_of(h);
+  const Tensor query = latent_projection_queries(h.query, h.up, sizes);
+  const Tensor latents = latent_attention(query, cache, block_table_, cu_seqlens_, starts_,
+                                          {.heads = h.heads, .rank = h.latent.shape()[1].size, .scale = h.scale});
+  return latent_projection_values(latents, h.up, sizes);
+}
+
 Tensor PagedBatch::attend(std::int64_t layer, const LatentHeads& h) {
   if (!layout_.latent) return Batch::attend(layer, h);
   const LatentHeadsAttributes sizes = sizes_of(h);
@@ -132,6 +142,7 @@ Tensor PagedBatch::attend(std::int64_t layer, const LatentHeads& h) {
   const Type page{dtype_, {layout_.num_blocks, layout_.block_size, width}};
   const Tensor rows = h.query.program().state(KvLayout::latent_name(layer), page);
   const Tensor cache = latent_cache_append(h.latent, h.rope_key, rows, slots_);
+  if (!layout_.expands()) return attend_absorbed(h, cache);
   const auto [latent, rope_key] = latent_cache_rows(cache, pages_, h.rope_dim);
   const auto [keys, values] =
       latent_cache_pages(linear(latent, h.up), rope_key, {.heads = sizes, .block_size = layout_.block_size});

@@ -109,6 +109,14 @@ enum class KvCacheDtype : std::uint8_t {
 template <>
 inline constexpr EnumTable kEnumTable<KvCacheDtype>{.names = "auto|fp8"};
 
+// How attention reads latent rows of a KV cache.
+enum class LatentForm : std::uint8_t {
+  kExpanded,  // keys and values of all heads are computed from them in each step, with the bits of training
+  kAbsorbed,  // queries are multiplied by the up-projection and attend to the rows themselves (ops/latent_attention)
+};
+template <>
+inline constexpr EnumTable kEnumTable<LatentForm>{.names = "expanded|absorbed"};
+
 // The layout of a paged KV cache. Each layer has two states [num_blocks, block_size, kv_heads x head_dim] and with FP8
 // two more for their scales, u8 [num_blocks, kv_heads x block_size]; or with `latent`, for models with latent attention
 // only, one of [num_blocks, block_size, kv_lora_rank + rope_dim].
@@ -116,8 +124,11 @@ struct KvLayout {
   std::int64_t num_blocks = 0;
   std::int64_t block_size = 0;  // tokens per block
   std::int64_t max_blocks = 0;  // blocks that a request may have: the width of the block table
-  bool latent = false;          // latent rows, which each step expands to keys and values (ops/latent_cache)
+  bool latent = false;          // latent rows (ops/latent_cache)
   KvCacheDtype dtype = KvCacheDtype::kAuto;
+  LatentForm form = LatentForm::kExpanded;  // of attention to latent rows
+  // True if each step expands latent rows to keys and values.
+  [[nodiscard]] bool expands() const { return latent && form == LatentForm::kExpanded; }
   // Names of the states with a layer's keys, values, their scales, and latent rows.
   [[nodiscard]] static std::string key_name(std::int64_t layer);
   [[nodiscard]] static std::string value_name(std::int64_t layer);
@@ -129,20 +140,24 @@ struct KvLayout {
 // Chunks of requests that append their keys and values to the KV cache, then attend to everything cached for their
 // request. Inputs: those of DocumentBatch for the new tokens; "slots" i32 [tokens] (block x block_size + offset),
 // "block_table" i32 [sequences, max_blocks], "starts" i32 [sequences] (position of each request's first new token).
-// With a layout of latent rows also "pages" i32 [num_blocks], counted by page_count(): the distinct blocks of the
-// requests; the block table then holds indices of `pages`.
+// With a layout that expands latent rows also "pages" i32 [num_blocks], counted by page_count(): the distinct blocks of
+// the requests; the block table then holds indices of `pages`.
 class PagedBatch final : public Batch {
  public:
   PagedBatch(Program& program, const Capacity& capacity, const KvLayout& layout, DType dtype);
   using Batch::attend;
   Tensor attend(std::int64_t layer, Tensor qkv, const HeadShape& shape) override;
-  // With a layout of latent rows the keys and values have the bits of the default implementation.
+  // With a layout that expands latent rows the keys and values have the bits of the default implementation. Absorbed
+  // attention differs from it by rounding.
   Tensor attend(std::int64_t layer, const LatentHeads& heads) override;
 
   // The count of the input "pages".
   [[nodiscard]] static Count page_count() { return Count("pages"); }
 
  private:
+  // Attention to the latent rows of `cache`.
+  [[nodiscard]] Tensor attend_absorbed(const LatentHeads& heads, Tensor cache) const;
+
   KvLayout layout_;
   DType dtype_;  // element type of the KV cache, unless it is in FP8
   Tensor cu_seqlens_, slots_, block_table_, starts_, pages_;

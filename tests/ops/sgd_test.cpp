@@ -12,7 +12,7 @@
 namespace hone::test {
 namespace {
 
-SgdAttributes attributes_of(const Json& run) {
+SgdAttributes sgd_attributes(const Json& run) {
   return {.momentum = run.value("momentum_share", 0.0),
           .dampening = run.value("dampening", 0.0),
           .nesterov = run.value("nesterov", false),
@@ -41,7 +41,7 @@ void expect_near(const std::vector<float>& actual, const std::vector<float>& exp
 TEST(Sgd, FollowsTorch) {
   const Json fixture_json = read_json(fixture("ops/sgd.json"));
   for (const Json& run : fixture_json.at("cases")) {
-    const SgdAttributes attributes = attributes_of(run);
+    const SgdAttributes attributes = sgd_attributes(run);
     const bool momentum = attributes.momentum != 0;
     UpdateRun full = optimizer({.weight = {DType::kF32, shape_of(run)}, .momentum = momentum}, attributes);
     UpdateRun mixed =

@@ -22,10 +22,15 @@ struct AttentionShape {
   std::int64_t num_heads = 0, num_kv_heads = 0;  // num_heads is a multiple of num_kv_heads
   std::int64_t head_dim = 0;                     // a multiple of 8, at most 256
   double scale = 1.0;                            // factor of the scores
+  std::int64_t value_dim = 0;                    // elements of a value and of an output, for latent rows; 0: head_dim
+
+  [[nodiscard]] std::int64_t values() const { return value_dim == 0 ? head_dim : value_dim; }
 };
 
 // Throws Error if the shape is not supported.
 void check_attention_shape(const AttentionShape& shape);
+// The same for attention to latent rows.
+void check_latent_shape(const AttentionShape& shape);
 
 // Tensor [tokens, heads, head_dim] with `stride` elements from one token to the next, so that q, k and v can be slices
 // of one buffer.
@@ -44,7 +49,7 @@ struct AttentionQueries {
   std::int64_t capacity = 0;
   HeadRows<const T> q;
   HeadRows<T> o;
-  Accumulator<T>* lse = nullptr;   // [capacity, num_heads], output: log-sum-exp of the scores
+  Accumulator<T>* lse = nullptr;   // [capacity, num_heads], output: log-sum-exp of the scores; null: none
   std::span<std::byte> workspace;  // attention_workspace_bytes<T>(...); a smaller one reduces the number of threads
 };
 
@@ -87,6 +92,18 @@ struct PagedAttentionArgs {
   std::span<const std::int32_t> start;  // [sequences], position of the first query
 };
 
+// Attention of all heads to latent rows in pages: a row of head_dim elements is the one key of a position, and its first
+// value_dim elements the value. num_kv_heads is 1, and head_dim may exceed 256. Otherwise as PagedAttentionArgs.
+template <class T>
+struct LatentAttentionArgs {
+  AttentionQueries<T> queries;
+  const T* cache = nullptr;  // [num_blocks, block_size, head_dim]
+  std::int64_t num_blocks = 0, block_size = 16;
+  std::span<const std::int32_t> block_table;  // [sequences, max_blocks]
+  std::int64_t max_blocks = 0;
+  std::span<const std::int32_t> start;  // [sequences], position of the first query
+};
+
 // Backward pass, from the inputs and outputs of the forward pass and the gradient of o. Gradients must not overlap
 // inputs; those of tokens from cu_seqlens.back() on are set to zero. The order of every sum is fixed. With `pieces`,
 // gradients of keys and values are those of the queries that are there.
@@ -107,6 +124,8 @@ template <class T>
 void attention_forward(const AttentionForwardArgs<T>& args);
 template <class T>
 void paged_attention_forward(const PagedAttentionArgs<T>& args);
+template <class T>
+void latent_attention_forward(const LatentAttentionArgs<T>& args);
 template <class T>
 void attention_backward(const AttentionBackwardArgs<T>& args);
 

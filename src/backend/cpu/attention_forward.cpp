@@ -9,122 +9,21 @@
 // At the end outputs / sums is written. The steps treat each row separately and take its keys in order from the start
 // of the sequence, so the division into units and tiles of rows does not change the result.
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <type_traits>
 
 #include "backend/cpu/attention.h"
 #include "backend/cpu/attention_common.h"
+#include "backend/cpu/attention_keys.h"
 #include "backend/cpu/attention_rows.h"
 #include "backend/cpu/gemm_kernels.h"
 #include "backend/cpu/gemm_pack.h"
-#include "core/float8_head.h"
 
 namespace hone {
 namespace {
 
-constexpr std::int64_t kUnitRows = 96;  // query rows of a unit, which share packed keys; a multiple of a tile's rows
-
-// Keys or values of one tile: [keys, head_dim], `stride` elements from one row to the next.
-template <class T>
-struct TileRows {
-  const T* data;
-  std::int64_t stride;
-};
-
-// Source of keys and values in rows, packed like the queries or in the order of documents.
-template <class T>
-struct PlainKeys {
-  const AttentionForwardArgs<T>& args;
-
-  [[nodiscard]] std::int64_t start(std::int64_t sequence) const {
-    return args.pieces.starts.empty() ? 0 : args.pieces.starts[static_cast<std::size_t>(sequence)];
-  }
-  [[nodiscard]] TileRows<T> rows(const HeadRows<const T>& from, std::int64_t sequence, std::int64_t head,
-                                 std::int64_t first) const {
-    const auto& queries = args.queries;
-    const auto at = static_cast<std::size_t>(sequence);
-    const auto first_rows = args.pieces.key_rows.empty() ? queries.cu_seqlens : args.pieces.key_rows;
-    const std::int64_t token = first_rows[at] + first;
-    return {from.data + token * from.stride + head * queries.shape.head_dim, from.stride};
-  }
-  [[nodiscard]] TileRows<T> keys(std::int64_t sequence, std::int64_t head, std::int64_t first, std::int64_t, T*) const {
-    return rows(args.k, sequence, head, first);
-  }
-  [[nodiscard]] TileRows<T> values(std::int64_t sequence, std::int64_t head, std::int64_t first, std::int64_t,
-                                   T*) const {
-    return rows(args.v, sequence, head, first);
-  }
-};
-
-// Source of keys and values in pages, which are gathered one tile at a time.
-template <class T>
-struct PagedKeys {
-  const PagedAttentionArgs<T>& args;
-
-  [[nodiscard]] std::int64_t start(std::int64_t sequence) const {
-    return args.start[static_cast<std::size_t>(sequence)];
-  }
-  // The row of a position that has a page, counted over all pages.
-  [[nodiscard]] std::int64_t slot(std::int64_t sequence, std::int64_t position) const {
-    const std::int64_t page =
-        args.block_table[static_cast<std::size_t>(sequence * args.max_blocks + position / args.block_size)];
-    HONE_ASSERT(page >= 0 && page < args.num_blocks, "page ", page, " of ", args.num_blocks);
-    return page * args.block_size + position % args.block_size;
-  }
-  [[nodiscard]] const T* row(const T* cache, std::int64_t sequence, std::int64_t head, std::int64_t position) const {
-    const AttentionShape& shape = args.queries.shape;
-    return cache + (slot(sequence, position) * shape.num_kv_heads + head) * shape.head_dim;
-  }
-  // Copies rows. Meanwhile the row of the next tile at the same place is fetched into the L2 cache for each row: rows
-  // of a head are too far apart for the processor to foresee.
-  [[nodiscard]] TileRows<T> rows(const T* cache, std::int64_t sequence, std::int64_t head, std::int64_t first,
-                                 std::int64_t count, T* gathered) const {
-    constexpr std::int64_t kLine = 64 / sizeof(T);
-    const std::int64_t head_dim = args.queries.shape.head_dim;
-    const std::int64_t stride = args.queries.shape.num_kv_heads * head_dim;
-    const std::int64_t end = start(sequence) + 1;
-    T* to = gathered;
-    for (std::int64_t position = first; position < first + count;) {
-      const T* from = row(cache, sequence, head, position);
-      const std::int64_t later = position + kKeyTile;
-      const T* next = later < end ? row(cache, sequence, head, later) : from;
-      const std::int64_t rows = std::min(args.block_size - position % args.block_size, first + count - position);
-      for (std::int64_t i = 0; i < rows; ++i, from += stride, next += stride, to += head_dim) {
-        for (std::int64_t d = 0; d < head_dim; d += kLine) __builtin_prefetch(next + d, 0, 2);
-        for (std::int64_t d = 0; d < head_dim; d += 8) std::memcpy(to + d, from + d, 8 * sizeof(T));
-      }
-      position += rows;
-    }
-    return {gathered, head_dim};
-  }
-  // Widens rows of FP8 pages, which is exact.
-  [[nodiscard]] TileRows<T> rows(const Fp8Heads& from, std::int64_t sequence, std::int64_t head, std::int64_t first,
-                                 std::int64_t count, T* gathered) const {
-    const AttentionShape& shape = args.queries.shape;
-    const std::int64_t head_dim = shape.head_dim;
-    if constexpr (!std::is_same_v<T, double>) {
-      for (std::int64_t i = 0; i < count; ++i) {
-        const std::int64_t at = slot(sequence, first + i);
-        const std::int64_t page_head = at / args.block_size * shape.num_kv_heads + head;
-        dequantize_head(from.bytes + (at * shape.num_kv_heads + head) * head_dim,
-                        from.scales[page_head * args.block_size + at % args.block_size], head_dim,
-                        gathered + i * head_dim);
-      }
-    }
-    return {gathered, head_dim};
-  }
-  [[nodiscard]] TileRows<T> keys(std::int64_t sequence, std::int64_t head, std::int64_t first, std::int64_t count,
-                                 T* gathered) const {
-    if (args.fp8_keys.bytes != nullptr) return rows(args.fp8_keys, sequence, head, first, count, gathered);
-    return rows(args.k_cache, sequence, head, first, count, gathered);
-  }
-  [[nodiscard]] TileRows<T> values(std::int64_t sequence, std::int64_t head, std::int64_t first, std::int64_t count,
-                                   T* gathered) const {
-    if (args.fp8_values.bytes != nullptr) return rows(args.fp8_values, sequence, head, first, count, gathered);
-    return rows(args.v_cache, sequence, head, first, count, gathered);
-  }
-};
+// Most query rows of a unit, which share packed keys; a multiple of a tile's rows.
+constexpr std::int64_t kUnitRows = 96;
 
 // Workspace of one thread.
 template <class T>
@@ -138,13 +37,13 @@ struct ForwardBuffers {
   Real* weights;       // [rows of a tile, kKeyTile]: scores, then e^(score - greatest)
   Real* greatest;      // [kUnitRows], greatest score so far
   Real* sums;          // [kUnitRows], sum of the weights so far
-  std::int64_t width;  // head_dim, rounded up to whole tiles
+  std::int64_t width;  // elements of a value head, rounded up to whole tiles
   std::size_t bytes;
 
   ForwardBuffers(const AttentionShape& shape, std::byte* base) {
     const auto& tile = tile_kernels<Real>();
     WorkspaceAllocator cutter(base);
-    width = attention_round_up(shape.head_dim, tile.columns);
+    width = attention_round_up(shape.values(), tile.columns);
     gathered = cutter.take<T>(kKeyTile * shape.head_dim);
     queries = cutter.take<Real>(kUnitRows * shape.head_dim);
     keys = cutter.take<Real>(kKeyTile * shape.head_dim);
@@ -170,6 +69,7 @@ class ForwardUnit {
         tile_(tile_kernels<Real>()),
         buffers_(args.shape, workspace),
         head_dim_(args.shape.head_dim),
+        value_dim_(args.shape.values()),
         group_(args.shape.num_heads / args.shape.num_kv_heads) {}
 
   void run(std::int64_t sequence, std::int64_t kv_head, std::int64_t first, std::int64_t rows) {
@@ -210,10 +110,10 @@ class ForwardUnit {
     const TileRows<T> v = keys_.values(sequence, kv_head_, key, count, buffers_.gathered);
     values_ = {buffers_.values, count * tile_.columns, tile_.columns};
     if constexpr (std::is_same_v<T, Real>) {
-      if (buffers_.width == head_dim_) values_ = {v.data, tile_.columns, v.stride};
+      if (buffers_.width == value_dim_) values_ = {v.data, tile_.columns, v.stride};
     }
     if (values_.data == buffers_.values) {
-      pack({v.data, DTypeOf<T>::value, v.stride, true}, {0, head_dim_, 0, count}, tile_.columns, buffers_.values);
+      pack({v.data, DTypeOf<T>::value, v.stride, true}, {0, value_dim_, 0, count}, tile_.columns, buffers_.values);
     }
   }
 
@@ -294,8 +194,9 @@ class ForwardUnit {
       const std::int64_t token = token_ + (first_ + row) / group_;
       const std::int64_t head = kv_head_ * group_ + (first_ + row) % group_;
       const Real* output = buffers_.outputs + row * buffers_.width;
-      T* o = args_.o.data + token * args_.o.stride + head * head_dim_;
-      for (std::int64_t d = 0; d < head_dim_; ++d) o[d] = T(output[d] / buffers_.sums[row]);
+      T* o = args_.o.data + token * args_.o.stride + head * value_dim_;
+      for (std::int64_t d = 0; d < value_dim_; ++d) o[d] = T(output[d] / buffers_.sums[row]);
+      if (args_.lse == nullptr) continue;
       args_.lse[token * args_.shape.num_heads + head] = buffers_.greatest[row] + vlog(buffers_.sums[row]);
     }
   }
@@ -304,7 +205,7 @@ class ForwardUnit {
   const Keys& keys_;
   const TileKernels<Real>& tile_;
   ForwardBuffers<T> buffers_;
-  std::int64_t head_dim_, group_;
+  std::int64_t head_dim_, value_dim_, group_;
   std::int64_t first_ = 0, rows_ = 0, kv_head_ = 0, token_ = 0, start_ = 0;
   // Values of the current keys: packed, or in place if they have the type of the sums and fill whole tiles.
   struct {
@@ -313,29 +214,54 @@ class ForwardUnit {
   } values_{};
 };
 
+// Rows of a unit: kUnitRows, or fewer if some of the threads would have no unit.
+template <class T>
+std::int64_t unit_rows(const AttentionQueries<T>& args, std::int64_t threads) {
+  const std::int64_t tile = tile_kernels<Accumulator<T>>().rows;
+  const std::int64_t rows = args.cu_seqlens.back() * args.shape.num_heads;
+  return std::min(kUnitRows, attention_round_up((rows + threads - 1) / threads, tile));
+}
+
 // Runs all units. They are assigned to the threads round-robin, because later rows of a sequence see more keys.
 template <class T, class Keys>
 void run_forward(const AttentionQueries<T>& args, const Keys& keys) {
-  check_attention_shape(args.shape);
   check_cu_seqlens(args.cu_seqlens, args.capacity);
   const std::int64_t group = args.shape.num_heads / args.shape.num_kv_heads;
   const std::size_t share = ForwardBuffers<T>(args.shape, nullptr).bytes;
   for_each_share(args.workspace, share, [&](std::byte* workspace, std::int64_t thread, std::int64_t threads) {
     ForwardUnit<T, Keys> unit(args, keys, workspace);
+    const std::int64_t most_rows = unit_rows(args, threads);
     std::int64_t turn = 0;
     for (std::size_t s = 0; s + 1 < args.cu_seqlens.size(); ++s) {
       const std::int64_t rows = (args.cu_seqlens[s + 1] - args.cu_seqlens[s]) * group;
       for (std::int64_t head = 0; head < args.shape.num_kv_heads; ++head) {
-        for (std::int64_t first = 0; first < rows; first += kUnitRows) {
+        for (std::int64_t first = 0; first < rows; first += most_rows) {
           if (turn++ % threads != thread) continue;
-          unit.run(static_cast<std::int64_t>(s), head, first, std::min(kUnitRows, rows - first));
+          unit.run(static_cast<std::int64_t>(s), head, first, std::min(most_rows, rows - first));
         }
       }
     }
   });
   const std::int64_t tokens = args.cu_seqlens.back();
-  zero_rows(args.o, tokens, args.capacity, args.shape.num_heads * args.shape.head_dim);
+  zero_rows(args.o, tokens, args.capacity, args.shape.num_heads * args.shape.values());
+  if (args.lse == nullptr) return;
   std::fill(args.lse + tokens * args.shape.num_heads, args.lse + args.capacity * args.shape.num_heads, 0);
+}
+
+// Checks the counts and the lengths of sequences in pages.
+template <class Args>
+void check_paged(const Args& args) {
+  const auto& cu_seqlens = args.queries.cu_seqlens;
+  check_cu_seqlens(cu_seqlens, args.queries.capacity);
+  HONE_ASSERT(args.start.size() + 1 == cu_seqlens.size(), args.start.size(), " starts, ", cu_seqlens.size(),
+              " cu_seqlens");
+  HONE_ASSERT(args.block_table.size() >= args.start.size() * static_cast<std::size_t>(args.max_blocks),
+              args.block_table.size());
+  for (std::size_t s = 0; s < args.start.size(); ++s) {
+    const std::int64_t length = std::int64_t{args.start[s]} + cu_seqlens[s + 1] - cu_seqlens[s];
+    HONE_ASSERT(args.start[s] >= 0 && length <= args.max_blocks * args.block_size, "sequence ", s, " of length ",
+                length);
+  }
 }
 
 }  // namespace
@@ -350,8 +276,17 @@ void check_attention_shape(const AttentionShape& shape) {
   }
 }
 
+void check_latent_shape(const AttentionShape& shape) {
+  const bool has_values = shape.value_dim > 0 && shape.value_dim < shape.head_dim;
+  if (shape.num_heads > 0 && shape.num_kv_heads == 1 && has_values) return;
+  throw Error("latent attention", text_of(shape.num_heads, " heads, ", shape.num_kv_heads, " of keys, ", shape.head_dim,
+                                          " numbers in a row, ", shape.value_dim, " of them a value"),
+              "use one head of keys, and rows that are longer than values");
+}
+
 template <class T>
 void attention_forward(const AttentionForwardArgs<T>& args) {
+  check_attention_shape(args.queries.shape);
   if (!args.pieces.documents.empty()) {
     for_each_piece(args.pieces, args.queries.cu_seqlens, [](const AttentionPiece&) {});  // checks them
   }
@@ -360,23 +295,25 @@ void attention_forward(const AttentionForwardArgs<T>& args) {
 
 template <class T>
 void paged_attention_forward(const PagedAttentionArgs<T>& args) {
-  const auto& cu_seqlens = args.queries.cu_seqlens;
-  check_cu_seqlens(cu_seqlens, args.queries.capacity);
-  HONE_ASSERT(args.start.size() + 1 == cu_seqlens.size(), args.start.size(), " starts, ", cu_seqlens.size(),
-              " cu_seqlens");
-  HONE_ASSERT(args.block_table.size() >= args.start.size() * static_cast<std::size_t>(args.max_blocks),
-              args.block_table.size());
-  for (std::size_t s = 0; s < args.start.size(); ++s) {
-    const std::int64_t length = std::int64_t{args.start[s]} + cu_seqlens[s + 1] - cu_seqlens[s];
-    HONE_ASSERT(args.start[s] >= 0 && length <= args.max_blocks * args.block_size, "sequence ", s, " of length ",
-                length);
-  }
+  check_attention_shape(args.queries.shape);
+  check_paged(args);
   run_forward(args.queries, PagedKeys<T>{args});
 }
 
 template <class T>
+void latent_attention_forward(const LatentAttentionArgs<T>& args) {
+  check_latent_shape(args.queries.shape);
+  check_paged(args);
+  run_forward(args.queries, LatentKeys<T>{args});
+}
+
+template <class T>
 std::size_t attention_workspace_bytes(const AttentionShape& shape, int threads) {
-  check_attention_shape(shape);
+  if (shape.value_dim == 0) {
+    check_attention_shape(shape);
+  } else {
+    check_latent_shape(shape);
+  }
   const std::size_t share = ForwardBuffers<T>(shape, nullptr).bytes;
   return share * static_cast<std::size_t>(std::max(threads, 1)) + kWorkspaceAlignment;
 }
@@ -384,6 +321,7 @@ std::size_t attention_workspace_bytes(const AttentionShape& shape, int threads) 
 #define HONE_INSTANTIATE(T)                                            \
   template void attention_forward(const AttentionForwardArgs<T>&);     \
   template void paged_attention_forward(const PagedAttentionArgs<T>&); \
+  template void latent_attention_forward(const LatentAttentionArgs<T>&); \
   template std::size_t attention_workspace_bytes<T>(const AttentionShape&, int);
 HONE_INSTANTIATE(float)
 HONE_INSTANTIATE(BFloat16)

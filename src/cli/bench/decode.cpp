@@ -41,6 +41,7 @@ struct BenchDecodeOptions {
   TorchDtype dtype = TorchDtype::kBfloat16;
   Quantization quantization = Quantization::kNone;
   bool latent_kv_cache = false;
+  LatentForm latent_attention = LatentForm::kExpanded;
   KvCacheDtype kv_cache_dtype = KvCacheDtype::kAuto;
   DeviceChoice device = DeviceChoice::kAutomatic;
   GemmOptions gemm;
@@ -60,6 +61,7 @@ struct BenchDecodeOptions {
     v("quantization", quantization,
       "Weights of linear layers: fp8 (e4m3 with a scale for each 128 x 128); auto, none: as dtype");
     v("latent_kv_cache", latent_kv_cache, kLatentKvCacheHelp);
+    v("latent_attention", latent_attention, kLatentAttentionHelp);
     v("kv_cache_dtype", kv_cache_dtype, kKvCacheDtypeHelp);
     v("device", device, kDeviceHelp);
     gemm.fields(v);
@@ -114,6 +116,7 @@ class Decoding {
                        .max_num_seqs = streams,
                        .max_batch_tokens = batch,
                        .latent_kv_cache = options.latent_kv_cache,
+                       .latent_attention = options.latent_attention,
                        .kv_cache_dtype = options.kv_cache_dtype};
     workspace_.add_weights(kWeightStore, weights.tensors());
     add_generation(workspace_, model, options.weight_dtype(), engine_options_);
@@ -287,7 +290,9 @@ int decode_bench(BenchDecodeOptions& options, const OptionInput&, const std::str
       const double rate = static_cast<double>(streams) / decoded.seconds_per_step;
       const double bytes = (weights_read + decoding.kv_bytes()) / decoded.seconds_per_step;
       const std::string shape = text_of(options.model, options.quantization == Quantization::kFp8 ? " in fp8" : "",
-                                        options.latent_kv_cache ? ", latent rows" : "",
+                                        !options.latent_kv_cache                                  ? ""
+                                        : options.latent_attention == LatentForm::kAbsorbed ? ", latent rows absorbed"
+                                                                                            : ", latent rows",
                                         options.kv_cache_dtype == KvCacheDtype::kFp8 ? ", KV cache in FP8" : "",
                                         ", streams ", streams, ", context ", context);
       const bool tera = bytes >= 1e12;

@@ -93,7 +93,7 @@ int chat_with(Answerer& answerer, const ChatOptions& options, const std::set<std
 
 int chat_with_server(const ChatOptions& options, const OptionInput& input, const std::set<std::string>& set_keys) {
   for (const char* key : {"chat_template", "quantization", "device", "max_model_len", "banned_token_ids",
-                          "latent_kv_cache", "kv_cache_dtype"})
+                          "latent_kv_cache", "latent_attention", "kv_cache_dtype"})
     if (input.was_set(key)) throw Error(input.place_of(key), "has no effect with --server", "remove it");
   catch_interrupts();
   ServerAnswerer answerer(options);

@@ -81,6 +81,7 @@ void LocalAnswerer::make_engine(const ChatOptions& options) {
                                                      .max_num_seqs = 1,
                                                      .adjust_logits = adjusts_logits_,
                                                      .latent_kv_cache = options.latent_kv_cache,
+                                                     .latent_attention = options.latent_attention,
                                                      .kv_cache_dtype = options.kv_cache_dtype}));
 }
 

@@ -20,6 +20,7 @@ struct ChatOptions : SamplingKeys {
   std::int64_t max_model_len = 0;
   Quantization quantization = Quantization::kAutomatic;
   bool latent_kv_cache = false;
+  LatentForm latent_attention = LatentForm::kExpanded;
   KvCacheDtype kv_cache_dtype = KvCacheDtype::kAuto;
   DeviceChoice device = DeviceChoice::kAutomatic;
   std::string server;
@@ -39,6 +40,7 @@ struct ChatOptions : SamplingKeys {
     v("system_prompt", system_prompt, "System message at the start of the conversation");
     v("quantization", quantization, kQuantizationHelp);
     v("latent_kv_cache", latent_kv_cache, kLatentKvCacheHelp);
+    v("latent_attention", latent_attention, kLatentAttentionHelp);
     v("kv_cache_dtype", kv_cache_dtype, kKvCacheDtypeHelp);
     v("device", device, kDeviceHelp);
     v("max_model_len", max_model_len, "Maximum tokens per conversation; 0: the model's positions, at most 8,192",

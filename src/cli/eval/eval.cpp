@@ -50,6 +50,7 @@ struct EvalOptions : SamplingKeys {
   std::int64_t max_num_seqs = 64;
   Quantization quantization = Quantization::kAutomatic;
   bool latent_kv_cache = false;
+  LatentForm latent_attention = LatentForm::kExpanded;
   KvCacheDtype kv_cache_dtype = KvCacheDtype::kAuto;
   DeviceChoice device = DeviceChoice::kAutomatic;
   std::int64_t tensor_parallel_size = 1;
@@ -64,6 +65,7 @@ struct EvalOptions : SamplingKeys {
     v("system_prompt", system_prompt, "System message before every problem");
     v("quantization", quantization, kQuantizationHelp);
     v("latent_kv_cache", latent_kv_cache, kLatentKvCacheHelp);
+    v("latent_attention", latent_attention, kLatentAttentionHelp);
     v("kv_cache_dtype", kv_cache_dtype, kKvCacheDtypeHelp);
     v("device", device, kDeviceHelp);
     v("tensor_parallel_size", tensor_parallel_size,
@@ -183,6 +185,7 @@ int evaluate(const EvalOptions& options, const Job& job) {
                                 .max_num_seqs = options.max_num_seqs,
                                 .adjust_logits = options.adjusts_logits(),
                                 .latent_kv_cache = options.latent_kv_cache,
+                                .latent_attention = options.latent_attention,
                                 .kv_cache_dtype = options.kv_cache_dtype}));
   AnswerOptions answers;
   answers.seed = static_cast<std::uint64_t>(options.seed);
@@ -200,6 +203,8 @@ int evaluate(const EvalOptions& options, const Job& job) {
     answers.model_key += text_of("\nquantization ", name_of(options.quantization));
   if (options.kv_cache_dtype != KvCacheDtype::kAuto)
     answers.model_key += text_of("\nkv_cache_dtype ", name_of(options.kv_cache_dtype));
+  if (options.latent_attention != LatentForm::kExpanded)
+    answers.model_key += text_of("\nlatent_attention ", name_of(options.latent_attention));
   std::vector<TaskResult> results;
   for (Evaluation& evaluation : evaluations) {
     answers.samples = options.samples.value_or(evaluation.task.samples);

@@ -63,6 +63,7 @@ EngineOptions serving_engine(const ServeOptions& options, const LoadedModel& loa
   engine.enable_prefix_caching = options.enable_prefix_caching;
   engine.adapter_slots = options.max_loras;
   engine.latent_kv_cache = options.latent_kv_cache;
+  engine.latent_attention = options.latent_attention;
   engine.kv_cache_dtype = options.kv_cache_dtype;
   engine.num_blocks = kv_blocks(options, engine, loaded, device);
   return resolved(engine);
@@ -158,6 +159,7 @@ ModelWrap served_parts(const ServeOptions& options, const AdapterSlots*& model_w
     prepare_model(*model, {.num_speculative_tokens = options.num_speculative_tokens,
                            .speculative_method = options.speculative_method,
                            .latent_kv_cache = options.latent_kv_cache,
+                           .latent_attention = options.latent_attention,
                            .kv_cache_dtype = options.kv_cache_dtype,
                            .adapter_slots = options.max_loras});
     if (options.max_loras == 0) return model;
