@@ -8,6 +8,7 @@
 #include "ops/quantize/quantize.h"
 #include "ops/quantize/rows.h"
 #include "ops/registry.h"
+#include "ops/rows.h"
 
 namespace hone {
 namespace {
@@ -122,6 +123,18 @@ void quantize_rows(const BFloat16* x, std::int64_t used, const QuantizedViews& t
   if (to.column_scale_stride > 0) std::fill_n(to.column_scale, across * to.column_scale_stride, 1.0F);
   parallel_for(scale_blocks(to.capacity) * across, 2, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t tile = begin; tile < end; ++tile) quantize_columns(x, used, tile / across, tile % across, to);
+  });
+}
+
+void widen_quantized_rows(const TensorView& bytes, const TensorView& scale, std::int64_t rows, BFloat16* to) {
+  const std::int64_t columns = bytes.row_size();
+  const float* scales = scale.as<float>();
+  const auto* from = bytes.as<std::uint8_t>();
+  for_rows(rows, columns, [&](std::int64_t row) {
+    for (std::int64_t at = 0; at < columns; at += kScaleBlock) {
+      dequantize_e4m3(from + row * columns + at, scales[at / kScaleBlock * scale.row_size() + row],
+                      std::min(kScaleBlock, columns - at), to + row * columns + at);
+    }
   });
 }
 

@@ -1,4 +1,5 @@
-// Quantization of bf16 rows on the CPU, which quantize and the operations that it is fused with share.
+// Quantization of bf16 rows on the CPU, which quantize and the operations that it is fused with share, and its inverse,
+// which the products share.
 #pragma once
 
 #include <cstdint>
@@ -9,5 +10,9 @@ namespace hone {
 
 // Quantizes rows [0, used) of x [capacity, k]; the rows after them become 0.
 void quantize_rows(const BFloat16* x, std::int64_t used, const QuantizedViews& to);
+
+// Converts `rows` rows of bytes [rows, columns] with scales [ceil(columns / 128), stride], one for 128 numbers of a
+// row.
+void widen_quantized_rows(const TensorView& bytes, const TensorView& scale, std::int64_t rows, BFloat16* to);
 
 }  // namespace hone
