@@ -100,6 +100,14 @@ class Fp8Rewriter {
     return quantized_.emplace(x, quantize(rewriter_.mapped(x), {.columns = columns, .blocks = columns})).first->second;
   }
 
+  // The operand of experts, with columns if their weight is trained.
+  QuantizedRows quantized_experts(const Node& node) {
+    const ValueId x = node.inputs[GroupedLinearIn::x];
+    if (!trains(node)) return quantized(x);
+    return quantize_experts(rewriter_.mapped(x), rewriter_.mapped(node.inputs[GroupedLinearIn::start]),
+                            {.experts = node.attributes.as<GroupedLinearAttributes>().experts, .blocks = true});
+  }
+
   Tensor product(const Node& node) {
     QuantizedRows x = quantized(node.inputs[LinearIn::x]);
     if (!trains(node)) x.columns = x.column_scale = Tensor();
@@ -113,7 +121,7 @@ class Fp8Rewriter {
 
   // Both products of experts that read a weight read W, so that no transposed copy is needed.
   Tensor grouped_product(const Node& node) {
-    const QuantizedRows& x = quantized(node.inputs[GroupedLinearIn::x]);
+    const QuantizedRows x = quantized_experts(node);
     const Tensor weight = rewriter_.mapped(node.inputs[GroupedLinearIn::weight]);
     const QuantizedWeight copy = holds()
                                      ? held_states(rewriter_.program(), weight.value().name, weight.type(), false).plain
@@ -121,9 +129,7 @@ class Fp8Rewriter {
     const bool keeps = training_ && copies_ != Fp8Copies::kMade;
     return scaled_grouped_linear(x, copy, rewriter_.mapped(node.inputs[GroupedLinearIn::start]),
                                  node.attributes.as<GroupedLinearAttributes>(),
-                                 {.rows = trains(node) ? rewriter_.mapped(node.inputs[GroupedLinearIn::x]) : Tensor(),
-                                  .weight = training_ ? weight : Tensor(),
-                                  .kept = keeps ? copy : QuantizedWeight{}});
+                                 {.weight = training_ ? weight : Tensor(), .kept = keeps ? copy : QuantizedWeight{}});
   }
 
   [[nodiscard]] bool holds() const { return training_ && copies_ == Fp8Copies::kHeld; }

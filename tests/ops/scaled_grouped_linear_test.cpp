@@ -96,7 +96,8 @@ void expect_experts(const ExpertShape& shape) {
     expect_near(slice(dx, start[e], rows, k),
                 multiply(reference_of(dy, rows, n, 1, 128).values, transposed(w, n, k), rows, k, n), rows * k,
                 1.0 / 256, "dx");
-    const Product dw = multiply(transposed(dy, rows, n), transposed(x, rows, k), n, k, rows);
+    const Product dw = multiply(reference_of(transposed(dy, rows, n), n, rows, 1, 128).values,
+                                reference_of(transposed(x, rows, k), k, rows, 128, 128).values, n, k, rows);
     if (shape.sums == GradientAccumulation::kWide) {
       expect_near(slice(typed<float>(sums), e * n, n, k), dw, n * k, 1e-5, "dW");
     } else {
@@ -105,6 +106,71 @@ void expect_experts(const ExpertShape& shape) {
   }
   for (std::int64_t i = shape.used() * n; i < shape.rows() * n; ++i) ASSERT_EQ(static_cast<float>(y[i]), 0.0F) << i;
   for (std::int64_t i = shape.used() * k; i < shape.rows() * k; ++i) ASSERT_EQ(static_cast<float>(dx[i]), 0.0F) << i;
+}
+
+// Columns are those of each expert alone, filled up, one after the other; rows are those of quantize.
+void expect_quantized_experts(const std::vector<std::int32_t>& counts, std::int64_t k, std::int64_t spare,
+                              bool blocks) {
+  SCOPED_TRACE(text_of(counts.size(), " experts, ", k, " columns", blocks ? " in blocks" : ""));
+  const ExpertShape shape{counts, 128, k, spare};
+  const std::int64_t rows = shape.rows();
+  Program program;
+  const Tensor x = program.input("x", {DType::kBf16, {{rows, Count::tokens}, k}});
+  const Tensor start = program.input("start", {DType::kI32, {shape.experts() + 1}});
+  const QuantizedRows quantized = quantize_experts(x, start, {.experts = shape.experts(), .blocks = blocks});
+  const QuantizedRows plain = quantize(x, {});
+  const std::pair<const char*, Tensor> outputs[] = {
+      {"rows", quantized.rows},   {"row_scale", quantized.row_scale}, {"columns", quantized.columns},
+      {"plain rows", plain.rows}, {"plain scale", plain.row_scale},   {"column_scale", quantized.column_scale}};
+  for (const auto& [name, tensor] : outputs) program.output(name, tensor);
+  const std::int64_t padded = quantized.columns.type().shape[1].size;
+  TestRun run(std::move(program));
+  const std::vector<BFloat16> values = values_of(rows, k, 3);
+  run.set("x", values);
+  run.set("start", starts_of(shape));
+  run.executable().set_count(Count::tokens, shape.used());
+  run.executable().run();
+  const auto size = static_cast<std::size_t>(rows * k);
+  EXPECT_TRUE(same_bits(run.output<std::uint8_t>("rows", size), run.output<std::uint8_t>("plain rows", size)));
+  EXPECT_TRUE(same_bits(run.output<float>("row_scale", size / 128), run.output<float>("plain scale", size / 128)));
+  const auto columns = run.output<std::uint8_t>("columns", static_cast<std::size_t>(padded * k));
+  const std::int64_t stride = blocks ? weight_scale_stride(padded) : k;
+  const auto scales =
+      run.output<float>("column_scale", static_cast<std::size_t>(blocks ? k / 128 * stride : padded / 128 * stride));
+  std::int64_t first = 0;
+  for (std::int64_t e = 0; e < shape.experts(); ++e) {
+    const std::int64_t filled = scale_blocks(counts[e]) * 128;
+    std::vector<BFloat16> own = slice(values, starts_of(shape)[e], counts[e], k);
+    own.resize(static_cast<std::size_t>(filled * k));
+    const Reference expected =
+        reference_of(transposed(widened(own, filled, counts[e], k), filled, k), k, filled, blocks ? 128 : 1, 128);
+    for (std::int64_t column = 0; column < k; ++column) {
+      for (std::int64_t row = 0; row < filled; ++row) {
+        ASSERT_EQ(columns[column * padded + first + row], expected.bytes[column * filled + row])
+            << "expert " << e << ", column " << column << ", row " << row;
+      }
+      for (std::int64_t block = 0; block < filled / 128; ++block) {
+        const std::int64_t place =
+            blocks ? column / 128 * stride + first / 128 + block : (first / 128 + block) * stride + column;
+        ASSERT_EQ(scales[place], expected.scales[(blocks ? column / 128 : column) * (filled / 128) + block])
+            << "expert " << e << ", column " << column << ", block " << block;
+      }
+    }
+    first += filled;
+  }
+  EXPECT_LE(first, padded);
+}
+
+TEST(QuantizeExperts, ColumnsAreThoseOfEachExpert) {
+  for (const bool blocks : {false, true}) {
+    expect_quantized_experts({16}, 128, 0, blocks);
+    expect_quantized_experts({1, 0, 130, 128, 61}, 256, 16, blocks);
+    // More experts than lanes of a warp.
+    std::vector<std::int32_t> many;
+    for (std::int32_t e = 0; e < 40; ++e) many.push_back(e * 7 % 13);
+    const ExpertShape shape{many, 128, 128};
+    expect_quantized_experts(many, 128, (shape.used() + 15) / 16 * 16 - shape.used(), blocks);
+  }
 }
 
 TEST(ScaledGroupedLinear, HasTheProductsOfTheQuantizedOperands) {
@@ -193,14 +259,15 @@ TEST(ScaledGroupedLinear, ChecksTypes) {
   const Tensor start = program.input("start", {DType::kI32, {5}});
   const QuantizedRows rows = quantize(x, {});
   const QuantizedWeight copy = quantize_weight(weight).plain;
-  EXPECT_EQ(scaled_grouped_linear(rows, copy, start, {.experts = 4}, {.rows = x, .weight = weight}).type(),
+  EXPECT_EQ(scaled_grouped_linear(rows, copy, start, {.experts = 4}, {.weight = weight}).type(),
             (Type{DType::kBf16, {32, 128}}));
   EXPECT_THROW((void)scaled_grouped_linear(rows, copy, start, {.experts = 3}, {}), Error);
   EXPECT_THROW((void)scaled_grouped_linear(rows, copy, start, {.experts = 8}, {}), Error);
   EXPECT_THROW((void)scaled_grouped_linear(rows, quantize_weight(weight, {.transposed = true}).transposed, start,
                                            {.experts = 4}, {}),
                Error);
-  EXPECT_THROW((void)scaled_grouped_linear(rows, copy, start, {.experts = 4}, {.rows = weight}), Error);
+  EXPECT_THROW((void)scaled_grouped_linear(rows, copy, start, {.experts = 4}, {.weight = x}), Error);
+  EXPECT_THROW((void)quantize_experts(x, start, {.experts = 3}), Error);
 }
 
 }  // namespace

@@ -99,10 +99,9 @@ class GroupedLinear final : public Op {
     const Tensor start = builder.input(GroupedLinearIn::start);
     Program& program = builder.program();
     if (builder.needs(GroupedLinearIn::weight)) {
-      builder.set_accumulator(GroupedLinearIn::weight,
-                              grouped_weight_gradient(dy, builder.input(GroupedLinearIn::x), start,
-                                                      builder.accumulator(GroupedLinearIn::weight),
-                                                      node.attributes.as<GroupedLinearAttributes>()));
+      builder.set_accumulator(GroupedLinearIn::weight, program.append1(kWeightGradient, node.attributes,
+                                                                       {dy, builder.input(GroupedLinearIn::x), start,
+                                                                        builder.accumulator(GroupedLinearIn::weight)}));
     }
     if (builder.needs(GroupedLinearIn::x)) {
       builder.add(GroupedLinearIn::x, program.append1(kInputGradient, node.attributes,
@@ -117,11 +116,6 @@ const GroupedLinear kForward;
 
 Tensor grouped_linear(Tensor x, Tensor weight, Tensor start, const GroupedLinearAttributes& attributes) {
   return x.program().append1(kForward, attributes, {x, weight, start});
-}
-
-Tensor grouped_weight_gradient(Tensor dy, Tensor x, Tensor start, Tensor dweight,
-                               const GroupedLinearAttributes& attributes) {
-  return dy.program().append1(kWeightGradient, attributes, {dy, x, start, dweight});
 }
 
 void register_grouped_linear(OpRegistry& registry) {

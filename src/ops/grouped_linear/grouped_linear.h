@@ -36,9 +36,4 @@ struct GroupedLinearAttributes {
 // Error if the types do not fit.
 [[nodiscard]] Tensor grouped_linear(Tensor x, Tensor weight, Tensor start, const GroupedLinearAttributes& attributes);
 
-// Adds the gradient of the weight, dy^T x by expert, to dweight [experts x n, k] in place and returns it, for dy
-// [rows, n] and x [rows, k].
-[[nodiscard]] Tensor grouped_weight_gradient(Tensor dy, Tensor x, Tensor start, Tensor dweight,
-                                             const GroupedLinearAttributes& attributes);
-
 }  // namespace hone

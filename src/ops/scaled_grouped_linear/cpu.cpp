@@ -17,6 +17,7 @@ namespace hone {
 namespace {
 
 using In = ScaledGroupedLinearIn;
+using GradientIn = ScaledGroupedWeightGradientIn;
 
 constexpr std::string_view kName = "scaled_grouped_linear";
 constexpr std::size_t kAlignment = 64;  // bytes
@@ -109,11 +110,51 @@ std::size_t input_workspace(InputTypes inputs, std::span<const Type> outputs, co
          gemm_workspace_bytes(input_product(dy, weight, outputs[0], attributes), thread_count());
 }
 
+// dW += dy^T x of the transposed copies, of all experts.
+GemmArgs weight_product(const Type& dy, const Type& x, const Type& dweight, const Attributes& attributes) {
+  GemmArgs args = linear_product(as_bf16(dy), as_bf16(x), matrix_of(dweight.dtype, dweight, attributes));
+  args.accumulate = true;
+  return args;
+}
+
+void weight_gradient(const KernelCall& call) {
+  const TensorView& dy = call.in(GradientIn::dy);
+  const TensorView& x = call.in(GradientIn::x);
+  const TensorView& dweight = call.out(0);
+  const auto* start = call.in(GradientIn::start).as<std::int32_t>();
+  GemmArgs args = weight_product(*dy.type, *x.type, *dweight.type, *call.attributes);
+  const std::size_t dy_bytes = bf16_bytes(dy.type->elements());
+  auto* dys = reinterpret_cast<BFloat16*>(call.workspace.data());
+  auto* xs = reinterpret_cast<BFloat16*>(call.workspace.data() + dy_bytes);
+  widen_quantized_rows(dy, call.in(GradientIn::dy_scale), dy.capacity(), dys);
+  widen_quantized_blocks(x, call.in(GradientIn::x_scale), xs);
+  args.workspace = call.workspace.subspan(dy_bytes + bf16_bytes(x.type->elements()));
+  const std::size_t matrix_bytes =
+      static_cast<std::size_t>(dy.capacity() * dweight.row_size()) * size_of(dweight.dtype());
+  std::int64_t first = 0;
+  for (std::int64_t e = 0; e + 1 < call.in(GradientIn::start).capacity(); ++e) {
+    args.k = scale_blocks(start[e + 1] - start[e]) * kScaleBlock;
+    args.a = dys + first;
+    args.b = xs + first;
+    args.c = dweight.data + static_cast<std::size_t>(e) * matrix_bytes;
+    if (args.k > 0) gemm(args);
+    first += args.k;
+  }
+}
+
+std::size_t weight_workspace(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) {
+  const Type& dy = required(inputs, GradientIn::dy, kName);
+  const Type& x = required(inputs, GradientIn::x, kName);
+  return bf16_bytes(dy.elements()) + bf16_bytes(x.elements()) +
+         gemm_workspace_bytes(weight_product(dy, x, outputs[0], attributes), thread_count());
+}
+
 }  // namespace
 
 void register_scaled_grouped_linear_cpu(KernelRegistry& registry) {
   registry.add("scaled_grouped_linear", DeviceKind::kCpu, {forward, forward_workspace});
   registry.add("scaled_grouped_linear_input_gradient", DeviceKind::kCpu, {input_gradient, input_workspace});
+  registry.add("scaled_grouped_linear_weight_gradient", DeviceKind::kCpu, {weight_gradient, weight_workspace});
 }
 
 }  // namespace hone

@@ -9,6 +9,7 @@ namespace hone {
 namespace {
 
 using In = ScaledGroupedLinearIn;
+using GradientIn = ScaledGroupedWeightGradientIn;
 
 template <GroupedProduct kProduct>
 using Plan = ScaledPlan<kProduct, 192, 4, 192, 1>;
@@ -27,9 +28,9 @@ CUtensorMap scale_pieces(const TensorView& view, std::int64_t width) {
                          {rows * sizeof(float)}, {static_cast<cuuint32_t>(width), 1}, CU_TENSOR_MAP_SWIZZLE_NONE);
 }
 
-template <class Plan>
+template <class Plan, class Out = __nv_bfloat16>
 void launch(const ScaledMaps& maps, const ScaledArgs& args, cudaStream_t stream) {
-  const auto kernel = scaled_product<Plan>;
+  const auto kernel = scaled_product<Plan, Out>;
   cudaFuncAttributes attributes{};
   check_cuda(cudaFuncGetAttributes(&attributes, kernel), "cudaFuncGetAttributes");
   if (attributes.maxThreadsPerBlock < kGroupedThreads) {  // built for a device without wgmma
@@ -65,11 +66,40 @@ void multiply(const KernelCall& call) {
   launch<Plan<kProduct>>(maps, args, stream_of(call));
 }
 
+void weight_gradient(const KernelCall& call) {
+  using WeightPlan = Plan<GroupedProduct::kWeight>;
+  const TensorView& dy = call.in(GradientIn::dy);
+  const TensorView& x = call.in(GradientIn::x);
+  const TensorView& scale = call.in(GradientIn::x_scale);
+  const TensorView& out = call.out(0);
+  if (out.elements() == 0 || x.elements() == 0) return;
+  const std::int64_t experts = call.attributes_as<GroupedLinearAttributes>().experts;
+  const bool narrow = out.dtype() == DType::kBf16;
+  const CUtensorMap tokens = byte_boxes(dy, kTokenBox);
+  const ScaledMaps maps{.weight = byte_boxes(x, kScaledDepth),
+                        .tokens = tokens,
+                        .scales = scale_pieces(call.in(GradientIn::dy_scale), WeightPlan::kColumns),
+                        .out = narrow ? row_boxes(out.data, experts, out.capacity() / experts * out.row_size(),
+                                                  out.capacity() / experts, out.row_size(), 1, 64)
+                                      : tokens};
+  const ScaledArgs args{.grouped = {.start = call.in(GradientIn::start).as<std::int32_t>(),
+                                    .experts = static_cast<int>(experts),
+                                    .rows = static_cast<int>(x.capacity()),
+                                    .columns = static_cast<int>(dy.capacity()),
+                                    .depth = 0,
+                                    .capacity = 0,
+                                    .out = out.data},
+                        .weight_scale = scale.as<float>(),
+                        .weight_stride = scale.row_size()};
+  narrow ? launch<WeightPlan>(maps, args, stream_of(call)) : launch<WeightPlan, float>(maps, args, stream_of(call));
+}
+
 }  // namespace
 
 void register_scaled_grouped_linear_cuda(KernelRegistry& registry) {
   registry.add("scaled_grouped_linear", DeviceKind::kCuda, {multiply<GroupedProduct::kForward>, {}});
   registry.add("scaled_grouped_linear_input_gradient", DeviceKind::kCuda, {multiply<GroupedProduct::kInput>, {}});
+  registry.add("scaled_grouped_linear_weight_gradient", DeviceKind::kCuda, {weight_gradient, {}});
 }
 
 }  // namespace hone

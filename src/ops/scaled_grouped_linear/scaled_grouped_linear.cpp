@@ -1,7 +1,5 @@
 #include "ops/scaled_grouped_linear/scaled_grouped_linear.h"
 
-#include <algorithm>
-
 #include "core/error.h"
 #include "ops/registry.h"
 #include "program/gradient_builder.h"
@@ -70,7 +68,50 @@ class ScaledGroupedLinearInputGradient final : public Op {
 
 const ScaledGroupedLinearInputGradient kInputGradient;
 
-// (x, x_scale, weight, weight_scale, start, rows, source, kept, kept_scale), those after start may be none -> y
+// (dy, dy_scale, x, x_scale, start, dweight) -> dweight, in place; dy and x are columns of quantize_experts
+class ScaledGroupedWeightGradient final : public Op {
+ public:
+  std::string_view name() const override { return "scaled_grouped_linear_weight_gradient"; }
+  OpCategory category() const override { return OpCategory::kGemm; }
+  Attributes default_attributes() const override { return GroupedLinearAttributes{}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
+    using GradientIn = ScaledGroupedWeightGradientIn;
+    const Type& dy = required(inputs, GradientIn::dy, name());
+    const Type& x = required(inputs, GradientIn::x, name());
+    const Type& start = required(inputs, GradientIn::start, name());
+    const Type& dweight = required(inputs, GradientIn::dweight, name());
+    const std::int64_t experts = attributes.as<GroupedLinearAttributes>().experts;
+    expect(
+        dy.dtype == DType::kU8 && x.dtype == DType::kU8 && dy.shape.size() == 2 && x.shape.size() == 2 &&
+            dy.shape[1] == x.shape[1] && start == Type{DType::kI32, {experts + 1}} &&
+            dweight.shape == Shape{experts * dy.shape[0].size, x.shape[0]} &&
+            (dweight.dtype == DType::kF32 || dweight.dtype == DType::kBf16),
+        name(),
+        text_of("dy is ", to_text(dy), ", x ", to_text(x), ", start ", to_text(start), ", dweight ", to_text(dweight),
+                "; expected u8 [n, padded], u8 [k, padded], i32[experts + 1] and [experts x n, k]"));
+    expect_scale(inputs, GradientIn::dy_scale, {scale_blocks(dy.shape[1].size), dy.shape[0].size}, name());
+    expect_scale(inputs, GradientIn::x_scale, {scale_blocks(x.shape[0].size), weight_scale_stride(x.shape[1].size)},
+                 name());
+    return {dweight};
+  }
+  // The rows that fill up those of experts are not counted.
+  Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
+    using GradientIn = ScaledGroupedWeightGradientIn;
+    Cost cost = Op::cost(inputs, outputs, attributes);
+    const Type& x = required(inputs, GradientIn::x, name());
+    const auto& a = attributes.as<GroupedLinearAttributes>();
+    const std::int64_t filled = padded_rows(0, a.experts);
+    cost.flops = 2.0 * static_cast<double>(x.shape[1].size - filled) * a.share * static_cast<double>(x.shape[0].size) *
+                 static_cast<double>(required(inputs, GradientIn::dy, name()).shape[0].size);
+    return cost;
+  }
+  std::optional<std::size_t> alias(std::size_t) const override { return ScaledGroupedWeightGradientIn::dweight; }
+};
+
+const ScaledGroupedWeightGradient kWeightGradient;
+
+// (x, x_scale, weight, weight_scale, start, x_columns, x_column_scale, source, kept, kept_scale), those after start may
+// be none -> y
 class ScaledGroupedLinear final : public Op {
  public:
   std::string_view name() const override { return "scaled_grouped_linear"; }
@@ -78,14 +119,11 @@ class ScaledGroupedLinear final : public Op {
   Attributes default_attributes() const override { return GroupedLinearAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type y = product_type(inputs, attributes, false, name());
-    const auto expect_bf16 = [&](std::size_t index, std::string_view what) {
-      if (inputs.size() <= index || !inputs[index]) return;
-      const Type wanted{DType::kBf16, inputs[index == In::rows ? In::x : In::weight]->shape};
-      expect(*inputs[index] == wanted, name(),
-             text_of(what, " is ", to_text(*inputs[index]), "; expected ", to_text(wanted)));
-    };
-    expect_bf16(In::rows, "what x is quantized from");
-    expect_bf16(In::source, "what the weight is quantized from");
+    if (inputs.size() > In::source && inputs[In::source]) {
+      const Type wanted{DType::kBf16, inputs[In::weight]->shape};
+      expect(*inputs[In::source] == wanted, name(),
+             text_of("the weight is quantized from ", to_text(*inputs[In::source]), "; expected ", to_text(wanted)));
+    }
     return {y};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
@@ -95,13 +133,18 @@ class ScaledGroupedLinear final : public Op {
     const Tensor dy = builder.output_gradient(0);
     if (!dy) return;
     const Tensor start = builder.input(In::start);
-    if (builder.needs(In::source)) {
+    const bool trains = builder.needs(In::source);
+    if (!trains && !builder.needs(In::x)) return;
+    const std::int64_t experts = node.attributes.as<GroupedLinearAttributes>().experts;
+    const QuantizedRows quantized = trains ? quantize_experts(dy, start, {.experts = experts}) : quantize(dy, {});
+    if (trains) {
       builder.set_accumulator(
-          In::source, grouped_weight_gradient(dy, builder.input(In::rows), start, builder.accumulator(In::source),
-                                              node.attributes.as<GroupedLinearAttributes>()));
+          In::source,
+          builder.program().append1(kWeightGradient, node.attributes,
+                                    {quantized.columns, quantized.column_scale, builder.input(In::x_columns),
+                                     builder.input(In::x_column_scale), start, builder.accumulator(In::source)}));
     }
     if (builder.needs(In::x)) {
-      const QuantizedRows quantized = quantize(dy, {});
       QuantizedWeight weight{builder.input(In::kept), builder.input(In::kept_scale)};
       if (!weight.weight) weight = quantize_weight(builder.input(In::source)).plain;
       builder.add(In::x,
@@ -118,13 +161,14 @@ const ScaledGroupedLinear kForward;
 Tensor scaled_grouped_linear(const QuantizedRows& x, const QuantizedWeight& weight, Tensor start,
                              const GroupedLinearAttributes& attributes, const ScaledGroupedSources& sources) {
   return x.rows.program().append1(kForward, attributes,
-                                  {x.rows, x.row_scale, weight.weight, weight.scale, start, sources.rows,
+                                  {x.rows, x.row_scale, weight.weight, weight.scale, start, x.columns, x.column_scale,
                                    sources.weight, sources.kept.weight, sources.kept.scale});
 }
 
 void register_scaled_grouped_linear(OpRegistry& registry) {
   registry.add(kForward);
   registry.add(kInputGradient);
+  registry.add(kWeightGradient);
 }
 
 }  // namespace hone

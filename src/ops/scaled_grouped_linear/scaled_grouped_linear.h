@@ -1,10 +1,11 @@
-// Linear layers of all experts of a mixture (ops/grouped_linear) whose operands are in e4m3 with scales (ops/quantize).
+// Linear layers of all experts of a mixture (ops/grouped_linear) whose operands are in e4m3 with scales, and the
+// products of their backward pass.
 #pragma once
 
 #include <cstddef>
 
 #include "ops/grouped_linear/grouped_linear.h"
-#include "ops/quantize/quantize.h"
+#include "ops/quantize_experts/quantize_experts.h"
 #include "program/program.h"
 
 namespace hone {
@@ -12,12 +13,14 @@ namespace hone {
 // Indices of the inputs. Those after `start` are for gradients and may be missing. The input gradient has those before,
 // with dy as x.
 struct ScaledGroupedLinearIn {
-  enum : std::size_t { x, x_scale, weight, weight_scale, start, rows, source, kept, kept_scale };
+  enum : std::size_t { x, x_scale, weight, weight_scale, start, x_columns, x_column_scale, source, kept, kept_scale };
+};
+struct ScaledGroupedWeightGradientIn {
+  enum : std::size_t { dy, dy_scale, x, x_scale, start, dweight };
 };
 
 // Operands that only gradients read.
 struct ScaledGroupedSources {
-  Tensor rows;           // bf16 [rows, k], from which x was quantized; none if the weight is not trained
   Tensor weight;         // bf16 [experts x n, k], from which the weight was quantized; none without gradients
   QuantizedWeight kept;  // the weight in e4m3; none: the backward pass quantizes it again
 };
@@ -28,11 +31,11 @@ struct ScaledGroupedSources {
 // rounded once. A row does not depend on other rows. Rows that no expert has are 0. The backward pass quantizes dy and
 // computes
 //
-//   dx = dy W        in e4m3, by the same copy of the weight
-//   dW += dy^T x     in bf16, by grouped_linear's product of dy and sources.rows
+//   dx = dy W        by the rows of dy and the same copy of the weight
+//   dW += dy^T x     by the columns of dy and x.columns, which quantize_experts() makes, in blocks of 128 x 128 for x
 //
-// as gradients of x and of sources.weight. dW sums over the tokens of an expert, whose first row may be any, so scales
-// for blocks of 128 tokens would need rows in another order. Throws Error if the types do not fit.
+// as gradients of x and of sources.weight. x.columns may be missing if the weight is not trained. Throws Error if the
+// types do not fit.
 [[nodiscard]] Tensor scaled_grouped_linear(const QuantizedRows& x, const QuantizedWeight& weight, Tensor start,
                                            const GroupedLinearAttributes& attributes,
                                            const ScaledGroupedSources& sources);

@@ -1,4 +1,4 @@
-// The products of experts in e4m3 on Hopper (sm_90a): y = x W^T and dx = dy W.
+// The products of experts in e4m3 on Hopper (sm_90a): y = x W^T, dx = dy W and dW += dy^T x.
 //
 // The tiles, their order and the threads are those of grouped_linear/wgmma_product.cuh: a tile is 128 rows of W (for dx
 // of W^T) by up to kMost tokens of one expert, 64 rows for each of two computing warpgroups; one warp copies. Tokens
@@ -20,6 +20,10 @@
 // are loaded into registers by ldmatrix, which transposes pairs of bytes, and the bytes are sorted there; no transposed
 // copy of a weight is made. Row 2 i of the 16 rows of a warp is then row i of the fragment, and row 2 i + 1 row 8 + i.
 //
+// For dW the columns of x (ops/quantize_experts) are in place of W, k rows of tokens with scales of 128 x 128, and
+// those of dy in place of the tokens, so that the kernel computes dW^T and stores it as it stores y^T. The tokens of an
+// expert are filled up to whole stages there.
+//
 // In a cluster of two, the blocks have two tiles of the same tokens, one below the other. Each copies half of the
 // tokens to both. A stage is empty when the warps of both have read it.
 //
@@ -27,106 +31,9 @@
 // ascending order, whatever the columns of the tile.
 #pragma once
 
-#include "backend/cuda/cluster.cuh"
-#include "backend/cuda/wgmma_e4m3.cuh"
-#include "ops/grouped_linear/wgmma_store.cuh"
+#include "ops/scaled_grouped_linear/wgmma_scaled_copy.cuh"
 
 namespace hone {
-
-inline constexpr int kScaledDepth = 128;  // terms of a stage
-inline constexpr int kTokenBox = 32;      // tokens that are copied at a time
-
-// Shared memory of a block. kMost is the largest number of tokens of a tile, kStaged of those that are in shared memory
-// on the way to device memory, kClusterOf the blocks of a cluster.
-template <GroupedProduct kProductOf, int kMost, int kStagesOf, int kStaged, int kClusterOf>
-struct ScaledPlan {
-  static_assert(kProductOf != GroupedProduct::kWeight);
-  static constexpr GroupedProduct kProduct = kProductOf;
-  static constexpr bool kSumsRows = false;
-  static constexpr int kCluster = kClusterOf;
-  static constexpr int kRows = kGroupedRows * kCluster;  // of the tiles of a cluster
-  static constexpr int kColumns = kMost;
-  static constexpr int kStages = kStagesOf;
-  static constexpr int kStagedColumns = kStaged;
-  static constexpr int kFirstBytes = kGroupedRows * kScaledDepth;
-  static constexpr int kStageBytes = kFirstBytes + kColumns * kScaledDepth;
-  static constexpr int kStaging = kStages * kStageBytes;
-  static constexpr int kScales = kStaging + kGroupedRows * kStaged * 2;  // f32 [kStages, kColumns]
-  static constexpr int kTiles = kScales + kStages * kColumns * 4;        // GroupedTile [kStages]
-  static constexpr int kBarriers = kTiles + kStages * 32;
-  static constexpr int kBytes = kBarriers + (2 * kStages + 2) * 8 + 1024;  // the stages begin at a multiple of 1,024
-  static_assert(kColumns % 32 == 0 && kBytes <= 232448);
-};
-
-// Tensor maps: W in boxes of 128 x 128, tokens in boxes of kTokenBox x 128, their scales in rows of kColumns, y or dx.
-struct ScaledMaps {
-  CUtensorMap weight, tokens, scales, out;
-};
-
-struct ScaledArgs {
-  GroupedArgs grouped;
-  const float* weight_scale;  // [experts x n / 128, weight_stride]
-  std::int64_t weight_stride;
-};
-
-template <class Plan>
-struct ScaledRing : GroupedRing<Plan> {
-  [[nodiscard]] __device__ std::uint32_t scales() const {
-    return this->base + Plan::kScales + this->stage * (Plan::kColumns * 4);
-  }
-};
-
-// Copies the terms of one stage. `block` is the number of the calling thread's block in its cluster.
-template <class Plan>
-__device__ inline void copy_scaled_stage(const ScaledRing<Plan>& ring, const ScaledMaps& maps, const ScaledArgs& args,
-                                         const GroupedTile& tile, int step, int block) {
-  const int term = step * kScaledDepth;
-  const int boxes = (tile.columns + kTokenBox - 1) / kTokenBox;
-  const std::uint32_t full = ring.full();
-  barrier_expect(full, Plan::kFirstBytes + boxes * (kTokenBox * kScaledDepth) + Plan::kColumns * 4);
-  if constexpr (Plan::kProduct == GroupedProduct::kForward) {
-    bulk_copy_tile(ring.at(), maps.weight, term, tile.expert * args.grouped.rows + tile.row, full);
-  } else {
-    bulk_copy_tile(ring.at(), maps.weight, tile.row, tile.expert * args.grouped.depth + term, full);
-  }
-  bulk_copy_tile(ring.scales(), maps.scales, tile.column, step, full);
-  for (int i = block; i < boxes; i += Plan::kCluster) {
-    const std::uint32_t to = ring.at() + Plan::kFirstBytes + i * (kTokenBox * kScaledDepth);
-    const int token = tile.column + i * kTokenBox;
-    if constexpr (Plan::kCluster == 1) {
-      bulk_copy_tile(to, maps.tokens, term, token, full);
-    } else {
-      bulk_copy_tile_to((1 << Plan::kCluster) - 1, to, maps.tokens, term, token, full);
-    }
-  }
-}
-
-// The warp that copies operands.
-template <class Plan>
-__device__ inline void copy_scaled(ScaledRing<Plan> ring, const ScaledMaps& maps, const ScaledArgs& args,
-                                   GroupedTile* tiles, int block) {
-  GroupedOrder<Plan> order(args.grouped);
-  const bool leads = threadIdx.x % 32 == 0;
-  GroupedTile tile{};
-  const int stride = static_cast<int>(gridDim.x) / Plan::kCluster;
-  for (int index = static_cast<int>(blockIdx.x) / Plan::kCluster; order.find(index, tile); index += stride) {
-    tile.row += block * kGroupedRows;
-    const int steps = tile.depth / kScaledDepth;
-    for (int step = 0; step < steps; ++step, ring.next()) {
-      if (leads) {
-        barrier_wait(ring.empty(), ring.parity ^ 1);
-        if (step == 0) tiles[ring.stage] = tile;
-        copy_scaled_stage(ring, maps, args, tile, step, block);
-      }
-    }
-    __syncwarp();
-  }
-  if (leads) {
-    barrier_wait(ring.empty(), ring.parity ^ 1);
-    tiles[ring.stage].columns = 0;
-    barrier_arrive(ring.full());
-  }
-}
 
 // A computing warpgroup.
 template <class Plan>
@@ -215,8 +122,8 @@ struct ScaledCompute {
     const GroupedArgs& grouped = args.grouped;
     const std::int64_t blocks = (kHolds ? grouped.depth : grouped.rows) / kScaledDepth;  // of 128 rows of a matrix
     const int row = tile.row / kGroupedRows;
-    const float* scale =
-        args.weight_scale + tile.expert * blocks * args.weight_stride + (kHolds ? row : row * args.weight_stride);
+    const std::int64_t before = Plan::kSumsRows ? tile.first / kScaledDepth : tile.expert * blocks * args.weight_stride;
+    const float* scale = args.weight_scale + before + (kHolds ? row : row * args.weight_stride);
     const std::int64_t stride = kHolds ? args.weight_stride : 1;
 #pragma unroll
     for (int i = 0; i < kCount; ++i) sums[i][0] = sums[i][1] = sums[i][2] = sums[i][3] = 0;
@@ -263,14 +170,60 @@ struct ScaledCompute {
     });
   }
 
+  // Adds the sums to dW of bf16 in the staging memory, which has its rows as store_transposed() has those of tokens.
+  __device__ void add_staged(const GroupedTile& tile, int parity) const {
+    const int lane = place.thread % 32;
+    const SharedRows<64> staged{staged_part(ring, place.group, 0)};
+    barrier_wait(ring.old_ready(), parity);
+#pragma unroll
+    for (int pair = 0; pair < kGroups / 2; ++pair) {
+      if (pair * 16 >= tile.columns) break;
+      const std::uint32_t at = staged.at(pair * 16 + lane / 16 * 8 + lane % 8, place.thread / 32 * 2 + lane / 8 % 2);
+      std::uint32_t words[4];
+      load_matrices_transposed(words, at);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float(&c)[4] = sums[2 * pair + i / 2];
+        words[i] = packed_bf16(__uint_as_float(words[i] << 16) + c[i % 2 * 2],
+                               __uint_as_float(words[i] & 0xFFFF0000u) + c[i % 2 * 2 + 1]);
+      }
+      store_matrices_transposed(at, words);
+    }
+    fence_async_shared();
+    __syncwarp();
+    if (lane == 0) barrier_arrive(ring.sum_ready());
+  }
+
+  // Adds the sums to dW of f32 in device memory.
+  __device__ void add_f32(const GroupedTile& tile) const {
+    const int lane = place.thread % 32;
+    const int row = tile.row + place.group * 64 + place.thread / 32 * 16 + lane / 4;
+    const std::int64_t width = args.grouped.rows;
+    float* const to = static_cast<float*>(args.grouped.out) +
+                      (static_cast<std::int64_t>(tile.expert) * args.grouped.columns + tile.column) * width + row;
+#pragma unroll
+    for (int i = 0; i < kGroups; ++i) {
+      if (i * 8 >= tile.columns) break;
+#pragma unroll
+      for (int j = 0; j < 4; ++j) to[(i * 8 + lane % 4 * 2 + j % 2) * width + j / 2 * 8] += sums[i][j];
+    }
+  }
+
   // All tiles of the block.
+  template <class Out>
   __device__ void run(const GroupedTile* tiles) {
-    for (;;) {
+    for (int parity = 0;; parity ^= 1) {
       barrier_wait(ring.full(), ring.parity);
       const GroupedTile tile = tiles[ring.stage];
       if (tile.columns == 0) break;
       multiply_width<1>(grouped_width(tile.columns) / 8, tile);
-      if constexpr (kHolds) {
+      if constexpr (Plan::kSumsRows) {
+        if constexpr (sizeof(Out) == 2) {
+          add_staged(tile, parity);
+        } else {
+          add_f32(tile);
+        }
+      } else if constexpr (kHolds) {
         store_input(tile);
       } else {
         store_transposed(tile, ring, maps.out, args.grouped, place, sums);
@@ -280,7 +233,8 @@ struct ScaledCompute {
   }
 };
 
-template <class Plan>
+// Out is the type of dW, otherwise bf16.
+template <class Plan, class Out>
 __global__ void HONE_WGMMA_BOUNDS(kGroupedThreads, 1)
     scaled_product(const __grid_constant__ ScaledMaps maps, const __grid_constant__ ScaledArgs args) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -296,6 +250,8 @@ __global__ void HONE_WGMMA_BOUNDS(kGroupedThreads, 1)
       barrier_init(ring.barrier(stage), 1);
       barrier_init(ring.barrier(Plan::kStages + stage), 8 * Plan::kCluster);
     }
+    barrier_init(ring.old_ready(), 1);
+    barrier_init(ring.sum_ready(), 8);
     barrier_init_done();
   }
   if constexpr (Plan::kCluster == 1) {
@@ -306,13 +262,17 @@ __global__ void HONE_WGMMA_BOUNDS(kGroupedThreads, 1)
   wait_for_prior_kernels();
   if (thread < 128) {
     fewer_registers<40>();
-    if (thread < 32) copy_scaled<Plan>(ring, maps, args, tiles, block);
+    if (thread < 32) {
+      copy_scaled<Plan>(ring, maps, args, tiles, block);
+    } else if constexpr (Plan::kSumsRows && sizeof(Out) == 2) {
+      if (thread < 64) keep_scaled<Plan>(ring, maps, args);
+    }
   } else {
     more_registers<232>();
     const GroupedPlace place{.group = thread / 128 - 1, .thread = thread % 128};
     ScaledCompute<Plan> compute{.ring = ring, .maps = maps, .args = args, .place = place};
-    compute.run(tiles);
-    clear_unused_rows(args.grouped, place);
+    compute.template run<Out>(tiles);
+    if constexpr (!Plan::kSumsRows) clear_unused_rows(args.grouped, place);
   }
   // The other block may still copy to this one's shared memory, or arrive at a barrier there.
   if constexpr (Plan::kCluster > 1) {

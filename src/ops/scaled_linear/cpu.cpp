@@ -21,16 +21,6 @@ std::size_t bf16_bytes(const Type& type) {
   return (static_cast<std::size_t>(type.elements()) * sizeof(BFloat16) + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// Converts bytes [rows, columns] with scales of blocks of 128 x 128, [ceil(rows / 128), stride].
-void widen_blocks(const TensorView& bytes, const TensorView& scale, BFloat16* to) {
-  const std::int64_t columns = bytes.row_size();
-  const auto* from = bytes.as<std::uint8_t>();
-  for_rows(bytes.rows(), columns, [&](std::int64_t row) {
-    const float* scales = scale.as<float>() + row / kScaleBlock * scale.row_size();
-    dequantize_e4m3_row(from + row * columns, scales, 0, columns, to + row * columns);
-  });
-}
-
 Type as_bf16(const Type& type) { return {DType::kBf16, type.shape}; }
 
 GemmArgs forward_product(const Type& x, const Type& weight, const Type& y) {
@@ -77,7 +67,7 @@ void weight_gradient(const KernelCall& call) {
   std::byte* const scratch = call.workspace.data();
   const std::size_t dy_bytes = bf16_bytes(*dy.type);
   widen_quantized_rows(dy, call.in(GradientIn::dy_scale), dy.rows(), reinterpret_cast<BFloat16*>(scratch));
-  widen_blocks(x, call.in(GradientIn::x_scale), reinterpret_cast<BFloat16*>(scratch + dy_bytes));
+  widen_quantized_blocks(x, call.in(GradientIn::x_scale), reinterpret_cast<BFloat16*>(scratch + dy_bytes));
   args.a = scratch;
   args.b = scratch + dy_bytes;
   args.c = call.out(0).data;
