@@ -7,7 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "ops/grouped_linear/grouped_linear.h"
 #include "ops/linear/linear.h"
+#include "ops/scaled_grouped_linear/scaled_grouped_linear.h"
 #include "ops/scaled_linear/scaled_linear.h"
 #include "program/tensor_store.h"
 
@@ -19,21 +21,25 @@ constexpr std::string_view kHeldScaleSuffix = " in e4m3, scale";
 constexpr std::string_view kTurnedSuffix = " in e4m3, transposed";
 constexpr std::string_view kTurnedScaleSuffix = " in e4m3, transposed, scale";
 
-// The states of a weight [n, k] with this name, declared in `program`.
-QuantizedWeights held_states(Program& program, const std::string& name, const Type& weight) {
+// The states of a weight [n, k] with this name, declared in `program`; of W^T, too, if `transposed`.
+QuantizedWeights held_states(Program& program, const std::string& name, const Type& weight, bool transposed) {
   // The types are those of the operation that writes the states.
   const std::optional<Type> input = weight;
   const std::vector<Type> types =
-      op_registry().get("quantize_weight").infer({&input, 1}, QuantizeWeightAttributes{.transposed = true});
+      op_registry().get("quantize_weight").infer({&input, 1}, QuantizeWeightAttributes{.transposed = transposed});
   const auto state = [&](std::string_view suffix, const Type& type) {
     const std::string named = name + std::string(suffix);
     const ValueId known = program.find(Role::kState, named);
     return known != kNoValue ? program.tensor(known) : program.state(named, type);
   };
-  return {.plain = {state(kHeldSuffix, types[QuantizeWeightOut::weight]),
-                    state(kHeldScaleSuffix, types[QuantizeWeightOut::scale])},
-          .transposed = {state(kTurnedSuffix, types[QuantizeWeightOut::other]),
-                         state(kTurnedScaleSuffix, types[QuantizeWeightOut::other_scale])}};
+  QuantizedWeights held{.plain = {state(kHeldSuffix, types[QuantizeWeightOut::weight]),
+                                  state(kHeldScaleSuffix, types[QuantizeWeightOut::scale])},
+                        .transposed = {}};
+  if (transposed) {
+    held.transposed = {state(kTurnedSuffix, types[QuantizeWeightOut::other]),
+                       state(kTurnedScaleSuffix, types[QuantizeWeightOut::other_scale])};
+  }
+  return held;
 }
 
 // The weights whose copies a program holds in states.
@@ -48,29 +54,38 @@ std::vector<NamedType> held_weights(const Program& program) {
   return weights;
 }
 
+// The operands of a layer with these names are at the same indices for one matrix and for those of experts.
+static_assert(std::size_t{LinearIn::x} == std::size_t{GroupedLinearIn::x} &&
+              std::size_t{LinearIn::weight} == std::size_t{GroupedLinearIn::weight});
+
+bool is_grouped(const Node& node) { return node.op->name() == "grouped_linear"; }
+
 class Fp8Rewriter {
  public:
   Fp8Rewriter(const Program& program, const Fp8Weights& weights, bool training, Fp8Copies copies)
       : program_(program), weights_(weights), training_(training), copies_(copies), rewriter_(program) {
     for (const Node& node : program.nodes()) {
-      if (quantizes(node) && trains(node)) with_columns_.insert(node.inputs[LinearIn::x]);
+      if (quantizes(node) && trains(node) && !is_grouped(node)) with_columns_.insert(node.inputs[LinearIn::x]);
     }
   }
 
   Program run() {
     for (const Node& node : program_.nodes()) {
-      if (quantizes(node)) {
-        replace(node);
-      } else {
+      if (!quantizes(node)) {
         rewriter_.replay(node);
+        continue;
       }
+      rewriter_.program().set_scope(node.scope);
+      rewriter_.program().set_phase(node.phase);
+      rewriter_.map(node.outputs[0], is_grouped(node) ? grouped_product(node) : product(node));
     }
     return rewriter_.finish();
   }
 
  private:
   [[nodiscard]] bool quantizes(const Node& node) const {
-    if (node.op->name() != "linear" || node.attributes.as<LinearAttributes>().f32_output) return false;
+    const bool linear = node.op->name() == "linear" && !node.attributes.as<LinearAttributes>().f32_output;
+    if (!linear && !is_grouped(node)) return false;
     const Value& weight = program_.value(node.inputs[LinearIn::weight]);
     return weight.role == Role::kWeight && weights_.contains(weight.name);
   }
@@ -85,27 +100,46 @@ class Fp8Rewriter {
     return quantized_.emplace(x, quantize(rewriter_.mapped(x), {.columns = columns, .blocks = columns})).first->second;
   }
 
-  void replace(const Node& node) {
-    rewriter_.program().set_scope(node.scope);
-    rewriter_.program().set_phase(node.phase);
+  // The operand of experts, with columns if their weight is trained.
+  QuantizedRows quantized_experts(const Node& node) {
+    const ValueId x = node.inputs[GroupedLinearIn::x];
+    if (!trains(node)) return quantized(x);
+    return quantize_experts(rewriter_.mapped(x), rewriter_.mapped(node.inputs[GroupedLinearIn::start]),
+                            {.experts = node.attributes.as<GroupedLinearAttributes>().experts, .blocks = true});
+  }
+
+  Tensor product(const Node& node) {
     QuantizedRows x = quantized(node.inputs[LinearIn::x]);
     if (!trains(node)) x.columns = x.column_scale = Tensor();
     const Tensor weight = rewriter_.mapped(node.inputs[LinearIn::weight]);
     const Tensor bias = node.inputs.size() > LinearIn::bias ? rewriter_.mapped(node.inputs[LinearIn::bias]) : Tensor();
-    const QuantizedWeights quantized =
-        training_ && copies_ == Fp8Copies::kHeld
-            ? held_states(rewriter_.program(), weight.value().name, weight.type())
-            : quantize_weight(weight, {.transposed = training_ && copies_ == Fp8Copies::kKept});
-    rewriter_.map(node.outputs[0],
-                  scaled_linear(x, quantized.plain, bias, training_ ? weight : Tensor(), quantized.transposed));
+    const QuantizedWeights copies =
+        holds() ? held_states(rewriter_.program(), weight.value().name, weight.type(), true)
+                : quantize_weight(weight, {.transposed = training_ && copies_ == Fp8Copies::kKept});
+    return scaled_linear(x, copies.plain, bias, training_ ? weight : Tensor(), copies.transposed);
   }
+
+  // Both products of experts that read a weight read W, so that no transposed copy is needed.
+  Tensor grouped_product(const Node& node) {
+    const QuantizedRows x = quantized_experts(node);
+    const Tensor weight = rewriter_.mapped(node.inputs[GroupedLinearIn::weight]);
+    const QuantizedWeight copy = holds()
+                                     ? held_states(rewriter_.program(), weight.value().name, weight.type(), false).plain
+                                     : quantize_weight(weight).plain;
+    const bool keeps = training_ && copies_ != Fp8Copies::kMade;
+    return scaled_grouped_linear(x, copy, rewriter_.mapped(node.inputs[GroupedLinearIn::start]),
+                                 node.attributes.as<GroupedLinearAttributes>(),
+                                 {.weight = training_ ? weight : Tensor(), .kept = keeps ? copy : QuantizedWeight{}});
+  }
+
+  [[nodiscard]] bool holds() const { return training_ && copies_ == Fp8Copies::kHeld; }
 
   const Program& program_;
   const Fp8Weights& weights_;
   bool training_;
   Fp8Copies copies_;
   ProgramRewriter rewriter_;
-  std::set<ValueId> with_columns_;              // operands of a trainable weight
+  std::set<ValueId> with_columns_;              // operands of a trainable weight that is one matrix
   std::map<ValueId, QuantizedRows> quantized_;  // of values of the old program
 };
 
@@ -118,7 +152,9 @@ Program with_fp8(const Program& program, const Fp8Weights& weights, bool trainin
 Program quantization_of(const Program& training) {
   Program program;
   for (const NamedType& weight : held_weights(training)) {
-    quantize_weight_into(program.weight(weight.name, weight.type), held_states(program, weight.name, weight.type));
+    const bool transposed = training.find(Role::kState, weight.name + std::string(kTurnedSuffix)) != kNoValue;
+    quantize_weight_into(program.weight(weight.name, weight.type),
+                         held_states(program, weight.name, weight.type, transposed));
   }
   return program;
 }

@@ -15,16 +15,17 @@ using Fp8Weights = std::set<std::string, std::less<>>;
 
 // Where a training program takes the e4m3 copies of its weights from. The bits are the same.
 enum class Fp8Copies : std::uint8_t {
-  kMade,  // the forward pass quantizes a weight W, the backward pass W^T
+  kMade,  // the forward pass quantizes a weight W, the backward pass W^T, or W again for experts
   kKept,  // the forward pass quantizes both and keeps them for the backward pass
   kHeld,  // both are states, which quantization_of() writes: once for all micro-batches of a step
 };
 
-// Returns the program with each linear() by one of these weights, all bf16 with dimensions that are multiples of 128,
-// replaced by scaled_linear() of its quantized operands. Layers that read the same value share its quantized copy,
-// which has the columns for the weight gradient if `training` and the weight is trainable. To be run when types are
-// final and before gradients are taken, so that the backward pass is in FP8 too. copies: of a program that trains.
-// Throws Error if the rows of an operand are no multiple of kQuantizedRows.
+// Returns the program with each linear() and grouped_linear() by one of these weights, all bf16 with matrices whose
+// dimensions are multiples of 128, replaced by scaled_linear() or scaled_grouped_linear() of its quantized operands.
+// Layers that read the same value share its quantized copy, which has the columns for the weight gradient if `training`
+// and the weight is trainable. To be run when types are final and before gradients are taken, so that the backward pass
+// is in FP8 too. copies: of a program that trains. Throws Error if the rows of an operand are no multiple of
+// kQuantizedRows.
 [[nodiscard]] Program with_fp8(const Program& program, const Fp8Weights& weights, bool training,
                                Fp8Copies copies = Fp8Copies::kMade);
 

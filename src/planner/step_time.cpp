@@ -81,7 +81,7 @@ double CostModel::product_seconds(const Type& result, double flops) const {
 // The last tile of an expert's rows is half full on average.
 double CostModel::grouped_seconds(const Program& program, const Node& node, double flops) const {
   const bool of_weights = node.op->name() == "grouped_linear_weight_gradient";
-  const bool of_input = node.op->name() == "grouped_linear_input_gradient";
+  const bool of_input = node.op->name().ends_with("grouped_linear_input_gradient");
   const double share = of_weights ? rates_.grouped_weight_gradient_share
                        : of_input ? rates_.grouped_input_gradient_share
                                   : rates_.grouped_forward_share;
@@ -187,7 +187,7 @@ void CostModel::add_node(const Program& program, const Node& node, StepTime& tim
     time.update += update_seconds(program, node, cost);
   } else if (is_head(op)) {
     time.products += cost.flops / (large * rates_.head_share);
-  } else if (op.starts_with("grouped_linear")) {
+  } else if (op.starts_with("grouped_linear") || op.starts_with("scaled_grouped_linear")) {
     time.products += std::max(grouped_seconds(program, node, cost.flops), moved);
   } else if (node.op->category() == OpCategory::kGemm) {
     time.products += std::max(product_seconds(program.value(node.outputs[0]).type, cost.flops), moved);

@@ -29,6 +29,18 @@ void check_fp8(const Fp8Options& options, std::int64_t tensor_parallel_size, con
   }
 }
 
+namespace {
+
+// Rows of a matrix of a block: of one expert's, or all.
+std::int64_t matrix_rows(const WeightSpec& spec) {
+  if (spec.kind != WeightKind::expert) return spec.shape[0];
+  const auto matrices =
+      std::ranges::count_if(spec.parts, [](const WeightPart& part) { return part.alternative.row == 0; });
+  return spec.shape[0] / std::max<std::int64_t>(matrices, 1);
+}
+
+}  // namespace
+
 std::shared_ptr<const Fp8Weights> fp8_weights_of(const Fp8Options& options, const Model& model, DType dtype, bool gpu) {
   if (!options.fp8) return nullptr;
   if (dtype != DType::kBf16) {
@@ -39,27 +51,25 @@ std::shared_ptr<const Fp8Weights> fp8_weights_of(const Fp8Options& options, cons
     if (const std::optional<Error> obstacle = gpu_fp8_obstacle()) throw *obstacle;
   }
   auto weights = std::make_shared<Fp8Weights>();
-  std::int64_t linear = 0;
-  std::int64_t experts = 0;
+  std::int64_t layers = 0;
   for (const WeightSpec& spec : model.weights()) {
-    if (spec.kind == WeightKind::expert) ++experts;
-    if (spec.kind != WeightKind::linear || spec.shape.size() != 2 || spec.dtype) continue;
-    ++linear;
-    if (spec.shape[0] % kScaleBlock == 0 && spec.shape[1] % kScaleBlock == 0) weights->insert(spec.name);
+    const bool multiplies = spec.kind == WeightKind::linear || spec.kind == WeightKind::expert;
+    if (!multiplies || spec.shape.size() != 2 || spec.dtype) continue;
+    ++layers;
+    if (matrix_rows(spec) % kScaleBlock == 0 && spec.shape[1] % kScaleBlock == 0) weights->insert(spec.name);
   }
-  const auto left = linear - static_cast<std::int64_t>(weights->size());
+  const auto left = layers - static_cast<std::int64_t>(weights->size());
   if (weights->empty()) {
     throw Error("fp8",
-                text_of("none of the ", linear, " linear layers has dimensions that are multiples of ", kScaleBlock),
+                text_of("none of the ", layers, " linear layers has dimensions that are multiples of ", kScaleBlock),
                 "remove fp8");
   }
   if (left > 0) {
-    log_once(text_of("fp8: ", left, " of ", linear,
+    log_once(text_of("fp8: ", left, " of ", layers,
                      " linear layers stay in bfloat16, because their dimensions are no "
                      "multiples of ",
                      kScaleBlock));
   }
-  if (experts > 0) log_once("fp8: experts stay in bfloat16");
   return weights;
 }
 

@@ -32,6 +32,7 @@
 #pragma once
 
 #include "ops/grouped_linear/wgmma_copy.cuh"
+#include "ops/grouped_linear/wgmma_store.cuh"
 
 namespace hone {
 
@@ -39,9 +40,7 @@ namespace hone {
 template <class Plan>
 struct GroupedCompute {
   static constexpr int kGroups = Plan::kColumns / 8;
-  static constexpr int kComputing = 256;
   static constexpr int kAllBarrier = 1;
-  static constexpr int kOwnBarrier = 2;  // and 3
   GroupedRing<Plan> ring;
   const GroupedMaps& maps;
   const GroupedArgs& args;
@@ -50,7 +49,6 @@ struct GroupedCompute {
   float c[kGroups][4];
 
   [[nodiscard]] __device__ bool leads() const { return thread % 32 == 0; }
-  __device__ void wait_own() const { named_barrier_wait(kOwnBarrier + group, 128); }
   // Tells the copying threads that a warp has read a stage.
   __device__ void release(std::uint32_t empty) const {
     if (leads()) barrier_arrive(empty);
@@ -85,13 +83,13 @@ struct GroupedCompute {
   __device__ void clear_rows(std::uint32_t at, int terms) const {
     constexpr int kChunks = Plan::kStageBytes / kGroupedPart * 8;  // of 16 bytes in a row of all parts
     const int rows = (terms + 15) / 16 * 16 - terms;
-    for (int i = group * 128 + thread; i < rows * kChunks; i += kComputing) {
+    for (int i = group * 128 + thread; i < rows * kChunks; i += kGroupedComputing) {
       const int row = terms + i / kChunks;
       const int chunk = i % kChunks;
       store_zeros16(at + chunk / 8 * kGroupedPart + row * 128 + chunk % 8 * 16);
     }
     fence_async_shared();
-    named_barrier_wait(kAllBarrier, kComputing);
+    named_barrier_wait(kAllBarrier, kGroupedComputing);
   }
 
   // Computes the sums of a tile, whose first stage is full.
@@ -153,53 +151,6 @@ struct GroupedCompute {
     }
   }
 
-  // Packs the sums of 16 columns as bf16: rows 0..7 and 8..15 of the first 8, then of the other 8.
-  __device__ void pack(std::uint32_t (&words)[4], int pair) const {
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      words[i] = packed_bf16(c[2 * pair + i / 2][i % 2 * 2], c[2 * pair + i / 2][i % 2 * 2 + 1]);
-  }
-
-  // Stores y or dx: the sums are transposed to rows of 64 of the warpgroup in the staging memory. Groups of 64 tokens
-  // leave by bulk copies, the tokens after them, which a box would exceed, by threads.
-  __device__ void store_transposed(const GroupedTile& tile) const {
-    constexpr int kStaged = Plan::kStagedColumns;
-    const SharedRows<64> staged{ring.staging() + group * (kStaged * 128)};
-    const int row = tile.row + group * 64;
-    const int lane = thread % 32;
-#pragma unroll
-    for (int begin = 0; begin < Plan::kColumns; begin += kStaged) {
-      const int count = min(tile.columns - begin, kStaged);
-      if (count <= 0) break;
-      if (thread == 0) bulk_wait_read();
-      wait_own();
-#pragma unroll
-      for (int pair = 0; pair < kStaged / 16; ++pair) {
-        if (pair * 16 >= count) break;
-        std::uint32_t words[4];
-        pack(words, begin / 16 + pair);
-        store_matrices_transposed(staged.at(pair * 16 + lane / 16 * 8 + lane % 8, thread / 32 * 2 + lane / 8 % 2),
-                                  words);
-      }
-      fence_async_shared();
-      wait_own();
-      const int boxes = count / 64;
-      if (thread == 0) {
-        for (int i = 0; i < boxes; ++i) {
-          bulk_store_box(maps.out, staged.base + i * kGroupedPart, row, 0, tile.column + begin + i * 64);
-        }
-        bulk_commit();
-      }
-      for (int i = boxes * 512 + thread; i < count * 8; i += 128) {
-        const int column = row + i % 8 * 8;
-        if (column >= args.rows) continue;
-        auto* to = static_cast<__nv_bfloat16*>(args.out) +
-                   static_cast<std::int64_t>(tile.column + begin + i / 8) * args.rows + column;
-        *reinterpret_cast<uint4*>(to) = load_shared16(staged.at(i / 8, i % 8));
-      }
-    }
-  }
-
   // Adds the sums to the bf16 values in the staging memory.
   __device__ void add_staged(const GroupedTile& tile, int parity) const {
     const int lane = thread % 32;
@@ -255,7 +206,7 @@ struct GroupedCompute {
       if (tile.columns == 0) break;
       multiply_width<1>(grouped_width(tile.columns) / 8, tile.depth);
       if constexpr (!Plan::kSumsRows) {
-        store_transposed(tile);
+        store_transposed(tile, ring, maps.out, args, {group, thread}, c);
       } else if constexpr (sizeof(Out) == 2) {
         add_staged(tile, parity);
       } else {
@@ -263,18 +214,6 @@ struct GroupedCompute {
       }
     }
     if (thread == 0) bulk_wait();
-  }
-
-  // Clears the rows of y or dx that no expert has.
-  __device__ void clear_tail() const {
-    const std::int64_t row_words = args.rows / 8;
-    const std::int64_t words = args.capacity * row_words;
-    auto* to = static_cast<uint4*>(args.out);
-    for (std::int64_t i = args.start[args.experts] * row_words + static_cast<std::int64_t>(blockIdx.x) * kComputing +
-                          group * 128 + thread;
-         i < words; i += static_cast<std::int64_t>(gridDim.x) * kComputing) {
-      to[i] = make_uint4(0, 0, 0, 0);
-    }
   }
 };
 
@@ -312,7 +251,7 @@ __global__ void HONE_WGMMA_BOUNDS(kGroupedThreads, 1)
     GroupedCompute<Plan> compute{
         .ring = ring, .maps = maps, .args = args, .group = thread / 128 - 1, .thread = thread % 128};
     compute.template run<Out>(tiles);
-    if constexpr (!Plan::kSumsRows) compute.clear_tail();
+    if constexpr (!Plan::kSumsRows) clear_unused_rows(args, {compute.group, compute.thread});
   }
 #endif
 }

@@ -8,6 +8,7 @@
 #include "ops/quantize/quantize.h"
 #include "ops/quantize/rows.h"
 #include "ops/registry.h"
+#include "ops/rows.h"
 
 namespace hone {
 namespace {
@@ -31,35 +32,6 @@ void quantize_row(const BFloat16* x, std::int64_t row, const QuantizedViews& to)
     } else {
       std::memset(bytes + at, 0, kScaleBlock);
     }
-  }
-}
-
-// Quantizes the columns of a tile of 128 x 128, row_block and column_block of x.
-void quantize_columns(const BFloat16* x, std::int64_t used, std::int64_t row_block, std::int64_t column_block,
-                      const QuantizedViews& to) {
-  const std::int64_t first = row_block * kScaleBlock;
-  const std::int64_t rows = std::min(kScaleBlock, to.capacity - first);
-  const std::int64_t filled = std::clamp<std::int64_t>(used - first, 0, rows);
-  const std::int64_t column = column_block * kScaleBlock;
-  std::array<BFloat16, kScaleBlock * kScaleBlock> transposed;  // [columns, rows]
-  for (std::int64_t row = 0; row < filled; ++row) {
-    const BFloat16* from = x + (first + row) * to.k + column;
-    for (std::int64_t i = 0; i < kScaleBlock; ++i) transposed[static_cast<std::size_t>(i * rows + row)] = from[i];
-  }
-  std::uint32_t of_block = 0;
-  std::array<std::uint32_t, kScaleBlock> magnitudes;
-  for (std::int64_t i = 0; i < kScaleBlock; ++i) {
-    BFloat16* values = transposed.data() + i * rows;
-    std::fill(values + filled, values + rows, BFloat16());
-    magnitudes[static_cast<std::size_t>(i)] = magnitude_of(values, rows);
-    of_block = std::max(of_block, magnitudes[static_cast<std::size_t>(i)]);
-  }
-  const bool blocks = to.column_scale_stride > 0;
-  if (blocks) to.column_scale[column_block * to.column_scale_stride + row_block] = scale_of(of_block);
-  for (std::int64_t i = 0; i < kScaleBlock; ++i) {
-    const float scale = scale_of(blocks ? of_block : magnitudes[static_cast<std::size_t>(i)]);
-    if (!blocks) to.column_scale[row_block * to.k + column + i] = scale;
-    quantize_e4m3(transposed.data() + i * rows, scale, rows, to.columns + (column + i) * to.capacity + first);
   }
 }
 
@@ -113,6 +85,33 @@ void quantize_weight_forward(const KernelCall& call) {
 
 }  // namespace
 
+void quantize_columns(const BFloat16* from, std::int64_t filled, std::int64_t row_block, std::int64_t column_block,
+                      const QuantizedViews& to) {
+  const std::int64_t first = row_block * kScaleBlock;
+  const std::int64_t rows = std::min(kScaleBlock, to.capacity - first);
+  const std::int64_t column = column_block * kScaleBlock;
+  std::array<BFloat16, kScaleBlock * kScaleBlock> transposed;  // [columns, rows]
+  for (std::int64_t row = 0; row < filled; ++row) {
+    const BFloat16* values = from + row * to.k + column;
+    for (std::int64_t i = 0; i < kScaleBlock; ++i) transposed[static_cast<std::size_t>(i * rows + row)] = values[i];
+  }
+  std::uint32_t of_block = 0;
+  std::array<std::uint32_t, kScaleBlock> magnitudes;
+  for (std::int64_t i = 0; i < kScaleBlock; ++i) {
+    BFloat16* values = transposed.data() + i * rows;
+    std::fill(values + filled, values + rows, BFloat16());
+    magnitudes[static_cast<std::size_t>(i)] = magnitude_of(values, rows);
+    of_block = std::max(of_block, magnitudes[static_cast<std::size_t>(i)]);
+  }
+  const bool blocks = to.column_scale_stride > 0;
+  if (blocks) to.column_scale[column_block * to.column_scale_stride + row_block] = scale_of(of_block);
+  for (std::int64_t i = 0; i < kScaleBlock; ++i) {
+    const float scale = scale_of(blocks ? of_block : magnitudes[static_cast<std::size_t>(i)]);
+    if (!blocks) to.column_scale[row_block * to.k + column + i] = scale;
+    quantize_e4m3(transposed.data() + i * rows, scale, rows, to.columns + (column + i) * to.capacity + first);
+  }
+}
+
 void quantize_rows(const BFloat16* x, std::int64_t used, const QuantizedViews& to) {
   parallel_for(to.capacity, 16, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) quantize_row(row < used ? x + row * to.k : nullptr, row, to);
@@ -121,7 +120,32 @@ void quantize_rows(const BFloat16* x, std::int64_t used, const QuantizedViews& t
   const std::int64_t across = to.k / kScaleBlock;
   if (to.column_scale_stride > 0) std::fill_n(to.column_scale, across * to.column_scale_stride, 1.0F);
   parallel_for(scale_blocks(to.capacity) * across, 2, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t tile = begin; tile < end; ++tile) quantize_columns(x, used, tile / across, tile % across, to);
+    for (std::int64_t tile = begin; tile < end; ++tile) {
+      const std::int64_t first = tile / across * kScaleBlock;
+      const std::int64_t filled = std::clamp<std::int64_t>(used - first, 0, std::min(kScaleBlock, to.capacity - first));
+      quantize_columns(x + first * to.k, filled, tile / across, tile % across, to);
+    }
+  });
+}
+
+void widen_quantized_rows(const TensorView& bytes, const TensorView& scale, std::int64_t rows, BFloat16* to) {
+  const std::int64_t columns = bytes.row_size();
+  const float* scales = scale.as<float>();
+  const auto* from = bytes.as<std::uint8_t>();
+  for_rows(rows, columns, [&](std::int64_t row) {
+    for (std::int64_t at = 0; at < columns; at += kScaleBlock) {
+      dequantize_e4m3(from + row * columns + at, scales[at / kScaleBlock * scale.row_size() + row],
+                      std::min(kScaleBlock, columns - at), to + row * columns + at);
+    }
+  });
+}
+
+void widen_quantized_blocks(const TensorView& bytes, const TensorView& scale, BFloat16* to) {
+  const std::int64_t columns = bytes.row_size();
+  const auto* from = bytes.as<std::uint8_t>();
+  for_rows(bytes.rows(), columns, [&](std::int64_t row) {
+    const float* scales = scale.as<float>() + row / kScaleBlock * scale.row_size();
+    dequantize_e4m3_row(from + row * columns, scales, 0, columns, to + row * columns);
   });
 }
 

@@ -161,18 +161,20 @@ struct TileMemory {
 }
 
 // Quantizes the rows of the thread's part; words[i] has row i as four pairs of bf16, 0 past the rows in use. `most` is
-// that of row_maxima(). The rows of a part are all within the capacity, or none is.
+// that of row_maxima(). The rows of a part are all within the capacity, or none is; kRagged: the first `used` are
+// stored.
+template <bool kRagged = false>
 __device__ inline void store_tile_rows(const std::uint32_t (&words)[8][4], std::uint32_t most, const TilePart& part,
-                                       const QuantizedViews& to, TileMemory& memory) {
+                                       const QuantizedViews& to, TileMemory& memory, int used = kTileColumns) {
   static_assert(kQuantizedRows % kTileColumns == 0);
-  const bool stored = part.row < to.capacity;
+  const bool stored = kRagged ? used > 0 : part.row < to.capacity;
   const int first = static_cast<int>(threadIdx.x) / 16 * kTileColumns;
   const int mine = 2 * tile_row_pair() + static_cast<int>(threadIdx.x) % 2;
   const std::uint32_t scale = e4m3_scale_bits(threadIdx.x % 2 == 0 ? most & 0xFFFFu : most >> 16);
   __syncwarp();  // all lanes have read the factors of an earlier tile
   if (threadIdx.x % 4 < 2) {
     memory.row_factors[first + mine] = static_cast<std::uint16_t>(e4m3_factor(scale));
-    if (stored) {
+    if (kRagged ? mine < used : stored) {
       to.row_scale[part.column / kTileSide * to.capacity + part.row + mine] = __uint_as_float(scale);
     }
   }
@@ -184,13 +186,14 @@ __device__ inline void store_tile_rows(const std::uint32_t (&words)[8][4], std::
   const auto stride = static_cast<std::uint32_t>(to.k);
 #pragma unroll
   for (int i = 0; i < 8; ++i) {
+    if (kRagged && i >= used) break;
     const std::uint32_t twice = __byte_perm(pairs[i / 2], 0, i % 2 == 0 ? 0x1010 : 0x3232);
     *reinterpret_cast<uint2*>(rows + static_cast<std::uint32_t>(i) * stride) = e4m3_eight(words[i], twice);
   }
   if (!has_zero(factors)) return;
 #pragma unroll
   for (int i = 0; i < 8; ++i) {
-    if ((pairs[i / 2] >> (i % 2 * 16) & 0xFFFFu) == 0)
+    if ((!kRagged || i < used) && (pairs[i / 2] >> (i % 2 * 16) & 0xFFFFu) == 0)
       *reinterpret_cast<uint2*>(rows + static_cast<std::uint32_t>(i) * stride) = {};
   }
 }
@@ -286,14 +289,11 @@ __device__ inline void copy_columns(const TileMemory& memory, std::int64_t first
   }
 }
 
-// Quantizes a tile: words[i] has row i of the thread's part. All threads of the block call it.
+// Quantizes the columns of a tile, after place_column_maxima() if they have a scale each. `most` is that of
+// row_maxima().
 template <TileColumns kColumns>
-__device__ inline void store_tile(const std::uint32_t (&words)[8][4], const TilePart& part, const QuantizedViews& to,
-                                  TileMemory& memory) {
-  const std::uint32_t most = row_maxima(words);
-  if constexpr (kColumns == TileColumns::kVectors) place_column_maxima(words, memory);
-  store_tile_rows(words, most, part, to, memory);
-  if constexpr (kColumns == TileColumns::kNone) return;
+__device__ inline void store_tile_columns(const std::uint32_t (&words)[8][4], std::uint32_t most, const TilePart& part,
+                                          const QuantizedViews& to, TileMemory& memory) {
   const std::int64_t row = part.tile_row();
   uint4 factors;
   if constexpr (kColumns == TileColumns::kBlocks) {
@@ -310,6 +310,16 @@ __device__ inline void store_tile(const std::uint32_t (&words)[8][4], const Tile
   }
   place_columns(words, factors, memory);
   copy_columns(memory, row, part.tile_column(), to.columns, to.capacity, to.capacity);
+}
+
+// Quantizes a tile: words[i] has row i of the thread's part. All threads of the block call it.
+template <TileColumns kColumns>
+__device__ inline void store_tile(const std::uint32_t (&words)[8][4], const TilePart& part, const QuantizedViews& to,
+                                  TileMemory& memory) {
+  const std::uint32_t most = row_maxima(words);
+  if constexpr (kColumns == TileColumns::kVectors) place_column_maxima(words, memory);
+  store_tile_rows(words, most, part, to, memory);
+  if constexpr (kColumns != TileColumns::kNone) store_tile_columns<kColumns>(words, most, part, to, memory);
 }
 
 }  // namespace hone

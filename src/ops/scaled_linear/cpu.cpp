@@ -5,6 +5,7 @@
 #include "core/float8.h"
 #include "core/parallel.h"
 #include "ops/linear/products.h"
+#include "ops/quantize/rows.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
 #include "ops/scaled_linear/scaled_linear.h"
@@ -18,29 +19,6 @@ constexpr std::size_t kAlignment = 64;  // bytes
 
 std::size_t bf16_bytes(const Type& type) {
   return (static_cast<std::size_t>(type.elements()) * sizeof(BFloat16) + kAlignment - 1) / kAlignment * kAlignment;
-}
-
-// Converts `rows` rows of bytes [rows, columns] with scales [ceil(columns / 128), stride].
-void widen_rows(const TensorView& bytes, const TensorView& scale, std::int64_t rows, BFloat16* to) {
-  const std::int64_t columns = bytes.row_size();
-  const float* scales = scale.as<float>();
-  const auto* from = bytes.as<std::uint8_t>();
-  for_rows(rows, columns, [&](std::int64_t row) {
-    for (std::int64_t at = 0; at < columns; at += kScaleBlock) {
-      dequantize_e4m3(from + row * columns + at, scales[at / kScaleBlock * scale.row_size() + row],
-                      std::min(kScaleBlock, columns - at), to + row * columns + at);
-    }
-  });
-}
-
-// Converts bytes [rows, columns] with scales of blocks of 128 x 128, [ceil(rows / 128), stride].
-void widen_blocks(const TensorView& bytes, const TensorView& scale, BFloat16* to) {
-  const std::int64_t columns = bytes.row_size();
-  const auto* from = bytes.as<std::uint8_t>();
-  for_rows(bytes.rows(), columns, [&](std::int64_t row) {
-    const float* scales = scale.as<float>() + row / kScaleBlock * scale.row_size();
-    dequantize_e4m3_row(from + row * columns, scales, 0, columns, to + row * columns);
-  });
 }
 
 Type as_bf16(const Type& type) { return {DType::kBf16, type.shape}; }
@@ -62,7 +40,7 @@ void forward(const KernelCall& call) {
   const TensorView& scale = call.in(In::weight_scale);
   GemmArgs args = forward_product(*x.type, *call.in(In::weight).type, *call.out(0).type);
   auto* widened = reinterpret_cast<BFloat16*>(call.workspace.data());
-  widen_rows(x, call.in(In::x_scale), x.rows(), widened);
+  widen_quantized_rows(x, call.in(In::x_scale), x.rows(), widened);
   args.m = x.rows();
   args.a = widened;
   args.b = call.in(In::weight).data;
@@ -88,8 +66,8 @@ void weight_gradient(const KernelCall& call) {
   GemmArgs args = gradient_product(*dy.type, *x.type, *call.out(0).type);
   std::byte* const scratch = call.workspace.data();
   const std::size_t dy_bytes = bf16_bytes(*dy.type);
-  widen_rows(dy, call.in(GradientIn::dy_scale), dy.rows(), reinterpret_cast<BFloat16*>(scratch));
-  widen_blocks(x, call.in(GradientIn::x_scale), reinterpret_cast<BFloat16*>(scratch + dy_bytes));
+  widen_quantized_rows(dy, call.in(GradientIn::dy_scale), dy.rows(), reinterpret_cast<BFloat16*>(scratch));
+  widen_quantized_blocks(x, call.in(GradientIn::x_scale), reinterpret_cast<BFloat16*>(scratch + dy_bytes));
   args.a = scratch;
   args.b = scratch + dy_bytes;
   args.c = call.out(0).data;

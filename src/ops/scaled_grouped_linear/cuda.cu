@@ -1,0 +1,105 @@
+// Launches the products of experts in e4m3 (wgmma_scaled.cuh).
+#include "core/error.h"
+#include "ops/cuda_kernel.cuh"
+#include "ops/registry.h"
+#include "ops/scaled_grouped_linear/scaled_grouped_linear.h"
+#include "ops/scaled_grouped_linear/wgmma_scaled.cuh"
+
+namespace hone {
+namespace {
+
+using In = ScaledGroupedLinearIn;
+using GradientIn = ScaledGroupedWeightGradientIn;
+
+template <GroupedProduct kProduct>
+using Plan = ScaledPlan<kProduct, 192, 4, 192, 1>;
+
+// The tensor map of a matrix of bytes [rows, columns] in boxes of `box` rows of 128.
+CUtensorMap byte_boxes(const TensorView& view, std::int64_t box) {
+  const auto columns = static_cast<cuuint64_t>(view.row_size());
+  return tensor_boxes<2>(view.data, CU_TENSOR_MAP_DATA_TYPE_UINT8, {columns, static_cast<cuuint64_t>(view.capacity())},
+                         {columns}, {kScaledDepth, static_cast<cuuint32_t>(box)}, CU_TENSOR_MAP_SWIZZLE_128B);
+}
+
+// The tensor map of scales [blocks, rows] in pieces of a row.
+CUtensorMap scale_pieces(const TensorView& view, std::int64_t width) {
+  const auto rows = static_cast<cuuint64_t>(view.row_size());
+  return tensor_boxes<2>(view.data, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, {rows, static_cast<cuuint64_t>(view.capacity())},
+                         {rows * sizeof(float)}, {static_cast<cuuint32_t>(width), 1}, CU_TENSOR_MAP_SWIZZLE_NONE);
+}
+
+template <class Plan, class Out = __nv_bfloat16>
+void launch(const ScaledMaps& maps, const ScaledArgs& args, cudaStream_t stream) {
+  const auto kernel = scaled_product<Plan, Out>;
+  cudaFuncAttributes attributes{};
+  check_cuda(cudaFuncGetAttributes(&attributes, kernel), "cudaFuncGetAttributes");
+  if (attributes.maxThreadsPerBlock < kGroupedThreads) {  // built for a device without wgmma
+    throw Error("fp8", text_of(cuda_device().name(), " cannot multiply experts in e4m3; compute capability 9.0 can"),
+                "remove fp8");
+  }
+  check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Plan::kBytes),
+             "cudaFuncSetAttribute");
+  launch_dependent({static_cast<unsigned>(cuda_device().sm_count()), kGroupedThreads, Plan::kBytes}, stream, kernel,
+                   maps, args);
+  check_launch("scaled_product");
+}
+
+template <GroupedProduct kProduct>
+void multiply(const KernelCall& call) {
+  const TensorView& rows = call.in(In::x);
+  const TensorView& scale = call.in(In::weight_scale);
+  const TensorView& out = call.out(0);
+  if (out.elements() == 0) return;
+  const ScaledMaps maps{.weight = byte_boxes(call.in(In::weight), kScaledDepth),
+                        .tokens = byte_boxes(rows, kTokenBox),
+                        .scales = scale_pieces(call.in(In::x_scale), Plan<kProduct>::kColumns),
+                        .out = row_boxes(out.data, out.capacity(), out.row_size(), 1, out.row_size(), 64)};
+  const ScaledArgs args{.grouped = {.start = call.in(In::start).as<std::int32_t>(),
+                                    .experts = static_cast<int>(call.attributes_as<GroupedLinearAttributes>().experts),
+                                    .rows = static_cast<int>(out.row_size()),
+                                    .columns = 0,
+                                    .depth = static_cast<int>(rows.row_size()),
+                                    .capacity = out.capacity(),
+                                    .out = out.data},
+                        .weight_scale = scale.as<float>(),
+                        .weight_stride = scale.row_size()};
+  launch<Plan<kProduct>>(maps, args, stream_of(call));
+}
+
+void weight_gradient(const KernelCall& call) {
+  using WeightPlan = Plan<GroupedProduct::kWeight>;
+  const TensorView& dy = call.in(GradientIn::dy);
+  const TensorView& x = call.in(GradientIn::x);
+  const TensorView& scale = call.in(GradientIn::x_scale);
+  const TensorView& out = call.out(0);
+  if (out.elements() == 0 || x.elements() == 0) return;
+  const std::int64_t experts = call.attributes_as<GroupedLinearAttributes>().experts;
+  const bool narrow = out.dtype() == DType::kBf16;
+  const CUtensorMap tokens = byte_boxes(dy, kTokenBox);
+  const ScaledMaps maps{.weight = byte_boxes(x, kScaledDepth),
+                        .tokens = tokens,
+                        .scales = scale_pieces(call.in(GradientIn::dy_scale), WeightPlan::kColumns),
+                        .out = narrow ? row_boxes(out.data, experts, out.capacity() / experts * out.row_size(),
+                                                  out.capacity() / experts, out.row_size(), 1, 64)
+                                      : tokens};
+  const ScaledArgs args{.grouped = {.start = call.in(GradientIn::start).as<std::int32_t>(),
+                                    .experts = static_cast<int>(experts),
+                                    .rows = static_cast<int>(x.capacity()),
+                                    .columns = static_cast<int>(dy.capacity()),
+                                    .depth = 0,
+                                    .capacity = 0,
+                                    .out = out.data},
+                        .weight_scale = scale.as<float>(),
+                        .weight_stride = scale.row_size()};
+  narrow ? launch<WeightPlan>(maps, args, stream_of(call)) : launch<WeightPlan, float>(maps, args, stream_of(call));
+}
+
+}  // namespace
+
+void register_scaled_grouped_linear_cuda(KernelRegistry& registry) {
+  registry.add("scaled_grouped_linear", DeviceKind::kCuda, {multiply<GroupedProduct::kForward>, {}});
+  registry.add("scaled_grouped_linear_input_gradient", DeviceKind::kCuda, {multiply<GroupedProduct::kInput>, {}});
+  registry.add("scaled_grouped_linear_weight_gradient", DeviceKind::kCuda, {weight_gradient, {}});
+}
+
+}  // namespace hone

@@ -1,0 +1,174 @@
+#include "ops/scaled_grouped_linear/scaled_grouped_linear.h"
+
+#include "core/error.h"
+#include "ops/registry.h"
+#include "program/gradient_builder.h"
+
+namespace hone {
+namespace {
+
+using In = ScaledGroupedLinearIn;
+
+void expect_scale(InputTypes inputs, std::size_t index, const Shape& shape, std::string_view op) {
+  const Type& scale = required(inputs, index, op);
+  const Type wanted{DType::kF32, shape};
+  expect(scale == wanted, op, text_of("a scale is ", to_text(scale), "; expected ", to_text(wanted)));
+}
+
+// Checks the operands: the rows have as many columns as the weight, or as one expert's matrix has rows if `turned`.
+// Returns the type of the product.
+Type product_type(InputTypes inputs, const Attributes& attributes, bool turned, std::string_view op) {
+  const Type& rows = required(inputs, In::x, op);
+  const Type& weight = required(inputs, In::weight, op);
+  const Type& start = required(inputs, In::start, op);
+  const std::int64_t experts = attributes.as<GroupedLinearAttributes>().experts;
+  expect(
+      experts > 0 && weight.dtype == DType::kU8 && weight.shape.size() == 2 &&
+          weight.shape[0].size % (experts * kScaleBlock) == 0 && weight.shape[1].size % kScaleBlock == 0 &&
+          start == Type{DType::kI32, {experts + 1}},
+      op,
+      text_of("weight is ", to_text(weight), ", start ", to_text(start), " of ", experts,
+              " experts; expected u8 [experts x n, k], n and k multiples of ", kScaleBlock, ", and i32[experts + 1]"));
+  const std::int64_t n = weight.shape[0].size / experts;
+  const std::int64_t k = weight.shape[1].size;
+  expect(rows.dtype == DType::kU8 && rows.shape.size() == 2 && rows.rows() % kQuantizedRows == 0 &&
+             rows.shape[1].size == (turned ? n : k),
+         op,
+         text_of("the rows are ", to_text(rows), ", the weight ", to_text(weight), " of ", experts,
+                 " experts; expected u8 [rows, ", turned ? n : k, "], rows a multiple of ", kQuantizedRows));
+  expect_scale(inputs, In::x_scale, {rows.shape[1].size / kScaleBlock, rows.rows()}, op);
+  expect_scale(inputs, In::weight_scale, {weight.shape[0].size / kScaleBlock, weight_scale_stride(k)}, op);
+  return {DType::kBf16, {rows.shape[0], turned ? k : n}};
+}
+
+// Work of a product that reads the operands up to `start`.
+Cost product_cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) {
+  Cost cost;
+  for (const std::optional<Type>& input : inputs.first(In::start + 1))
+    cost.bytes_read += static_cast<double>(input->bytes());
+  cost.bytes_written = static_cast<double>(outputs[0].bytes());
+  cost.flops = 2.0 * static_cast<double>(inputs[In::x]->elements()) * static_cast<double>(outputs[0].shape[1].size) *
+               attributes.as<GroupedLinearAttributes>().share;
+  return cost;
+}
+
+// (dy, dy_scale, weight, weight_scale, start) -> dx
+class ScaledGroupedLinearInputGradient final : public Op {
+ public:
+  std::string_view name() const override { return "scaled_grouped_linear_input_gradient"; }
+  OpCategory category() const override { return OpCategory::kGemm; }
+  Attributes default_attributes() const override { return GroupedLinearAttributes{}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
+    return {product_type(inputs, attributes, true, name())};
+  }
+  Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
+    return product_cost(inputs, outputs, attributes);
+  }
+};
+
+const ScaledGroupedLinearInputGradient kInputGradient;
+
+// (dy, dy_scale, x, x_scale, start, dweight) -> dweight, in place; dy and x are columns of quantize_experts
+class ScaledGroupedWeightGradient final : public Op {
+ public:
+  std::string_view name() const override { return "scaled_grouped_linear_weight_gradient"; }
+  OpCategory category() const override { return OpCategory::kGemm; }
+  Attributes default_attributes() const override { return GroupedLinearAttributes{}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
+    using GradientIn = ScaledGroupedWeightGradientIn;
+    const Type& dy = required(inputs, GradientIn::dy, name());
+    const Type& x = required(inputs, GradientIn::x, name());
+    const Type& start = required(inputs, GradientIn::start, name());
+    const Type& dweight = required(inputs, GradientIn::dweight, name());
+    const std::int64_t experts = attributes.as<GroupedLinearAttributes>().experts;
+    expect(
+        dy.dtype == DType::kU8 && x.dtype == DType::kU8 && dy.shape.size() == 2 && x.shape.size() == 2 &&
+            dy.shape[1] == x.shape[1] && start == Type{DType::kI32, {experts + 1}} &&
+            dweight.shape == Shape{experts * dy.shape[0].size, x.shape[0]} &&
+            (dweight.dtype == DType::kF32 || dweight.dtype == DType::kBf16),
+        name(),
+        text_of("dy is ", to_text(dy), ", x ", to_text(x), ", start ", to_text(start), ", dweight ", to_text(dweight),
+                "; expected u8 [n, padded], u8 [k, padded], i32[experts + 1] and [experts x n, k]"));
+    expect_scale(inputs, GradientIn::dy_scale, {scale_blocks(dy.shape[1].size), dy.shape[0].size}, name());
+    expect_scale(inputs, GradientIn::x_scale, {scale_blocks(x.shape[0].size), weight_scale_stride(x.shape[1].size)},
+                 name());
+    return {dweight};
+  }
+  // The rows that fill up those of experts are not counted.
+  Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
+    using GradientIn = ScaledGroupedWeightGradientIn;
+    Cost cost = Op::cost(inputs, outputs, attributes);
+    const Type& x = required(inputs, GradientIn::x, name());
+    const auto& a = attributes.as<GroupedLinearAttributes>();
+    const std::int64_t filled = padded_rows(0, a.experts);
+    cost.flops = 2.0 * static_cast<double>(x.shape[1].size - filled) * a.share * static_cast<double>(x.shape[0].size) *
+                 static_cast<double>(required(inputs, GradientIn::dy, name()).shape[0].size);
+    return cost;
+  }
+  std::optional<std::size_t> alias(std::size_t) const override { return ScaledGroupedWeightGradientIn::dweight; }
+};
+
+const ScaledGroupedWeightGradient kWeightGradient;
+
+// (x, x_scale, weight, weight_scale, start, x_columns, x_column_scale, source, kept, kept_scale), those after start may
+// be none -> y
+class ScaledGroupedLinear final : public Op {
+ public:
+  std::string_view name() const override { return "scaled_grouped_linear"; }
+  OpCategory category() const override { return OpCategory::kGemm; }
+  Attributes default_attributes() const override { return GroupedLinearAttributes{}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
+    const Type y = product_type(inputs, attributes, false, name());
+    if (inputs.size() > In::source && inputs[In::source]) {
+      const Type wanted{DType::kBf16, inputs[In::weight]->shape};
+      expect(*inputs[In::source] == wanted, name(),
+             text_of("the weight is quantized from ", to_text(*inputs[In::source]), "; expected ", to_text(wanted)));
+    }
+    return {y};
+  }
+  Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
+    return product_cost(inputs, outputs, attributes);
+  }
+  void gradient(GradientBuilder& builder, const Node& node) const override {
+    const Tensor dy = builder.output_gradient(0);
+    if (!dy) return;
+    const Tensor start = builder.input(In::start);
+    const bool trains = builder.needs(In::source);
+    if (!trains && !builder.needs(In::x)) return;
+    const std::int64_t experts = node.attributes.as<GroupedLinearAttributes>().experts;
+    const QuantizedRows quantized = trains ? quantize_experts(dy, start, {.experts = experts}) : quantize(dy, {});
+    if (trains) {
+      builder.set_accumulator(
+          In::source,
+          builder.program().append1(kWeightGradient, node.attributes,
+                                    {quantized.columns, quantized.column_scale, builder.input(In::x_columns),
+                                     builder.input(In::x_column_scale), start, builder.accumulator(In::source)}));
+    }
+    if (builder.needs(In::x)) {
+      QuantizedWeight weight{builder.input(In::kept), builder.input(In::kept_scale)};
+      if (!weight.weight) weight = quantize_weight(builder.input(In::source)).plain;
+      builder.add(In::x,
+                  builder.program().append1(kInputGradient, node.attributes,
+                                            {quantized.rows, quantized.row_scale, weight.weight, weight.scale, start}));
+    }
+  }
+};
+
+const ScaledGroupedLinear kForward;
+
+}  // namespace
+
+Tensor scaled_grouped_linear(const QuantizedRows& x, const QuantizedWeight& weight, Tensor start,
+                             const GroupedLinearAttributes& attributes, const ScaledGroupedSources& sources) {
+  return x.rows.program().append1(kForward, attributes,
+                                  {x.rows, x.row_scale, weight.weight, weight.scale, start, x.columns, x.column_scale,
+                                   sources.weight, sources.kept.weight, sources.kept.scale});
+}
+
+void register_scaled_grouped_linear(OpRegistry& registry) {
+  registry.add(kForward);
+  registry.add(kInputGradient);
+  registry.add(kWeightGradient);
+}
+
+}  // namespace hone

@@ -1,0 +1,285 @@
+// The products of experts in e4m3 on Hopper (sm_90a): y = x W^T, dx = dy W and dW += dy^T x.
+//
+// The tiles, their order and the threads are those of grouped_linear/wgmma_product.cuh: a tile is 128 rows of W (for dx
+// of W^T) by up to kMost tokens of one expert, 64 rows for each of two computing warpgroups; one warp copies. Tokens
+// are the columns of wgmma, which takes any multiple of 8, so that an expert of 390 tokens has three tiles of 144
+// columns, and one token costs 8. The other way round an expert would be filled up to a multiple of 64 rows.
+//
+//            terms ->                tokens ->
+//          +------------+         +-----------+
+//   W or   |  128 (WG 1)|  terms  | x^T, dy^T |          a stage: 16 KiB of W, up to 24 KiB of tokens, a row of scales
+//   W^T    |  128 (WG 2)|    |    +-----------+ -> y^T, dx^T
+//          +------------+    v
+//
+// A stage has 128 terms, for which a token has one scale and the 128 rows of W another. The tensor cores sum a stage
+// from zero; then its sums, times both scales, are added in f32 registers, so that tensor cores, which cut their sums
+// (docs/lab-notes.md, Products in FP8), never add more than 128 terms. While one warpgroup adds, the other one
+// multiplies. Source: DeepGEMM, DeepSeek-AI (2025), https://github.com/deepseek-ai/DeepGEMM.
+//
+// Both operands of wgmma in e4m3 must run along the sum in shared memory. W has the terms of dx as rows, so its tiles
+// are loaded into registers by ldmatrix, which transposes pairs of bytes, and the bytes are sorted there; no transposed
+// copy of a weight is made. Row 2 i of the 16 rows of a warp is then row i of the fragment, and row 2 i + 1 row 8 + i.
+//
+// For dW the columns of x (ops/quantize_experts) are in place of W, k rows of tokens with scales of 128 x 128, and
+// those of dy in place of the tokens, so that the kernel computes dW^T and stores it as it stores y^T. The tokens of an
+// expert are filled up to whole stages there.
+//
+// In a cluster of two, the blocks have two tiles of the same tokens, one below the other. Each copies half of the
+// tokens to both. A stage is empty when the warps of both have read it.
+//
+// The bits of a row do not depend on other rows or on the routing: its sum is one chain over stages of 128 terms in
+// ascending order, whatever the columns of the tile.
+#pragma once
+
+#include "ops/scaled_grouped_linear/wgmma_scaled_copy.cuh"
+
+namespace hone {
+
+// A computing warpgroup.
+template <class Plan>
+struct ScaledCompute {
+  static constexpr int kGroups = Plan::kColumns / 8;
+  static constexpr int kLinks = kScaledDepth / 32;
+  static constexpr bool kHolds = Plan::kProduct == GroupedProduct::kInput;
+  ScaledRing<Plan> ring;
+  const ScaledMaps& maps;
+  const ScaledArgs& args;
+  GroupedPlace place;
+  float sums[kGroups][4];
+
+  // Tells the copying threads of the cluster that the warp has read a stage.
+  __device__ void release(std::uint32_t empty) const {
+    __syncwarp();
+    if constexpr (Plan::kCluster == 1) {
+      if (place.thread % 32 == 0) barrier_arrive(empty);
+    } else {
+      if (place.thread % 32 < Plan::kCluster) barrier_arrive_at(empty, place.thread % 32);
+    }
+  }
+
+  // Loads the warp's 16 rows of W^T, columns of the stage, for 32 terms. A matrix of ldmatrix has 8 terms, chosen so
+  // that their rows are in different banks: lanes of the upper half of a quad find theirs in the other matrix.
+  __device__ void load_link(int link, std::uint32_t (&held)[4]) const {
+    const int lane = place.thread % 32;
+    const int matrix = lane / 8;
+    const int pair = lane % 8 / 2;  // which lane of a quad gets the two terms
+    const int term = 32 * link + 16 * (matrix / 2) + 4 * pair + 2 * (matrix % 2 ^ pair / 2) + lane % 2;
+    const SharedRows<64> rows{ring.at()};
+    std::uint32_t words[4];
+    load_matrices_transposed(words, rows.at(term, place.group * 4 + place.thread / 32));
+    const bool swapped = lane % 4 >= 2;
+    const std::uint32_t even = swapped ? 0x2064 : 0x6420;
+    const std::uint32_t odd = swapped ? 0x3175 : 0x7531;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      held[2 * half] = __byte_perm(words[2 * half], words[2 * half + 1], even);
+      held[2 * half + 1] = __byte_perm(words[2 * half], words[2 * half + 1], odd);
+    }
+  }
+
+  // Starts the products of a stage.
+  template <int kCount>
+  __device__ void start_stage(float (&c)[kCount][4]) const {
+    const std::uint64_t tokens = warpgroup_operand(ring.at() + Plan::kFirstBytes, 0);
+    if constexpr (kHolds) {
+      std::uint32_t held[kLinks][4];
+#pragma unroll
+      for (int link = 0; link < kLinks; ++link) load_link(link, held[link]);
+      warpgroup_fence();
+#pragma unroll
+      for (int link = 0; link < kLinks; ++link) warpgroup_multiply_e4m3(c, held[link], tokens + 2 * link, link > 0);
+      warpgroup_commit();
+    } else {
+      const std::uint64_t own = warpgroup_operand(ring.at() + place.group * kGroupedPart, 0);
+      warpgroup_fence();
+#pragma unroll
+      for (int link = 0; link < kLinks; ++link) warpgroup_multiply_e4m3(c, own + 2 * link, tokens + 2 * link, link > 0);
+      warpgroup_commit();
+    }
+  }
+
+  // Adds the sums of a stage, times the scales of the tokens and `scale`, that of W.
+  template <int kCount>
+  __device__ void add_stage(const float (&c)[kCount][4], float scale) {
+    const std::uint32_t scales = ring.scales() + place.thread % 4 * 8;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      float low, high;
+      asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];\n" : "=f"(low), "=f"(high) : "r"(scales + i * 32) : "memory");
+      low *= scale;
+      high *= scale;
+      sums[i][0] = fmaf(c[i][0], low, sums[i][0]);
+      sums[i][1] = fmaf(c[i][1], high, sums[i][1]);
+      sums[i][2] = fmaf(c[i][2], low, sums[i][2]);
+      sums[i][3] = fmaf(c[i][3], high, sums[i][3]);
+    }
+  }
+
+  // Computes the sums of a tile, whose first stage is full.
+  template <int kCount>
+  __device__ void multiply(const GroupedTile& tile) {
+    const int steps = tile.depth / kScaledDepth;
+    const GroupedArgs& grouped = args.grouped;
+    const std::int64_t blocks = (kHolds ? grouped.depth : grouped.rows) / kScaledDepth;  // of 128 rows of a matrix
+    const int row = tile.row / kGroupedRows;
+    const std::int64_t before = Plan::kSumsRows ? tile.first / kScaledDepth : tile.expert * blocks * args.weight_stride;
+    const float* scale = args.weight_scale + before + (kHolds ? row : row * args.weight_stride);
+    const std::int64_t stride = kHolds ? args.weight_stride : 1;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) sums[i][0] = sums[i][1] = sums[i][2] = sums[i][3] = 0;
+    float next = load_for_later(scale);
+    for (int step = 0; step < steps; ++step, ring.next()) {
+      float c[kCount][4];
+      barrier_wait(ring.full(), ring.parity);
+      start_stage(c);
+      const float own = next;
+      scale += stride;
+      if (step + 1 < steps) next = load_for_later(scale);
+      warpgroup_wait<0>();
+      settle(c);
+      add_stage(c, own);
+      release(ring.empty());
+    }
+  }
+  template <int kCount>
+  __device__ void multiply_width(int groups, const GroupedTile& tile) {
+    if constexpr (kCount > kGroups) {
+      return;
+    } else if (groups == kCount) {
+      multiply<kCount>(tile);
+    } else {
+      multiply_width<kCount == 1 ? 2 : kCount + 2>(groups, tile);
+    }
+  }
+
+  // Stores a tile of dx, of whose sums c[.][0] and c[.][2] are neighbours in a row of a token, and c[.][1] and c[.][3].
+  __device__ void store_input(const GroupedTile& tile) const {
+    const int lane = place.thread % 32;
+    store_tokens(tile, ring, maps.out, args.grouped, place, [&](const SharedRows<64>& staged, int begin, int count) {
+#pragma unroll
+      for (int i = 0; i < Plan::kStagedColumns / 8; ++i) {
+        if (i * 8 >= count || begin / 8 + i >= kGroups) break;
+        const float(&c)[4] = sums[begin / 8 + i];
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+          const std::uint32_t at =
+              staged.at(i * 8 + lane % 4 * 2 + j, place.thread / 32 * 2 + lane / 16) + lane / 4 % 4 * 4;
+          asm volatile("st.shared.b32 [%0], %1;\n" ::"r"(at), "r"(packed_bf16(c[j], c[j + 2])) : "memory");
+        }
+      }
+    });
+  }
+
+  // Adds the sums to dW of bf16 in the staging memory, which has its rows as store_transposed() has those of tokens.
+  __device__ void add_staged(const GroupedTile& tile, int parity) const {
+    const int lane = place.thread % 32;
+    const SharedRows<64> staged{staged_part(ring, place.group, 0)};
+    barrier_wait(ring.old_ready(), parity);
+#pragma unroll
+    for (int pair = 0; pair < kGroups / 2; ++pair) {
+      if (pair * 16 >= tile.columns) break;
+      const std::uint32_t at = staged.at(pair * 16 + lane / 16 * 8 + lane % 8, place.thread / 32 * 2 + lane / 8 % 2);
+      std::uint32_t words[4];
+      load_matrices_transposed(words, at);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float(&c)[4] = sums[2 * pair + i / 2];
+        words[i] = packed_bf16(__uint_as_float(words[i] << 16) + c[i % 2 * 2],
+                               __uint_as_float(words[i] & 0xFFFF0000u) + c[i % 2 * 2 + 1]);
+      }
+      store_matrices_transposed(at, words);
+    }
+    fence_async_shared();
+    __syncwarp();
+    if (lane == 0) barrier_arrive(ring.sum_ready());
+  }
+
+  // Adds the sums to dW of f32 in device memory.
+  __device__ void add_f32(const GroupedTile& tile) const {
+    const int lane = place.thread % 32;
+    const int row = tile.row + place.group * 64 + place.thread / 32 * 16 + lane / 4;
+    const std::int64_t width = args.grouped.rows;
+    float* const to = static_cast<float*>(args.grouped.out) +
+                      (static_cast<std::int64_t>(tile.expert) * args.grouped.columns + tile.column) * width + row;
+#pragma unroll
+    for (int i = 0; i < kGroups; ++i) {
+      if (i * 8 >= tile.columns) break;
+#pragma unroll
+      for (int j = 0; j < 4; ++j) to[(i * 8 + lane % 4 * 2 + j % 2) * width + j / 2 * 8] += sums[i][j];
+    }
+  }
+
+  // All tiles of the block.
+  template <class Out>
+  __device__ void run(const GroupedTile* tiles) {
+    for (int parity = 0;; parity ^= 1) {
+      barrier_wait(ring.full(), ring.parity);
+      const GroupedTile tile = tiles[ring.stage];
+      if (tile.columns == 0) break;
+      multiply_width<1>(grouped_width(tile.columns) / 8, tile);
+      if constexpr (Plan::kSumsRows) {
+        if constexpr (sizeof(Out) == 2) {
+          add_staged(tile, parity);
+        } else {
+          add_f32(tile);
+        }
+      } else if constexpr (kHolds) {
+        store_input(tile);
+      } else {
+        store_transposed(tile, ring, maps.out, args.grouped, place, sums);
+      }
+    }
+    if (place.thread == 0) bulk_wait();
+  }
+};
+
+// Out is the type of dW, otherwise bf16.
+template <class Plan, class Out>
+__global__ void HONE_WGMMA_BOUNDS(kGroupedThreads, 1)
+    scaled_product(const __grid_constant__ ScaledMaps maps, const __grid_constant__ ScaledArgs args) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  extern __shared__ __align__(1024) unsigned char scaled_shared[];
+  const std::uint32_t begin = shared_address(scaled_shared);
+  ScaledRing<Plan> ring{{.base = (begin + 1023) / 1024 * 1024}};
+  auto* tiles = reinterpret_cast<GroupedTile*>(scaled_shared + (ring.base - begin) + Plan::kTiles);
+  const int thread = static_cast<int>(threadIdx.x);
+  const int block = Plan::kCluster == 1 ? 0 : cluster_block();
+  allow_dependent_launch();
+  if (thread == 0) {
+    for (int stage = 0; stage < Plan::kStages; ++stage) {
+      barrier_init(ring.barrier(stage), 1);
+      barrier_init(ring.barrier(Plan::kStages + stage), 8 * Plan::kCluster);
+    }
+    barrier_init(ring.old_ready(), 1);
+    barrier_init(ring.sum_ready(), 8);
+    barrier_init_done();
+  }
+  if constexpr (Plan::kCluster == 1) {
+    __syncthreads();
+  } else {
+    cluster_wait();
+  }
+  wait_for_prior_kernels();
+  if (thread < 128) {
+    fewer_registers<40>();
+    if (thread < 32) {
+      copy_scaled<Plan>(ring, maps, args, tiles, block);
+    } else if constexpr (Plan::kSumsRows && sizeof(Out) == 2) {
+      if (thread < 64) keep_scaled<Plan>(ring, maps, args);
+    }
+  } else {
+    more_registers<232>();
+    const GroupedPlace place{.group = thread / 128 - 1, .thread = thread % 128};
+    ScaledCompute<Plan> compute{.ring = ring, .maps = maps, .args = args, .place = place};
+    compute.template run<Out>(tiles);
+    if constexpr (!Plan::kSumsRows) clear_unused_rows(args.grouped, place);
+  }
+  // The other block may still copy to this one's shared memory, or arrive at a barrier there.
+  if constexpr (Plan::kCluster > 1) {
+    __syncwarp();
+    cluster_wait();
+  }
+#endif
+}
+
+}  // namespace hone
