@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "backend/broadcast_receiver.h"
 #include "backend/collective.h"
 #include "backend/device.h"
 
@@ -14,5 +15,7 @@ namespace hone {
 void choose_gpu(int ordinal);
 // Operations between the GPUs of a group of ranks of a job, by NCCL. Throws Error if it cannot be used.
 [[nodiscard]] std::unique_ptr<Collective> make_gpu_collective(Device& gpu, Peers& peers, std::vector<int> group);
+// Broadcasts of another process to the GPU, by NCCL. The device must outlive what it returns.
+[[nodiscard]] BroadcastBackend gpu_broadcasts(Device& gpu);
 
 }  // namespace hone

@@ -111,7 +111,12 @@ void ResidentModel::update(const std::filesystem::path& folder) {
     if (begun) whole_ = false;
     throw;
   }
-  whole_ = true;
+  weights_changed(true);
+}
+
+void ResidentModel::weights_changed(bool whole) {
+  whole_ = whole;
+  if (!whole) return;
   ++version_;
   if (engine_) engine_->weights_changed();
 }

@@ -56,6 +56,11 @@ class ResidentModel {
   // with them as after Engine::weights_changed(). Throws Error, and then nothing has changed if has_whole_weights() is
   // what it was before.
   void update(const std::filesystem::path& folder);
+  // Returns true if weights() can be called.
+  [[nodiscard]] bool has_weights() const { return weights_.has_value(); }
+  // To be called after the caller has changed values in weights(). `whole`: has_whole_weights() from now on; if so, the
+  // weights are a new version, with which requests under way continue.
+  void weights_changed(bool whole);
 
  private:
   void make_engine();

@@ -6,73 +6,13 @@
 #include "core/json_value.h"
 #include "core/strings.h"
 #include "serve/answer_head.h"
+#include "serve/control_actions.h"
 #include "serve/endpoints.h"
 #include "serve/request_error.h"
 #include "serve/request_parameters.h"
 
 namespace hone {
 namespace {
-
-// A value of a query as JSON: a number, true, false, or a text.
-Json query_value(const std::string& text) {
-  if (text == "true" || text == "false") return text == "true";
-  if (!text.empty() && text.size() < 10 && text.find_first_not_of("0123456789") == std::string::npos)
-    return std::stoll(text);
-  return text;
-}
-
-// Returns the parameters of a control request: those of its JSON body, if it has one, and those of its query, whose
-// repeated keys become arrays.
-Json control_parameters(const ServerRequest& request) {
-  Json all = request.body.empty() ? Json::object() : parse_body(request.body);
-  const std::size_t begin = request.target.find('?');
-  if (begin == std::string::npos) return all;
-  for (const std::string& pair : split(request.target.substr(begin + 1), '&')) {
-    if (pair.empty()) continue;
-    const std::size_t equals = std::min(pair.find('='), pair.size());
-    const std::string key = pair.substr(0, equals);
-    Json value = query_value(pair.substr(std::min(equals + 1, pair.size())));
-    if (!all.contains(key)) {
-      all[key] = std::move(value);
-      continue;
-    }
-    if (!all[key].is_array()) all[key] = Json::array({all[key]});
-    all[key].push_back(std::move(value));
-  }
-  return all;
-}
-
-UnderWay under_way_of(RequestParameters& parameters, UnderWay usual) {
-  std::string mode;
-  if (!parameters.text("mode", mode)) return usual;
-  if (mode == "abort") return UnderWay::kAbort;
-  if (mode == "wait") return UnderWay::kWait;
-  if (mode == "keep") return UnderWay::kKeep;
-  throw RequestError("mode", text_of("is \"", mode, "\""), "expected abort, wait or keep");
-}
-
-// Runs an action on the engine's thread and answers with `answer` once it is over; an empty answer has no body.
-void act(const Service& service, const std::shared_ptr<ServerReply>& reply, UnderWay under_way,
-         std::function<void(ResidentModel&)> action, std::function<Json()> answer) {
-  const auto done = [reply, answer = std::move(answer)](const std::exception* error) {
-    if (error == nullptr) {
-      const Json body = answer();
-      reply->send({.status = 200, .body = body.is_null() ? std::string() : json_text(body)});
-      return;
-    }
-    const auto* refusal = dynamic_cast<const RequestError*>(error);
-    const int status = refusal != nullptr                             ? refusal->status()
-                       : dynamic_cast<const Error*>(error) != nullptr ? 400
-                                                                      : 500;
-    reply->send({.status = status,
-                 .body = error_body(error->what(), refusal != nullptr ? refusal->param() : std::string(), status)});
-  };
-  service.submit(EngineAction{.under_way = under_way, .act = std::move(action), .done = done});
-}
-
-std::function<Json()> fixed(Json answer) {
-  return [answer = std::move(answer)] { return answer; };
-}
 
 // Replaces the weights by those of `folder`.
 void update(const Service& service, const std::shared_ptr<ServerReply>& reply, const std::string& folder,
@@ -171,13 +111,14 @@ void answer_reset_prefix_cache(const Service& service, const ServerRequest& requ
   RequestParameters parameters(body);
   for (const char* key : {"reset_running_requests", "reset_external"}) parameters.only(key, false);
   parameters.refuse_others();
-  const auto forget = [](ResidentModel& resident) {
+  const auto forget = [transfer = service.options().transfer, &loop = service.loop()](ResidentModel& resident) {
+    if (transfer && transfer->is_host()) transfer->finish(resident, loop);  // so ends an update of TRL's older clients
     if (!resident.is_asleep()) resident.engine().forget_prefixes();
   };
   act(service, reply, UnderWay::kKeep, forget, fixed({{"message", "the prefix cache is empty"}}));
 }
 
-// {"update_info": {"weights_path": FOLDER}}; vLLM's other forms announce tensors that come by NCCL.
+// {"update_info": {"weights_path": FOLDER}}, or vLLM's form that announces tensors, which come by NCCL.
 void answer_update_weights(const Service& service, const ServerRequest& request,
                            const std::shared_ptr<ServerReply>& reply) {
   const Json body = control_parameters(request);
@@ -186,7 +127,7 @@ void answer_update_weights(const Service& service, const ServerRequest& request,
   const Json& info = parameters.value("update_info");
   parameters.refuse_others();
   if (!info.is_object()) RequestParameters::refuse("update_info", info, "an object with weights_path");
-  if (info.contains("names")) return refuse_communicator(service, request, reply);
+  if (info.contains("names")) return receive_weights(service, request, reply, info);
   RequestParameters inner(info, "update_info.");
   std::string folder;
   if (!inner.text("weights_path", folder))
@@ -234,21 +175,6 @@ void answer_collective_rpc(const Service& service, const ServerRequest& request,
   inner.refuse_others();
   update(service, reply, folder, UnderWay::kWait,
          [](std::int64_t) { return Json{{"results", Json::array({nullptr})}}; });
-}
-
-void answer_world_size(const Service&, const ServerRequest&, const std::shared_ptr<ServerReply>& reply) {
-  reply->send({.status = 200, .body = json_text({{"world_size", 1}})});
-}
-
-void answer_close_communicator(const Service&, const ServerRequest&, const std::shared_ptr<ServerReply>& reply) {
-  reply->send({.status = 200, .body = json_text({{"message", "there is no communicator"}})});
-}
-
-void refuse_communicator(const Service&, const ServerRequest& request, const std::shared_ptr<ServerReply>&) {
-  throw RequestError({}, text_of(request.path(), " moves weights by NCCL, which hone serve does not have"),
-                     "POST /update_weights {\"update_info\": {\"weights_path\": FOLDER}} loads a folder, which may be "
-                     "in /dev/shm",
-                     501);
 }
 
 }  // namespace hone

@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "core/json.h"
 #include "http/message.h"
 #include "serve/service.h"
 
@@ -51,10 +52,24 @@ void answer_update_from_disk(const Service& service, const ServerRequest& reques
                              const std::shared_ptr<ServerReply>& reply);
 void answer_collective_rpc(const Service& service, const ServerRequest& request,
                            const std::shared_ptr<ServerReply>& reply);
+// The following serve trainers that send weights over NCCL (transfer_endpoints.cpp). TRL's older form:
+void answer_init_communicator(const Service& service, const ServerRequest& request,
+                              const std::shared_ptr<ServerReply>& reply);
+void answer_update_named_param(const Service& service, const ServerRequest& request,
+                               const std::shared_ptr<ServerReply>& reply);
 void answer_close_communicator(const Service& service, const ServerRequest& request,
                                const std::shared_ptr<ServerReply>& reply);
-// Refuses calls that begin a transfer by NCCL.
-void refuse_communicator(const Service& service, const ServerRequest& request,
+// vLLM's form:
+void answer_server_info(const Service& service, const ServerRequest& request,
+                        const std::shared_ptr<ServerReply>& reply);
+void answer_init_transfer(const Service& service, const ServerRequest& request,
+                          const std::shared_ptr<ServerReply>& reply);
+void answer_start_update(const Service& service, const ServerRequest& request,
                          const std::shared_ptr<ServerReply>& reply);
+void answer_finish_update(const Service& service, const ServerRequest& request,
+                          const std::shared_ptr<ServerReply>& reply);
+// Answers /update_weights whose update_info, `info`, announces tensors.
+void receive_weights(const Service& service, const ServerRequest& request, const std::shared_ptr<ServerReply>& reply,
+                     const Json& info);
 
 }  // namespace hone

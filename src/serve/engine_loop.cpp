@@ -61,10 +61,12 @@ void EngineLoop::run(const std::function<bool()>& stop, std::chrono::millisecond
   try {
     while (!stop()) {
       take_jobs();
+      watch();
       run_actions();
       step();
     }
     close();
+    if (std::exchange(watch_, nullptr)) fail_requests();  // some weights may be old and some new
     paused_ = false;
     const auto deadline = Clock::now() + shutdown_timeout;
     while ((!jobs_.empty() || embedding_) && Clock::now() < deadline) step();
@@ -85,7 +87,7 @@ void EngineLoop::take_jobs() {
       return !actions_.empty() || (may_begin() && (!inbox_.empty() || !embeddings_.empty()));
     };
     const bool idle = live_.empty() && (!embedding_ || !may_begin());
-    if (idle || paused_) arrived_.wait_for(lock, kPollPause, has_arrived);
+    if (idle || stands_still()) arrived_.wait_for(lock, kPollPause, has_arrived);
     if (!actions_.empty() || !may_begin()) return;  // jobs that have not begun wait for actions
     jobs.swap(inbox_);
   }
@@ -96,6 +98,13 @@ void EngineLoop::take_jobs() {
   if (jobs.empty()) return;
   const std::lock_guard lock(mutex_);
   inbox_.insert(inbox_.begin(), std::move_iterator(jobs.begin()), std::move_iterator(jobs.end()));
+}
+
+void EngineLoop::watch() {
+  if (!watch_) return;
+  const auto watch = watch_;  // which may release itself
+  watch(resident_);
+  if (!resident_.has_whole_weights()) fail_requests();
 }
 
 bool EngineLoop::is_used(const ServedAdapter* adapter) const {
@@ -127,7 +136,7 @@ void EngineLoop::run_actions() {
       const std::lock_guard lock(mutex_);
       if (actions_.empty()) return;
       const bool busy = !live_.empty() || embedding_;
-      if (actions_.front().under_way == UnderWay::kWait && busy && !paused_) return;
+      if (actions_.front().under_way == UnderWay::kWait && busy && !stands_still()) return;
       action = std::move(actions_.front());
       actions_.pop_front();
     }
@@ -290,7 +299,7 @@ void EngineLoop::step_embeddings() {
 
 void EngineLoop::step() {
   drop_unwanted();
-  if (paused_ || resident_.is_asleep()) return;
+  if (stands_still() || resident_.is_asleep()) return;
   step_embeddings();
   if (!engine().has_work()) return;
   StepFigures figures;

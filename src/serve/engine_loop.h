@@ -55,6 +55,10 @@ class EngineLoop {
   [[nodiscard]] Admission submit(EngineAction action);
   // Stops or continues generation. Called by actions only.
   void set_paused(bool paused) { paused_ = paused; }
+  // Holds generation, in addition to a pause, while weights change over several actions. Until release(), `watch` is
+  // called about ten times a second and may end what it watches. Called by actions and by `watch` only.
+  void hold(std::function<void(ResidentModel&)> watch) { watch_ = std::move(watch); }
+  void release() { watch_ = nullptr; }
   // Callable from any thread.
   [[nodiscard]] bool is_paused() const { return paused_; }
   [[nodiscard]] bool is_asleep() const { return asleep_; }
@@ -85,7 +89,11 @@ class EngineLoop {
   // Waits for the steps that have been launched and passes on what they give.
   void settle();
   // Returns true if queued jobs may begin now.
-  [[nodiscard]] bool may_begin() const { return !paused_ && !resident_.is_asleep(); }
+  [[nodiscard]] bool may_begin() const { return !stands_still() && !resident_.is_asleep(); }
+  // Returns true if generation is paused or held.
+  [[nodiscard]] bool stands_still() const { return paused_ || watch_ != nullptr; }
+  // Calls the watch of hold(), if there is one.
+  void watch();
   // Moves queued jobs into the engine. With nothing to do, waits for some.
   void take_jobs();
   // Runs the actions whose time has come.
@@ -121,6 +129,7 @@ class EngineLoop {
   };
   std::vector<Slot> slots_;
   std::int64_t uses_ = 0;
+  std::function<void(ResidentModel&)> watch_;  // set while generation is held
 
   std::optional<EmbeddingJob> embedding_;  // under way
   bool embedding_begins_ = false;          // its inputs have not been given to the embedder

@@ -67,11 +67,13 @@ constexpr auto kRoutes = std::to_array<Route>({
     {"POST", "/update_weights", answer_update_weights, Access::kControl},
     {"POST", "/update_weights_from_disk", answer_update_from_disk, Access::kControl},
     {"POST", "/collective_rpc", answer_collective_rpc, Access::kControl},
-    {"POST", "/init_communicator", refuse_communicator, Access::kControl},
-    {"POST", "/init_weight_transfer_engine", refuse_communicator, Access::kControl},
-    {"POST", "/update_named_param", refuse_communicator, Access::kControl},
-    {"POST", "/batch_update_named_params", refuse_communicator, Access::kControl},
+    {"POST", "/init_communicator", answer_init_communicator, Access::kControl},
+    {"POST", "/update_named_param", answer_update_named_param, Access::kControl},
     {"POST", "/close_communicator", answer_close_communicator, Access::kControl},
+    {"GET", "/server_info", answer_server_info, Access::kControl},
+    {"POST", "/init_weight_transfer_engine", answer_init_transfer, Access::kControl},
+    {"POST", "/start_weight_update", answer_start_update, Access::kControl},
+    {"POST", "/finish_weight_update", answer_finish_update, Access::kControl},
 });
 
 }  // namespace

@@ -10,15 +10,17 @@
 #include "serve/engine_loop.h"
 #include "serve/served_model.h"
 #include "serve/server_metrics.h"
+#include "serve/weight_transfer.h"
 
 namespace hone {
 
 struct ServiceOptions {
   std::string version;
-  std::string api_key;                // empty: none is required
-  bool allow_weight_updates = false;  // endpoints that move weights, pause and forget are not refused
-  bool page = true;                   // send the web page at /
-  std::filesystem::path runs = {};    // folder of runs that the page shows; empty: none
+  std::string api_key;                            // empty: none is required
+  bool allow_weight_updates = false;              // endpoints that move weights, pause and forget are not refused
+  bool page = true;                               // send the web page at /
+  std::filesystem::path runs = {};                // folder of runs that the page shows; empty: none
+  std::shared_ptr<WeightTransfer> transfer = {};  // weights over NCCL; null: the device has none
 };
 
 class Service {

@@ -68,12 +68,15 @@ SmallServer::SmallServer(SmallServerOptions options)
   const auto* slots = dynamic_cast<const AdapterSlots*>(network_.get());
   if (slots != nullptr) served_.adapters = std::make_shared<AdapterTable>(*slots, DType::kF32);
   loop_ = std::make_unique<EngineLoop>(*resident_, metrics_, options_.max_requests, slots);
+  std::shared_ptr<WeightTransfer> transfer;
+  if (options_.broadcasts) transfer = std::make_shared<WeightTransfer>(*network_, *options_.broadcasts, "127.0.0.1");
   service_ = std::make_unique<Service>(served_, *loop_, metrics_,
                                        ServiceOptions{.version = "1.2.3",
                                                       .api_key = options_.api_key,
                                                       .allow_weight_updates = options_.allow_weight_updates,
                                                       .page = options_.page,
-                                                      .runs = options_.runs});
+                                                      .runs = options_.runs,
+                                                      .transfer = std::move(transfer)});
   options_.http.error_body = [](int status, std::string_view message) { return error_body(message, {}, status); };
   server_ = std::make_unique<HttpServer>(
       options_.http, [this](const ServerRequest& request, const std::shared_ptr<ServerReply>& reply) {

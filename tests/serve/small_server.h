@@ -33,6 +33,7 @@ struct SmallServerOptions {
   bool is_matryoshka = false;
   bool page = true;
   std::filesystem::path runs = {};
+  std::optional<BroadcastBackend> broadcasts = std::nullopt;  // unset: weights cannot come from a trainer
   std::string generation_config = "{}";
   std::string chat_template = {};  // empty: ChatML
   std::chrono::milliseconds shutdown_timeout = std::chrono::hours(1);

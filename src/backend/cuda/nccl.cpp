@@ -1,10 +1,7 @@
 // Collective operations between GPUs by NCCL, which is opened at run time.
-#include <dlfcn.h>
-
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -14,8 +11,8 @@
 #include <vector>
 
 #include "backend/cuda/check.h"
-#include "backend/cuda/cuda_library.h"
 #include "backend/cuda/device.h"
+#include "backend/cuda/nccl_library.h"
 #include "backend/gpu_collective.h"
 #include "core/error.h"
 #include "core/job_log.h"
@@ -25,67 +22,6 @@ namespace hone {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-// The functions of nccl.h that are used here. The library keeps them compatible within version 2.
-struct NcclId {
-  char bytes[128];
-};
-using NcclComm = void*;
-enum NcclType : int { kNcclUint8 = 1, kNcclFloat = 7, kNcclDouble = 8, kNcclBfloat16 = 9 };
-constexpr int kNcclSum = 0;
-
-class NcclLibrary {
- public:
-  NcclLibrary() : library_(open()) {
-    bind(get_version, "ncclGetVersion");
-    bind(get_id, "ncclGetUniqueId");
-    bind(init, "ncclCommInitRank");
-    bind(abort, "ncclCommAbort");
-    bind(error_text, "ncclGetErrorString");
-    bind(all_reduce, "ncclAllReduce");
-    bind(reduce, "ncclReduce");
-    bind(broadcast, "ncclBroadcast");
-    bind(send, "ncclSend");
-    bind(receive, "ncclRecv");
-    bind(group_start, "ncclGroupStart");
-    bind(group_end, "ncclGroupEnd");
-  }
-
-  void check(int status, std::string_view call) const {
-    if (status == 0) return;
-    throw Error("nccl", text_of(call, ": ", error_text(status)), "NCCL_DEBUG=WARN in the environment says more");
-  }
-
-  int (*get_version)(int*) = nullptr;
-  int (*get_id)(NcclId*) = nullptr;
-  int (*init)(NcclComm*, int ranks, NcclId, int rank) = nullptr;
-  int (*abort)(NcclComm) = nullptr;
-  const char* (*error_text)(int) = nullptr;
-  int (*all_reduce)(const void*, void*, std::size_t, int type, int sum, NcclComm, cudaStream_t) = nullptr;
-  int (*reduce)(const void*, void*, std::size_t, int type, int sum, int root, NcclComm, cudaStream_t) = nullptr;
-  int (*broadcast)(const void*, void*, std::size_t, int type, int root, NcclComm, cudaStream_t) = nullptr;
-  int (*send)(const void*, std::size_t, int type, int peer, NcclComm, cudaStream_t) = nullptr;
-  int (*receive)(void*, std::size_t, int type, int peer, NcclComm, cudaStream_t) = nullptr;
-  int (*group_start)() = nullptr;
-  int (*group_end)() = nullptr;
-
- private:
-  static void* open() {
-    // Multicast over NVLink adds in the switch, in another order than the ranks.
-    ::setenv("NCCL_NVLS_ENABLE", "0", 0);
-    return open_cuda_library(
-        "libnccl.so.2", "nccl",
-        "install NCCL (libnccl2), or set LD_LIBRARY_PATH to its folder, such as that of pip's nvidia-nccl-cu13");
-  }
-
-  template <class Function>
-  void bind(Function& function, const char* name) {
-    function = reinterpret_cast<Function>(::dlsym(library_, name));
-    if (function == nullptr) throw Error("nccl", text_of("libnccl.so.2 has no ", name), "install a newer NCCL");
-  }
-
-  void* library_;
-};
 
 int nccl_type(DType dtype) {
   switch (dtype) {

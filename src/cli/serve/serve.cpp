@@ -207,7 +207,8 @@ int run_serve(const ServeOptions& given, const OptionInput& input) {
                          .api_key = options.api_key,
                          .allow_weight_updates = options.allow_weight_updates,
                          .page = options.page,
-                         .runs = options.runs});
+                         .runs = options.runs,
+                         .transfer = make_weight_transfer(*loaded.model, device, options.host)});
   HttpServer server(http, [&](const ServerRequest& request, const std::shared_ptr<ServerReply>& reply) {
     service.handle(request, reply);
   });

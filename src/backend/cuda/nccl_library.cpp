@@ -1,0 +1,51 @@
+#include "backend/cuda/nccl_library.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+
+#include "backend/cuda/cuda_library.h"
+#include "core/error.h"
+
+namespace hone {
+namespace {
+
+void* open_library() {
+  // Multicast over NVLink adds in the switch, in another order than the ranks.
+  ::setenv("NCCL_NVLS_ENABLE", "0", 0);
+  return open_cuda_library(
+      "libnccl.so.2", "nccl",
+      "install NCCL (libnccl2), or set LD_LIBRARY_PATH to its folder, such as that of pip's nvidia-nccl-cu13");
+}
+
+}  // namespace
+
+NcclLibrary::NcclLibrary() : library_(open_library()) {
+  bind(get_version, "ncclGetVersion");
+  bind(get_id, "ncclGetUniqueId");
+  bind(init, "ncclCommInitRank");
+  bind(init_config, "ncclCommInitRankConfig");
+  bind(abort, "ncclCommAbort");
+  bind(async_error, "ncclCommGetAsyncError");
+  bind(error_text, "ncclGetErrorString");
+  bind(all_reduce, "ncclAllReduce");
+  bind(reduce, "ncclReduce");
+  bind(broadcast, "ncclBroadcast");
+  bind(send, "ncclSend");
+  bind(receive, "ncclRecv");
+  bind(group_start, "ncclGroupStart");
+  bind(group_end, "ncclGroupEnd");
+}
+
+void NcclLibrary::check(int status, std::string_view call, bool may_continue) const {
+  if (status == 0 || (may_continue && status == kNcclInProgress)) return;
+  throw Error("nccl", text_of(call, ": ", error_text(status)), "NCCL_DEBUG=WARN in the environment says more");
+}
+
+template <class Function>
+void NcclLibrary::bind(Function& function, const char* name) {
+  function = reinterpret_cast<Function>(::dlsym(library_, name));
+  if (function == nullptr) throw Error("nccl", text_of("libnccl.so.2 has no ", name), "install a newer NCCL");
+}
+
+}  // namespace hone

@@ -1,0 +1,121 @@
+// Weights that arrive tensor by tensor under the names of a checkpoint: the blocks are those of loading its folder.
+#include "model/received_tensors.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "core/json_value.h"
+#include "model/fp8_model.h"
+#include "model/registry.h"
+#include "model/weight_tensors.h"
+#include "model/weights.h"
+#include "support/paths.h"
+
+namespace hone {
+namespace {
+
+using test::TemporaryDirectory;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+const Json kQwen3{
+    {"model_type", "qwen3"},      {"vocab_size", 30},         {"hidden_size", 16},       {"num_hidden_layers", 2},
+    {"num_attention_heads", 2},   {"num_key_value_heads", 1}, {"intermediate_size", 24}, {"head_dim", 8},
+    {"tie_word_embeddings", true}};
+const Json kGpt2{{"model_type", "gpt2"}, {"vocab_size", 30}, {"n_embd", 16}, {"n_layer", 2}, {"n_head", 2}};
+const Json kMixtral{{"model_type", "mixtral"}, {"vocab_size", 30},         {"hidden_size", 16},
+                    {"num_hidden_layers", 2},  {"num_attention_heads", 2}, {"intermediate_size", 5},
+                    {"num_local_experts", 3},  {"num_experts_per_tok", 2}};
+
+// Sends the tensors of a file to a store of zeros, the names without `prefix`, and returns it.
+TensorStore received(const Model& model, const SafetensorsFile& file, DType dtype, const std::string& prefix = {}) {
+  TensorStore store(cpu_device(), weight_types(model, dtype));
+  ReceivedTensors tensors(model);
+  EXPECT_FALSE(tensors.has_all());
+  for (const StoredTensor& tensor : file.tensors()) {
+    EXPECT_FALSE(tensors.has_all()) << tensor.name;
+    const std::string name = tensor.name.starts_with(prefix) ? tensor.name.substr(prefix.size()) : tensor.name;
+    const TensorNotice notice{name, tensor.type, tensor.shape};
+    EXPECT_EQ(notice.bytes(), tensor.bytes.size());
+    tensors.check(notice);
+    tensors.load(notice, tensor.bytes.data(), store);
+  }
+  EXPECT_TRUE(tensors.has_all());
+  return store;
+}
+
+void expect_equal(const TensorStore& seen, const TensorStore& expected) {
+  for (const NamedType& tensor : expected.tensors()) {
+    EXPECT_EQ(seen.download(tensor.name), expected.download(tensor.name)) << tensor.name;
+  }
+}
+
+TEST(ReceivedTensors, BecomeTheBlocksThatTheirFolderGives) {
+  for (const Json& config : {kQwen3, kGpt2, kMixtral}) {
+    const std::unique_ptr<Model> model = family_registry().create(config);
+    for (const DType sent : {DType::kF32, DType::kBf16}) {
+      const TemporaryDirectory folder;
+      save_model(folder.path(), *model, random_weights(*model, 3, sent, cpu_device()), nullptr);
+      const SafetensorsFile file(folder.path() / "model.safetensors");
+      for (const DType held : {DType::kF32, DType::kBf16}) {
+        const TensorStore expected = load_weights(*model, ModelDirectory(folder.path()), held, cpu_device());
+        expect_equal(received(*model, file, held), expected);
+      }
+    }
+  }
+}
+
+TEST(ReceivedTensors, MayLackTheBasePrefix) {
+  const std::unique_ptr<Model> model = family_registry().create(kGpt2);
+  ASSERT_FALSE(model->base_prefix().empty());
+  const TemporaryDirectory folder;
+  const TensorStore weights = random_weights(*model, 3, DType::kF32, cpu_device());
+  save_model(folder.path(), *model, weights, nullptr);
+  const SafetensorsFile file(folder.path() / "model.safetensors");
+  expect_equal(received(*model, file, DType::kF32, std::string(model->base_prefix())), weights);
+}
+
+TEST(ReceivedTensors, ExpertsMayComeMerged) {
+  const std::unique_ptr<Model> model = family_registry().create(kMixtral);
+  const TensorStore weights = random_weights(*model, 3, DType::kF32, cpu_device());
+  std::vector<WeightSpec> specs = model->weights();
+  for (WeightSpec& spec : specs) {
+    for (WeightPart& part : spec.parts) {
+      if (!part.alternative.tensor.empty()) part.source = part.alternative;
+    }
+  }
+  const TemporaryDirectory folder;
+  write_safetensors(folder.path() / "merged.safetensors", weight_sources(specs, true, weights), {});
+  expect_equal(received(*model, SafetensorsFile(folder.path() / "merged.safetensors"), DType::kF32), weights);
+}
+
+TEST(ReceivedTensors, AreQuantizedAsTheirFolderIs) {
+  Json config = kQwen3;
+  config["hidden_size"] = 256;
+  config["intermediate_size"] = 256;
+  const std::unique_ptr<Model> plain = family_registry().create(config);
+  const TemporaryDirectory folder;
+  save_model(folder.path(), *plain, random_weights(*plain, 3, DType::kBf16, cpu_device()), nullptr);
+  const Fp8Model model(family_registry().create(config));
+  const TensorStore expected = load_weights(model, ModelDirectory(folder.path()), DType::kBf16, cpu_device());
+  expect_equal(received(model, SafetensorsFile(folder.path() / "model.safetensors"), DType::kBf16), expected);
+}
+
+TEST(ReceivedTensors, RefuseWhatTheModelDoesNotHave) {
+  const std::unique_ptr<Model> model = family_registry().create(kQwen3);
+  const ReceivedTensors tensors(*model);
+  const auto check = [&](const std::string& name, StoredType type, std::vector<std::int64_t> shape) {
+    return [&tensors, notice = TensorNotice{name, type, std::move(shape)}] { tensors.check(notice); };
+  };
+  const auto refuses = [](const std::string& text) { return ThrowsMessage<Error>(HasSubstr(text)); };
+  EXPECT_NO_THROW(check("model.norm.weight", StoredType::kBf16, {16})());
+  EXPECT_NO_THROW(check("lm_head.weight", StoredType::kBf16, {30, 16})()) << "tied";
+  EXPECT_THAT(check("model.norm", StoredType::kBf16, {16}), refuses("is not a tensor of the model"));
+  EXPECT_THAT(check("model.norm.weight", StoredType::kBf16, {17}), refuses("is [17], but the model has [16]"));
+  EXPECT_THAT(check("model.norm.weight", StoredType::kI32, {16}), refuses("has the type I32"));
+  EXPECT_THAT(check("lm_head.weight", StoredType::kBf16, {1 << 30, 1 << 30, 1 << 30}), refuses("has the shape"));
+}
+
+}  // namespace
+}  // namespace hone
