@@ -40,8 +40,12 @@ std::int64_t max_samples(const EngineOptions& options) {
 }
 
 KvLayout kv_layout(const EngineOptions& options) {
-  return {options.num_blocks, options.block_size, (options.max_model_len + options.block_size - 1) / options.block_size,
-          options.latent_kv_cache, options.kv_cache_dtype, options.latent_attention};
+  return {options.num_blocks,
+          options.block_size,
+          (options.max_model_len + options.block_size - 1) / options.block_size,
+          options.latent_kv_cache,
+          options.kv_cache_dtype,
+          options.latent_attention};
 }
 
 namespace {
@@ -51,7 +55,8 @@ void check_absorbed(const EngineOptions& options, const Model& model) {
     throw Error("latent_attention", "is absorbed, but latent_kv_cache is false", "--latent_kv_cache true");
   const auto in_fp8 = [](const WeightSpec& spec) { return spec.dtype == DType::kU8; };
   if (std::ranges::any_of(model.weights(), in_fp8))
-    throw Error("latent_attention", "is absorbed, but the weights are in FP8 (quantization), which it cannot multiply by",
+    throw Error("latent_attention",
+                "is absorbed, but the weights are in FP8 (quantization), which it cannot multiply by",
                 "leave one of them out");
 }
 

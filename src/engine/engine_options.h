@@ -16,8 +16,10 @@ inline constexpr const char* kLatentKvCacheHelp =
     "expand them in each step, which takes time; changes no result";
 
 inline constexpr const char* kLatentAttentionHelp =
-    "How attention reads the latent rows of latent_kv_cache: expanded (to the keys and values that training computes, bit "
-    "for bit, in each step), or absorbed (queries attend to the rows themselves, which is faster with long contexts and "
+    "How attention reads the latent rows of latent_kv_cache: expanded (to the keys and values that training computes, "
+    "bit "
+    "for bit, in each step), or absorbed (queries attend to the rows themselves, which is faster with long contexts "
+    "and "
     "changes results within rounding)";
 
 inline constexpr const char* kKvCacheDtypeHelp =

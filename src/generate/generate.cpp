@@ -237,8 +237,8 @@ void check_options(const GenerateOptions& options, const OptionInput& input) {
       throw Error(input.place_of("banned_token_ids"), "is set, but servers have no such parameter",
                   "set logit_bias of these tokens to -100");
     }
-    for (const char* key : {"num_speculative_tokens", "speculative_method", "latent_kv_cache", "latent_attention",
-                            "kv_cache_dtype"})
+    for (const char* key :
+         {"num_speculative_tokens", "speculative_method", "latent_kv_cache", "latent_attention", "kv_cache_dtype"})
       if (input.was_set(key))
         throw Error(input.place_of(key), "is set, but the server of an endpoint decides on it", "remove it");
     for (const auto& [key, value] :

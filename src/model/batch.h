@@ -109,7 +109,7 @@ enum class KvCacheDtype : std::uint8_t {
 template <>
 inline constexpr EnumTable kEnumTable<KvCacheDtype>{.names = "auto|fp8"};
 
-// How attention reads latent rows of a KV cache.
+// The form of attention to the latent rows of a KV cache.
 enum class LatentForm : std::uint8_t {
   kExpanded,  // keys and values of all heads are computed from them in each step, with the bits of training
   kAbsorbed,  // queries are multiplied by the up-projection and attend to the rows themselves (ops/latent_attention)

@@ -64,6 +64,17 @@ TEST(BenchCommand, MeasuresMixtures) {
   EXPECT_THAT(ended.output, HasSubstr("shapes: expected tokens x experts, such as 4096x64, saw '32y4'"));
 }
 
+TEST(BenchCommand, MeasuresAttentionToLatentRows) {
+  const TemporaryDirectory directory;
+  const std::string file = directory.path() / "latent.json";
+  const Ended ended = run_program({"bench", "latent_attention", "--heads", "2", "--streams", "1,3", "--contexts", "40",
+                                   "--dtype", "float32", "--seconds", "0.001", "--device", "cpu", "--json", file});
+  ASSERT_EQ(ended.code, 0) << ended.output;
+  ASSERT_EQ(read_json(file).size(), 4u);
+  EXPECT_EQ(read_json(file)[3]["what"], "latent_attention");
+  EXPECT_EQ(read_json(file)[3]["shape"], "2 heads, streams 3, context 40");
+}
+
 TEST(BenchCommand, TrainWritesItsFigures) {
   const TemporaryDirectory directory;
   const std::string file = directory.path() / "train.json";

@@ -67,7 +67,7 @@ AbsorbedRun run_once(const FixtureModel& fixture, std::span<const Request> reque
 }
 
 void expect_absorbed(std::span<const Completion> completions, std::span<const Completion> expected,
-                        std::string_view which) {
+                     std::string_view which) {
   ASSERT_EQ(completions.size(), expected.size());
   for (std::size_t i = 0; i < completions.size(); ++i) {
     ASSERT_EQ(completions[i].tokens, expected[i].tokens) << which << ", request " << i;
@@ -135,11 +135,8 @@ TEST(AbsorbedAttention, LogProbabilitiesAreThoseOfTransformersAndExpandedAttenti
       requests.push_back({{ids.begin() + bounds[d], ids.begin() + bounds[d + 1]},
                           {.temperature = 0, .prompt_logprobs = 0, .max_tokens = 1}});
     }
-    const EngineOptions options{.max_model_len = 256,
-                                .max_num_seqs = 4,
-                                .max_batch_tokens = 7,
-                                .adjust_logits = true,
-                                .max_prompt_samples = 8};
+    const EngineOptions options{
+        .max_model_len = 256, .max_num_seqs = 4, .max_batch_tokens = 7, .adjust_logits = true, .max_prompt_samples = 8};
     const std::vector<Completion> results = run_once(fixture, requests, absorbed(options)).completions;
     const std::vector<Completion> expanded = run_once(fixture, requests, options).completions;
     double changed = 0;
@@ -179,12 +176,12 @@ TEST(AbsorbedAttention, IsRefusedWhereItCannotBe) {
   EXPECT_THAT([&] { refuse(*FixtureModel("qwen3").model, options); },
               testing::ThrowsMessage<Error>(testing::HasSubstr("this model has no latent attention")));
   EXPECT_THAT([&] { refuse(Fp8Model(std::move(FixtureModel("deepseek_v2").model)), options); },
-              testing::ThrowsMessage<Error>(testing::HasSubstr(
-                  "latent_attention: is absorbed, but the weights are in FP8 (quantization)")));
-  options.latent_kv_cache = false;
-  EXPECT_THAT([&] { refuse(*fixture.model, options); },
               testing::ThrowsMessage<Error>(
-                  testing::HasSubstr("latent_attention: is absorbed, but latent_kv_cache is false")));
+                  testing::HasSubstr("latent_attention: is absorbed, but the weights are in FP8 (quantization)")));
+  options.latent_kv_cache = false;
+  EXPECT_THAT(
+      [&] { refuse(*fixture.model, options); },
+      testing::ThrowsMessage<Error>(testing::HasSubstr("latent_attention: is absorbed, but latent_kv_cache is false")));
 }
 
 }  // namespace

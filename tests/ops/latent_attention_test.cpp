@@ -39,7 +39,8 @@ class LatentSequences {
     while (blocks_ % 7 == 0) ++blocks_;
     for (std::size_t s = 0; s < lengths_.size(); ++s) {
       rows_.push_back(normal_values<T>(static_cast<std::size_t>(lengths_[s] * sizes.width()), 2 * s));
-      queries_.push_back(normal_values<T>(static_cast<std::size_t>(lengths_[s] * sizes.heads * sizes.width()), 2 * s + 1));
+      queries_.push_back(
+          normal_values<T>(static_cast<std::size_t>(lengths_[s] * sizes.heads * sizes.width()), 2 * s + 1));
     }
   }
   // The same numbers in another type.
@@ -112,13 +113,13 @@ class LatentSequences {
     const DType dtype = DTypeOf<T>::value;
     const Dim requests(sequences, Count::sequences);
     program.output(
-        "o", latent_attention(
-                 program.input("query", {dtype, {Dim(capacity, Count::tokens), sizes_.heads * sizes_.width()}}),
-                 program.state("cache", {dtype, {blocks_, sizes_.block_size, sizes_.width()}}),
-                 program.input("table", {DType::kI32, {requests, max_blocks_}}),
-                 program.input("cu_seqlens", {DType::kI32, {sequences + 1}}),
-                 program.input("starts", {DType::kI32, {requests}}),
-                 {.heads = sizes_.heads, .rank = sizes_.rank, .scale = 1.3 / std::sqrt(sizes_.width())}));
+        "o",
+        latent_attention(program.input("query", {dtype, {Dim(capacity, Count::tokens), sizes_.heads * sizes_.width()}}),
+                         program.state("cache", {dtype, {blocks_, sizes_.block_size, sizes_.width()}}),
+                         program.input("table", {DType::kI32, {requests, max_blocks_}}),
+                         program.input("cu_seqlens", {DType::kI32, {sequences + 1}}),
+                         program.input("starts", {DType::kI32, {requests}}),
+                         {.heads = sizes_.heads, .rank = sizes_.rank, .scale = 1.3 / std::sqrt(sizes_.width())}));
     return program;
   }
 
@@ -163,8 +164,7 @@ TEST(LatentAttention, Cases) {
                 double all = 0;
                 for (std::int64_t i = 0; i < seen; ++i) {
                   const auto page = static_cast<std::int64_t>(table[sequence * kMaxBlocks + i / kSizes.block_size]);
-                  const auto key =
-                      in[1].begin() + (page * kSizes.block_size + i % kSizes.block_size) * kSizes.width();
+                  const auto key = in[1].begin() + (page * kSizes.block_size + i % kSizes.block_size) * kSizes.width();
                   const double weight = std::exp(0.4 * std::inner_product(q, q + kSizes.width(), key, 0.0));
                   all += weight;
                   for (std::int64_t d = 0; d < kSizes.rank; ++d) sums[d] += weight * key[d];
@@ -202,8 +202,8 @@ void expect_bits_of_one_step(const LatentSequences<T>& sequences, const LatentSi
       }
       const std::vector<T> rows(at, at + part.count * out);
       at += part.count * out;
-      EXPECT_TRUE(same_bits(rows, std::vector<T>(expected.begin() + first * out,
-                                                 expected.begin() + (first + part.count) * out)))
+      EXPECT_TRUE(same_bits(
+          rows, std::vector<T>(expected.begin() + first * out, expected.begin() + (first + part.count) * out)))
           << sizes.heads << " heads, pages of " << sizes.block_size << ", sequence " << part.sequence << ", rows "
           << part.start << " to " << part.start + part.count << " of a step of " << step.size() << " sequences";
     }
@@ -233,8 +233,8 @@ TEST(LatentAttention, StepsAndPagesChangeNoBit) {
   }
 }
 
-// The sizes of DeepSeek's models, which have a dedicated kernel on Hopper. It divides the keys of a sequence into splits
-// of 1,024; a large step merges them in a block and a small one in another kernel.
+// The sizes of DeepSeek's models, which have a dedicated kernel on Hopper. It divides the keys of a sequence into
+// splits of 1,024; a large step merges them in a block and a small one in another kernel.
 TEST(LatentAttention, WideRowsInStepsAndPagesChangeNoBit) {
   const bool has_splits = test_device().kind() == DeviceKind::kCuda;
   for (const std::int64_t block_size : {8, 32, 128}) {

@@ -64,8 +64,8 @@ void expect_rows_alone(bool of_queries) {
     Program program;
     const Tensor of = program.input("x", {DTypeOf<T>::value, {rows, width}});
     const Tensor weight = program.weight("up", {DTypeOf<T>::value, {kHeads.kv_width(), kRank}});
-    program.output("y", of_queries ? latent_projection_queries(of, weight, kHeads)
-                                   : latent_projection_values(of, weight, kHeads));
+    program.output(
+        "y", of_queries ? latent_projection_queries(of, weight, kHeads) : latent_projection_values(of, weight, kHeads));
     TestRun run(std::move(program));
     run.set_weight("up", up);
     run.set("x", std::vector<T>(x.begin() + first * width, x.begin() + (first + rows) * width));

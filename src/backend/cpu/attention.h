@@ -92,8 +92,8 @@ struct PagedAttentionArgs {
   std::span<const std::int32_t> start;  // [sequences], position of the first query
 };
 
-// Attention of all heads to latent rows in pages: a row of head_dim elements is the one key of a position, and its first
-// value_dim elements the value. num_kv_heads is 1, and head_dim may exceed 256. Otherwise as PagedAttentionArgs.
+// Attention of all heads to latent rows in pages: a row of head_dim elements is the one key of a position, and its
+// first value_dim elements the value. num_kv_heads is 1, and head_dim may exceed 256. Otherwise as PagedAttentionArgs.
 template <class T>
 struct LatentAttentionArgs {
   AttentionQueries<T> queries;

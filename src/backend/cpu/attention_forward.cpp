@@ -279,8 +279,9 @@ void check_attention_shape(const AttentionShape& shape) {
 void check_latent_shape(const AttentionShape& shape) {
   const bool has_values = shape.value_dim > 0 && shape.value_dim < shape.head_dim;
   if (shape.num_heads > 0 && shape.num_kv_heads == 1 && has_values) return;
-  throw Error("latent attention", text_of(shape.num_heads, " heads, ", shape.num_kv_heads, " of keys, ", shape.head_dim,
-                                          " numbers in a row, ", shape.value_dim, " of them a value"),
+  throw Error("latent attention",
+              text_of(shape.num_heads, " heads, ", shape.num_kv_heads, " of keys, ", shape.head_dim,
+                      " numbers in a row, ", shape.value_dim, " of them a value"),
               "use one head of keys, and rows that are longer than values");
 }
 
@@ -318,9 +319,9 @@ std::size_t attention_workspace_bytes(const AttentionShape& shape, int threads) 
   return share * static_cast<std::size_t>(std::max(threads, 1)) + kWorkspaceAlignment;
 }
 
-#define HONE_INSTANTIATE(T)                                            \
-  template void attention_forward(const AttentionForwardArgs<T>&);     \
-  template void paged_attention_forward(const PagedAttentionArgs<T>&); \
+#define HONE_INSTANTIATE(T)                                              \
+  template void attention_forward(const AttentionForwardArgs<T>&);       \
+  template void paged_attention_forward(const PagedAttentionArgs<T>&);   \
   template void latent_attention_forward(const LatentAttentionArgs<T>&); \
   template std::size_t attention_workspace_bytes<T>(const AttentionShape&, int);
 HONE_INSTANTIATE(float)

@@ -1,6 +1,6 @@
-// Where the forward pass of attention on the CPU finds keys and values, a tile at a time: in rows, in pages, or in pages
-// of latent rows. Each source has start(), the position of a sequence's first query, and keys() and values() of the
-// `count` positions from `first` on; `gathered` [kKeyTile, head_dim] is scratch memory of the calling thread.
+// Where the forward pass of attention on the CPU finds keys and values, a tile at a time: in rows, in pages, or in
+// pages of latent rows. Each source has start(), the position of a sequence's first query, and keys() and values() of
+// the `count` positions from `first` on; `gathered` [kKeyTile, head_dim] is scratch memory of the calling thread.
 #pragma once
 
 #include <algorithm>

@@ -10,15 +10,17 @@ namespace hone {
 namespace {
 
 constexpr const char* kKindNames =
-    "train|grpo|scaling|decode|kernels|matmul|grouped_gemm|tokenizer|data|serve|collectives|all";
+    "train|grpo|scaling|decode|kernels|matmul|grouped_gemm|latent_attention|tokenizer|data|serve|collectives|all";
 
 const CommandText kBenchText{.name = "bench",
                              .summary = "Benchmark training steps, decoding, kernels, GEMMs, data or a server",
                              .positionals = kKindNames};
 
 std::vector<BenchKind> bench_kinds() {
-  return {bench_train(),        bench_grpo(),      bench_scaling(), bench_decode(), bench_kernels(),     bench_matmul(),
-          bench_grouped_gemm(), bench_tokenizer(), bench_data(),    bench_serve(),  bench_collectives(), bench_all()};
+  return {bench_train(),     bench_grpo(),   bench_scaling(),      bench_decode(),
+          bench_kernels(),   bench_matmul(), bench_grouped_gemm(), bench_latent_attention(),
+          bench_tokenizer(), bench_data(),   bench_serve(),        bench_collectives(),
+          bench_all()};
 }
 
 std::string help() {

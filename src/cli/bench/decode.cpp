@@ -290,7 +290,7 @@ int decode_bench(BenchDecodeOptions& options, const OptionInput&, const std::str
       const double rate = static_cast<double>(streams) / decoded.seconds_per_step;
       const double bytes = (weights_read + decoding.kv_bytes()) / decoded.seconds_per_step;
       const std::string shape = text_of(options.model, options.quantization == Quantization::kFp8 ? " in fp8" : "",
-                                        !options.latent_kv_cache                                  ? ""
+                                        !options.latent_kv_cache                            ? ""
                                         : options.latent_attention == LatentForm::kAbsorbed ? ", latent rows absorbed"
                                                                                             : ", latent rows",
                                         options.kv_cache_dtype == KvCacheDtype::kFp8 ? ", KV cache in FP8" : "",

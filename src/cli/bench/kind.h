@@ -55,6 +55,7 @@ template <class Options>
 [[nodiscard]] BenchKind bench_kernels();
 [[nodiscard]] BenchKind bench_matmul();
 [[nodiscard]] BenchKind bench_grouped_gemm();
+[[nodiscard]] BenchKind bench_latent_attention();
 [[nodiscard]] BenchKind bench_tokenizer();
 [[nodiscard]] BenchKind bench_data();
 [[nodiscard]] BenchKind bench_serve();

@@ -82,8 +82,7 @@ struct ServeOptions {
     v("split_reasoning", split_reasoning, "Answer chat requests with reasoning apart from content");
     v("embeddings", embeddings,
       "Answer /v1/embeddings: hidden states of the last token, or their mean; auto: as 1_Pooling/config.json of the "
-      "model "
-      "says, otherwise last");
+      "model says, otherwise last");
     v("adapters", adapters, "Adapters that requests may name as their model: NAME=FOLDER");
     v.alias("lora_modules", "adapters");
     v("max_loras", max_loras, "Adapters in one batch, others wait; 0: as many as adapters names", within(0, 256));
@@ -95,8 +94,7 @@ struct ServeOptions {
     v("port", port, "TCP port; 0: any free one", within(0, 65535));
     v("ssl_certfile", ssl_certfile,
       "File with the server's certificate, in PEM form and followed by those of its authorities; the server then "
-      "answers "
-      "over TLS (HTTPS)");
+      "answers over TLS (HTTPS)");
     v("ssl_keyfile", ssl_keyfile, "File with the certificate's private key; unset: ssl_certfile has it");
     v("api_key", api_key, "Key that clients must send; unset: the variable HONE_API_KEY, if it is set");
     v.secret("api_key");

@@ -209,9 +209,9 @@ __global__ void __launch_bounds__(kWarps * 32)
 
 inline constexpr int kMergeRows = 4;  // rows (token and head) of a block
 
-// Merges the splits of kSplit keys of each row in ascending order and writes o and, if it is not null, lse. A warp has one
-// token and head, of at most 32 kParts columns. The splits have the first `width` columns of the head; the others are
-// zero.
+// Merges the splits of kSplit keys of each row in ascending order and writes o and, if it is not null, lse. A warp has
+// one token and head, of at most 32 kParts columns. The splits have the first `width` columns of the head; the others
+// are zero.
 template <class Keys, int kSplit = kSplitKeys, int kParts = 8>
 __global__ void __launch_bounds__(kMergeRows * 32)
     attention_merge(TileQueries<__nv_bfloat16> queries, Keys keys, ForwardSplits splits, int width) {

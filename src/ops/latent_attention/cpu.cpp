@@ -7,11 +7,8 @@ namespace hone {
 namespace {
 
 AttentionShape latent_shape(const LatentAttentionAttributes& a, const Type& cache) {
-  return {.num_heads = a.heads,
-          .num_kv_heads = 1,
-          .head_dim = cache.shape[2].size,
-          .scale = a.scale,
-          .value_dim = a.rank};
+  return {
+      .num_heads = a.heads, .num_kv_heads = 1, .head_dim = cache.shape[2].size, .scale = a.scale, .value_dim = a.rank};
 }
 
 template <class T>

@@ -10,12 +10,12 @@
 
 namespace hone {
 
-inline constexpr int kLatentRank = 512;        // columns of values
-inline constexpr int kLatentWidth = 576;       // columns of keys
-inline constexpr int kLatentKeys = 64;         // keys in a tile; results depend on it
-inline constexpr int kLatentSplitTiles = 16;   // tiles in a split; results depend on it
+inline constexpr int kLatentRank = 512;       // columns of values
+inline constexpr int kLatentWidth = 576;      // columns of keys
+inline constexpr int kLatentKeys = 64;        // keys in a tile; results depend on it
+inline constexpr int kLatentSplitTiles = 16;  // tiles in a split; results depend on it
 inline constexpr int kLatentSplitKeys = kLatentSplitTiles * kLatentKeys;
-inline constexpr int kLatentRows = 64;         // query rows of an item: tokens x heads
+inline constexpr int kLatentRows = 64;  // query rows of an item: tokens x heads
 
 // Offsets in shared memory, in bytes. Queries and keys are tiles of 64 columns: 64 rows of 128 bytes, swizzled.
 struct LatentShared {
@@ -63,7 +63,7 @@ struct LatentBarriers {
 };
 
 // Operands of the kernel. A sequence's rows are divided into items of item_tokens tokens and item_heads heads, and with
-// splits.per_row > 1 an item's keys into splits, each of which is an item of its own.
+// splits.per_row > 1 an item's keys into splits, each of which is an item.
 struct LatentQueries {
   Sequences sequences;
   PagedKeys<__nv_bfloat16> keys;  // k: [rows, kLatentWidth]
@@ -124,8 +124,8 @@ struct LatentCopy {
     const int size = queries.keys.block_size;
     return queries.keys.page(item.sequence, key) * size + key % size;
   }
-  // Copies the boxes of a tile to the next stage; lane i has the row of box i % boxes. Rows after item.keys are those of
-  // their page, or what was there before.
+  // Copies the boxes of a tile to the next stage; lane i has the row of box i % boxes. Rows after item.keys are those
+  // of their page, or what was there before.
   __device__ void copy_tile(const LatentItem& item, int tile, int row, int boxes) {
     const std::uint32_t to =
         shared + static_cast<std::uint32_t>(LatentShared::kStage + stages.place * LatentShared::kStageBytes);

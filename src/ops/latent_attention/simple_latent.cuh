@@ -1,6 +1,6 @@
 // Attention to latent rows without tensor cores, for every type, device and size. A warp has one token and head; the
-// warps of a block have heads of one token and share tiles of 16 rows, counted from the sequence's start. A row's result
-// depends only on its query and on the rows up to its position.
+// warps of a block have heads of one token and share tiles of 16 rows, counted from the sequence's start. A row's
+// result depends only on its query and on the rows up to its position.
 #pragma once
 
 #include <cmath>
@@ -25,6 +25,46 @@ struct SimpleLatents {
   CudaAccumulator<T> scale;
 };
 
+// Query and output of a warp: a lane has the elements lane + 32 i of both.
+template <int kParts, class A>
+struct SimpleLatentRow {
+  A q[kParts];
+  A o[kParts] = {};
+  A greatest = -std::numeric_limits<A>::infinity();
+  A sum = 0;
+
+  [[nodiscard]] __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
+
+  // A step of the online softmax over the first `count` rows of a tile in shared memory.
+  __device__ void add_tile(const A* tile, int count, int width, int rank, A scale) {
+    A weight = -std::numeric_limits<A>::infinity();  // lane j: of key j
+    for (int j = 0; j < count; ++j) {
+      A score = 0;
+#pragma unroll
+      for (int i = 0; i < kParts; ++i) {
+        if (lane() + 32 * i < width) score = std::fma(q[i], tile[j * width + lane() + 32 * i], score);
+      }
+      score = warp_sum(score);
+      if (lane() == j) weight = score * scale;
+    }
+    const A here = warp_max(weight);
+    const A most = here > greatest ? here : greatest;
+    const A decay = std::exp(greatest - most);
+    weight = std::exp(weight - most);
+    sum = std::fma(sum, decay, warp_sum(weight));
+    greatest = most;
+#pragma unroll
+    for (int i = 0; i < kParts; ++i) o[i] *= decay;
+    for (int j = 0; j < count; ++j) {
+      const A of_key = __shfl_sync(0xFFFFFFFFu, weight, j);
+#pragma unroll
+      for (int i = 0; i < kParts; ++i) {
+        if (lane() + 32 * i < rank) o[i] = std::fma(of_key, tile[j * width + lane() + 32 * i], o[i]);
+      }
+    }
+  }
+};
+
 // blockIdx.x: a token (a tile of one row), blockIdx.y: heads.
 template <int kParts, class T>
 __global__ void __launch_bounds__(kSimpleLatentWarps * 32) simple_latent_attention(SimpleLatents<T> of) {
@@ -43,60 +83,33 @@ __global__ void __launch_bounds__(kSimpleLatentWarps * 32) simple_latent_attenti
     return;
   }
   const int last = static_cast<int>(of.keys.start(tile)) + tile.first;  // position of the query
-  A q[kParts];
-  A o[kParts] = {};
+  SimpleLatentRow<kParts, A> own;
 #pragma unroll
   for (int i = 0; i < kParts; ++i) {
     const int d = lane + 32 * i;
-    q[i] = !idle && d < of.width ? widened(of.q[row * of.width + d]) : A(0);
+    own.q[i] = !idle && d < of.width ? widened(of.q[row * of.width + d]) : A(0);
   }
-  A greatest = -std::numeric_limits<A>::infinity();
-  A sum = 0;
   for (int first = 0; first <= last; first += kSimpleLatentKeys) {
+    const int count = min(kSimpleLatentKeys, last - first + 1);
     __syncthreads();
-    for (int i = static_cast<int>(threadIdx.x); i < kSimpleLatentKeys * of.width; i += kSimpleLatentWarps * 32) {
-      const int key = first + i / of.width;
-      shared[i] = key <= last ? widened(of.keys.k[of.keys.offset(tile, key) + i % of.width]) : A(0);
+    for (int i = static_cast<int>(threadIdx.x); i < count * of.width; i += kSimpleLatentWarps * 32) {
+      shared[i] = widened(of.keys.k[of.keys.offset(tile, first + i / of.width) + i % of.width]);
     }
     __syncthreads();
-    A weight = -std::numeric_limits<A>::infinity();  // lane j: of key j
-    for (int j = 0; j < kSimpleLatentKeys; ++j) {
-      A score = 0;
-#pragma unroll
-      for (int i = 0; i < kParts; ++i) {
-        if (lane + 32 * i < of.width) score = std::fma(q[i], shared[j * of.width + lane + 32 * i], score);
-      }
-      score = warp_sum(score);
-      if (lane == j && first + j <= last) weight = score * of.scale;
-    }
-    const A here = warp_max(weight);
-    const A most = here > greatest ? here : greatest;
-    const A decay = std::exp(greatest - most);
-    weight = std::exp(weight - most);
-    sum = std::fma(sum, decay, warp_sum(weight));
-    greatest = most;
-#pragma unroll
-    for (int i = 0; i < kParts; ++i) o[i] *= decay;
-    for (int j = 0; j < kSimpleLatentKeys; ++j) {
-      const A of_key = __shfl_sync(0xFFFFFFFFu, weight, j);
-#pragma unroll
-      for (int i = 0; i < kParts; ++i) {
-        if (lane + 32 * i < of.rank) o[i] = std::fma(of_key, shared[j * of.width + lane + 32 * i], o[i]);
-      }
-    }
+    own.add_tile(shared, count, of.width, of.rank, of.scale);
   }
 #pragma unroll
   for (int i = 0; i < kParts; ++i) {
     const int d = lane + 32 * i;
-    if (!idle && d < of.rank) of.o[row * of.rank + d] = narrowed<T>(o[i] / sum);
+    if (!idle && d < of.rank) of.o[row * of.rank + d] = narrowed<T>(own.o[i] / own.sum);
   }
 }
 
 template <class T>
 void launch_simple_latent(const SimpleLatents<T>& of, cudaStream_t stream) {
   if (of.width > 32 * kMostLatentParts) {
-    throw Error("latent_attention", text_of("a latent row has ", of.width, " numbers; the kernels take up to ",
-                                            32 * kMostLatentParts));
+    throw Error("latent_attention",
+                text_of("a latent row has ", of.width, " numbers; the kernels take up to ", 32 * kMostLatentParts));
   }
   const std::int64_t tiles = tiles_capacity(of.sequences, 1, 1);
   const std::size_t bytes = static_cast<std::size_t>(kSimpleLatentKeys * of.width) * sizeof(CudaAccumulator<T>);

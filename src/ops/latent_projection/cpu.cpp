@@ -63,8 +63,7 @@ void project_queries(const KernelCall& call) {
   const std::int64_t width = rank + a.rope_dim;
   multiply_heads<T>(call, query_product(*query.type, *up.type, a), a.head_dim(), 0, width);
   for_rows(query.rows() * a.heads, a.rope_dim, [&](std::int64_t row) {
-    std::copy_n(query.as<T>() + row * a.head_dim() + a.nope_dim, a.rope_dim,
-                call.out(0).as<T>() + row * width + rank);
+    std::copy_n(query.as<T>() + row * a.head_dim() + a.nope_dim, a.rope_dim, call.out(0).as<T>() + row * width + rank);
   });
 }
 
@@ -78,25 +77,23 @@ void project_values(const KernelCall& call) {
 
 template <auto product>
 std::size_t projection_workspace(InputTypes inputs, std::span<const Type>, const Attributes& attributes) {
-  return gemm_workspace_bytes(product(required(inputs, LatentProjectionIn::x, "latent_projection"),
-                                      required(inputs, LatentProjectionIn::up, "latent_projection"),
-                                      attributes.as<LatentHeadsAttributes>()),
-                              thread_count());
+  return gemm_workspace_bytes(
+      product(required(inputs, LatentProjectionIn::x, "latent_projection"),
+              required(inputs, LatentProjectionIn::up, "latent_projection"), attributes.as<LatentHeadsAttributes>()),
+      thread_count());
 }
 
 }  // namespace
 
 void register_latent_projection_cpu(KernelRegistry& registry) {
-  registry.add("latent_projection_queries", DeviceKind::kCpu,
-               {[](const KernelCall& call) {
-                  for_floating(call.out(0).dtype(), [&]<class T>() { project_queries<T>(call); });
-                },
-                projection_workspace<query_product>});
-  registry.add("latent_projection_values", DeviceKind::kCpu,
-               {[](const KernelCall& call) {
-                  for_floating(call.out(0).dtype(), [&]<class T>() { project_values<T>(call); });
-                },
-                projection_workspace<value_product>});
+  registry.add(
+      "latent_projection_queries", DeviceKind::kCpu,
+      {[](const KernelCall& call) { for_floating(call.out(0).dtype(), [&]<class T>() { project_queries<T>(call); }); },
+       projection_workspace<query_product>});
+  registry.add(
+      "latent_projection_values", DeviceKind::kCpu,
+      {[](const KernelCall& call) { for_floating(call.out(0).dtype(), [&]<class T>() { project_values<T>(call); }); },
+       projection_workspace<value_product>});
 }
 
 }  // namespace hone

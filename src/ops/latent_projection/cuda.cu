@@ -1,6 +1,6 @@
-// Projections of each head by W_UK and W_UV. In bf16 a block multiplies 64 rows by 64 columns of a head on tensor cores,
-// 64 elements of the sum at a time; otherwise a thread computes an element. Either sum is in ascending order, whatever
-// the other rows are.
+// Projections of each head by W_UK and W_UV. In bf16 a block multiplies 64 rows by 64 columns of a head on tensor
+// cores, 64 elements of the sum at a time; otherwise a thread computes an element. Either sum is in ascending order,
+// whatever the other rows are.
 #include "backend/cuda/mma.cuh"
 #include "ops/cuda_kernel.cuh"
 #include "ops/latent_projection/latent_projection.h"
@@ -37,6 +37,28 @@ __device__ void copy_rest(const HeadProducts<T>& of, int head, std::int64_t firs
   }
 }
 
+// y += rows [warp_row, warp_row + 16) times the weights, both 64 elements of the sum wide.
+template <bool kTransposed>
+__device__ void add_products(float (&y)[kTileWidth / 8][4], const SharedRows<kTileWidth>& rows,
+                             const SharedRows<kTileWidth>& weights, int warp_row) {
+#pragma unroll
+  for (int k = 0; k < kTileWidth / 16; ++k) {
+    std::uint32_t a[4];
+    rows.load_a(a, warp_row, k);
+#pragma unroll
+    for (int n = 0; n < kTileWidth / 16; ++n) {
+      std::uint32_t b[4];
+      if constexpr (kTransposed) {
+        weights.load_b(b, 16 * n, k);
+      } else {
+        weights.load_b_transposed(b, 16 * k, n);
+      }
+      multiply_add(y[2 * n], a, b[0], b[1]);
+      multiply_add(y[2 * n + 1], a, b[2], b[3]);
+    }
+  }
+}
+
 // blockIdx: 64 columns, 64 rows, head. kTransposed: the weight is [columns, depth], otherwise [depth, columns].
 template <bool kTransposed>
 __global__ void __launch_bounds__(kThreads) latent_projection_tile(HeadProducts<__nv_bfloat16> of) {
@@ -55,9 +77,8 @@ __global__ void __launch_bounds__(kThreads) latent_projection_tile(HeadProducts<
     const SharedRows<kTileWidth> weights{shared_address(tiles[2 + step % 2])};
     const int deep = min(of.depth - depth, kTileWidth);
     const int wide = min(of.columns - column, kTileWidth);
-    rows.template copy<kTileWidth, kThreads>(deep / 8, x, [&](int row) {
-      return first + row < end ? x + (first + row) * of.x_stride + depth : nullptr;
-    });
+    rows.template copy<kTileWidth, kThreads>(
+        deep / 8, x, [&](int row) { return first + row < end ? x + (first + row) * of.x_stride + depth : nullptr; });
     weights.template copy<kTileWidth, kThreads>((kTransposed ? deep : wide) / 8, weight, [&](int row) {
       if constexpr (kTransposed) {
         return row < wide ? weight + (column + row) * of.weight_stride + depth : nullptr;
@@ -79,24 +100,7 @@ __global__ void __launch_bounds__(kThreads) latent_projection_tile(HeadProducts<
       copy_async_wait<0>();
     }
     __syncthreads();
-    const SharedRows<kTileWidth> rows{shared_address(tiles[step % 2])};
-    const SharedRows<kTileWidth> weights{shared_address(tiles[2 + step % 2])};
-#pragma unroll
-    for (int k = 0; k < kTileWidth / 16; ++k) {
-      std::uint32_t a[4];
-      rows.load_a(a, warp_row, k);
-#pragma unroll
-      for (int n = 0; n < kTileWidth / 16; ++n) {
-        std::uint32_t b[4];
-        if constexpr (kTransposed) {
-          weights.load_b(b, 16 * n, k);
-        } else {
-          weights.load_b_transposed(b, 16 * k, n);
-        }
-        multiply_add(y[2 * n], a, b[0], b[1]);
-        multiply_add(y[2 * n + 1], a, b[2], b[3]);
-      }
-    }
+    add_products<kTransposed>(y, {shared_address(tiles[step % 2])}, {shared_address(tiles[2 + step % 2])}, warp_row);
     __syncthreads();
   }
   const SharedRows<kTileWidth> staged{shared_address(tiles[0])};
@@ -120,7 +124,8 @@ __global__ void __launch_bounds__(kThreads) latent_projection_element(HeadProduc
   const T* weight = of.weight + head * of.weight_head;
   A sum = 0;
   for (int k = 0; k < of.depth; ++k) {
-    const A factor = widened(kTransposed ? weight[column * of.weight_stride + k] : weight[k * of.weight_stride + column]);
+    const A factor =
+        widened(kTransposed ? weight[column * of.weight_stride + k] : weight[k * of.weight_stride + column]);
     sum = std::fma(widened(x[k]), factor, sum);
   }
   of.y[row * of.y_stride + head * of.y_head + column] = narrowed<T>(sum);

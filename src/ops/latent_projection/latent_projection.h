@@ -1,5 +1,5 @@
-// Projections of absorbed multi-head latent attention (DeepSeek-V2, 2024, section 2.1). A key is W_UK latent and a value
-// W_UV latent, so that queries can be multiplied by W_UK once instead of all latent rows:
+// Projections of absorbed multi-head latent attention (DeepSeek-V2, 2024, section 2.1). A key is W_UK latent and a
+// value W_UV latent, so that queries can be multiplied by W_UK once instead of all latent rows:
 //
 //   q (W_UK latent) = (q W_UK) latent             latent_projection_queries, before latent_attention
 //   sum of w_t (W_UV latent_t) = W_UV (sum of w_t latent_t)    latent_projection_values, after it

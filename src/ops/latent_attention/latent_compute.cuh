@@ -1,0 +1,287 @@
+// The two warpgroups of wgmma_latent.cuh that compute.
+#pragma once
+
+#include <limits>
+
+#include "ops/attention/wgmma_forward_rows.cuh"
+#include "ops/latent_attention/latent_tiles.cuh"
+
+namespace hone {
+
+using LatentScores = float[kLatentKeys / 8][4];
+
+// Returns true if the phase of this parity has ended; does not wait.
+[[nodiscard]] __device__ inline bool barrier_ended(std::uint32_t barrier, int parity) {
+  int ended;
+  asm volatile(
+      "{\n"
+      ".reg .pred ended;\n"
+      "mbarrier.test_wait.parity.shared::cta.b64 ended, [%1], %2;\n"
+      "selp.b32 %0, 1, 0, ended;\n"
+      "}\n"
+      : "=r"(ended)
+      : "r"(barrier), "r"(parity)
+      : "memory");
+  return ended != 0;
+}
+
+// State and steps that both warpgroups share. A thread has rows 16 warp + lane / 4 + 8 half of the item, for half 0 and
+// 1, and of the output the columns 256 group + 8 n + lane % 4 * 2 and the next.
+struct LatentCompute {
+  static constexpr int kHalf = kLatentRank / 2;
+  unsigned char* bytes;  // shared memory
+  std::uint32_t shared;  // its address
+  LatentBarriers barriers;
+  int group;  // warpgroup
+  ForwardRing<LatentShared::kStages> ring;
+  ForwardRows<kHalf> rows;
+
+  [[nodiscard]] __device__ static int thread() { return static_cast<int>(threadIdx.x) % 128; }
+  [[nodiscard]] __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
+  [[nodiscard]] __device__ static int own_row(int half) { return thread() / 32 * 16 + lane() / 4 + 8 * half; }
+  [[nodiscard]] __device__ float* floats(int offset) const { return reinterpret_cast<float*>(bytes + offset); }
+  [[nodiscard]] __device__ std::uint32_t stage(int place) const {
+    return shared + static_cast<std::uint32_t>(LatentShared::kStage + place * LatentShared::kStageBytes);
+  }
+  __device__ void release(int place) const {
+    if (lane() == 0) barrier_arrive(barriers.free(place));
+  }
+  // Scales the output, and starts to add P times the group's half of the values in a stage.
+  __device__ void start_values(int place) {
+    rows.decay_outputs();
+    settle(rows.o);
+    const std::uint64_t p = warpgroup_operand(shared + static_cast<std::uint32_t>(LatentShared::kWeights), 16);
+    const std::uint64_t v = warpgroup_operand(
+        stage(place) + static_cast<std::uint32_t>(group * 4 * LatentShared::kTile), LatentShared::kTile);
+    warpgroup_fence();
+#pragma unroll
+    for (int step = 0; step < kLatentKeys / 16; ++step) {
+      warpgroup_multiply<Major::kK, Major::kMn>(rows.o, p + step * 2, v + step * (2048 / 16), 1);
+    }
+    warpgroup_commit();
+  }
+
+  // The row of (token, head) of one of the item's rows; -1 if it does not exist.
+  [[nodiscard]] __device__ static std::int64_t head_row(const LatentQueries& queries, const LatentItem& item, int row) {
+    const int token = row / queries.item_heads;
+    const int head = item.head + row % queries.item_heads;
+    if (token >= item.tokens || head >= queries.heads) return -1;
+    return static_cast<std::int64_t>(item.row + token) * queries.heads + head;
+  }
+
+  // Ends a split: stores its sums, or merges them with those of the splits before, and writes the output after the last
+  // one. `last`: no split of the item follows in this block.
+  __device__ void end_split(const LatentQueries& queries, const LatentItem& item, int split, bool last) {
+    std::int64_t at[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) at[half] = head_row(queries, item, own_row(half));
+    if (queries.splits.per_row > 1) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        if (at[half] >= 0) store_split(queries.splits.at(at[half], split, kLatentRank), half);
+      }
+      return;
+    }
+    float4* kept = queries.kept + (static_cast<std::int64_t>(blockIdx.x) * 2 + group) * LatentQueries::kKept;
+    float4* kept_rows = kept + 32 * 128 + thread() / 4;
+    if (split > 0) rows.merge(kept + thread(), 128, kept_rows, queries.scale * kLog2e);
+    if (!last) {
+      rows.store(kept + thread(), 128, kept_rows);
+      return;
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      rows.template write<kHalf>(at[half] < 0 ? nullptr : queries.o + at[half] * kLatentRank + group * kHalf, half);
+    }
+  }
+  __device__ void store_split(float* to, int half) const {
+    const int column = lane() % 4 * 2;
+    if (group == 0 && column == 0) {
+      to[kLatentRank] = rows.greatest[half];
+      to[kLatentRank + 1] = rows.sum[half];
+    }
+#pragma unroll
+    for (int n = 0; n < kHalf / 8; ++n) {
+      *reinterpret_cast<float2*>(to + group * kHalf + 8 * n + column) =
+          make_float2(rows.o[n][2 * half], rows.o[n][2 * half + 1]);
+    }
+  }
+  // Zeros the group's half of the output of rows outside all sequences.
+  __device__ void write_zeros(const LatentQueries& queries, const LatentItem& item) const {
+    constexpr int kChunks = kHalf / 8;
+    for (int i = thread(); i < kLatentRows * kChunks; i += 128) {
+      const std::int64_t at = head_row(queries, item, i / kChunks);
+      if (at < 0) continue;
+      reinterpret_cast<uint4*>(queries.o + at * kLatentRank + group * kHalf)[i % kChunks] = make_uint4(0, 0, 0, 0);
+    }
+  }
+};
+
+// Named barriers: P and its decays are in shared memory; P has been read; the totals of a split are in shared memory;
+// warpgroup 0 alone.
+inline constexpr int kLatentPassed = 1;
+inline constexpr int kLatentRead = 2;
+inline constexpr int kLatentTotals = 3;
+inline constexpr int kLatentWritten = 4;
+
+// Warpgroup 0.
+struct LatentLead : LatentCompute {
+  float scale;  // of the scores, times log2(e)
+  int position[2];
+
+  __device__ void start_scores(LatentScores& s, int place) const {
+    const std::uint64_t q = warpgroup_operand(shared + LatentShared::kQuery, 16);
+    const std::uint64_t k = warpgroup_operand(stage(place), 16);
+    warpgroup_fence();
+#pragma unroll
+    for (int step = 0; step < kLatentWidth / 16; ++step) {
+      const int at = step / 4 * (LatentShared::kTile / 16) + step % 4 * 2;
+      warpgroup_multiply<Major::kK, Major::kK>(s, q + at, k + at, step > 0);
+    }
+    warpgroup_commit();
+  }
+  // Step 1: turns the scores of a tile into weights, and updates maximum, sum and decay.
+  __device__ void online_softmax_step(LatentScores& s, int tile) {
+    if ((tile + 1) * kLatentKeys - 1 > position[0]) {
+      const int column = tile * kLatentKeys + lane() % 4 * 2;
+#pragma unroll
+      for (int n = 0; n < kLatentKeys / 8; ++n) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          if (column + 8 * n + e % 2 > position[e / 2]) s[n][e] = -std::numeric_limits<float>::infinity();
+        }
+      }
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float here = fmaxf(s[0][2 * half], s[0][2 * half + 1]);
+#pragma unroll
+      for (int n = 1; n < kLatentKeys / 8; ++n) here = fmaxf(here, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
+      here = fmaxf(here, __shfl_xor_sync(0xFFFFFFFFu, here, 1));
+      here = fmaxf(here, __shfl_xor_sync(0xFFFFFFFFu, here, 2));
+      const float most = fmaxf(here, rows.greatest[half]);
+      // In a later split a row may have seen no key yet: then the weights are exp2(-infinity) = 0 and not NaN.
+      const float base = most == -std::numeric_limits<float>::infinity() ? 0.0f : most;
+      const float offset = base * scale;
+      rows.decay[half] = exp2_fast((rows.greatest[half] - base) * scale);  // 1 if the maximum stays
+      rows.greatest[half] = most;
+      float even = 0.0f;
+      float odd = 0.0f;
+#pragma unroll
+      for (int n = 0; n < kLatentKeys / 8; ++n) {
+        s[n][2 * half] = exp2_fast(__fmaf_rn(s[n][2 * half], scale, -offset));
+        s[n][2 * half + 1] = exp2_fast(__fmaf_rn(s[n][2 * half + 1], scale, -offset));
+        even += s[n][2 * half];
+        odd += s[n][2 * half + 1];
+      }
+      rows.sum[half] = __fmaf_rn(rows.sum[half], rows.decay[half], even + odd);
+    }
+  }
+  // Step 2. Of the sequence's last tile, rows of values from `keys` on are zeroed: their weights are 0, and 0 times
+  // what is there could be NaN.
+  __device__ void pass_weights(const LatentScores& s, int place, int keys) {
+    named_barrier_wait(kLatentRead, LatentShared::kConsumers);
+    const SharedRows<64> to{shared + static_cast<std::uint32_t>(LatentShared::kWeights)};
+#pragma unroll
+    for (int n = 0; n < kLatentKeys / 8; ++n) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const std::uint32_t at = to.at(own_row(half), n) + static_cast<std::uint32_t>(lane() % 4) * 4;
+        asm volatile("st.shared.b32 [%0], %1;\n" ::"r"(at), "r"(packed_bf16(s[n][2 * half], s[n][2 * half + 1]))
+                     : "memory");
+      }
+    }
+    if (lane() % 4 == 0) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) floats(LatentShared::kDecays)[own_row(half)] = rows.decay[half];
+    }
+    if (keys < kLatentKeys) {
+      const int chunks = (kLatentKeys - keys) * 8;  // of each 64 columns
+      for (int i = thread(); i < chunks * (kLatentRank / 64); i += 128) {
+        const int part = i / chunks;
+        store_zeros16(stage(place) +
+                      static_cast<std::uint32_t>(part * LatentShared::kTile + keys * 128 + i % chunks * 16));
+      }
+    }
+    fence_async_shared();
+    named_barrier_wait(kLatentWritten, 128);
+    named_barrier_arrive(kLatentPassed, LatentShared::kConsumers);
+  }
+
+  // Computes tiles [first, first + count) of the item. `ends`: these are its last.
+  __device__ void split(const LatentItem& item, int first, int count, bool ends) {
+    LatentScores s;
+    rows.clear();
+    barrier_wait(barriers.ready(ring.place), ring.parity);
+    start_scores(s, ring.place);
+    warpgroup_wait<0>();
+    settle(s);
+    for (int i = 0; i < count; ++i) {
+      const int place = ring.place;
+      ring.next();
+      const bool more = i + 1 < count;
+      if (ends && !more && lane() == 0) barrier_arrive(barriers.q_free());
+      online_softmax_step(s, first + i);
+      pass_weights(s, place, min(kLatentKeys, item.keys - (first + i) * kLatentKeys));
+      start_values(place);
+      bool released = false;
+      if (more) {
+        const bool arrived = __all_sync(0xFFFFFFFFu, barrier_ended(barriers.ready(ring.place), ring.parity));
+        if (!arrived) {
+          warpgroup_wait<0>();
+          release(place);
+          released = true;
+        }
+        barrier_wait(barriers.ready(ring.place), ring.parity);
+        start_scores(s, ring.place);
+        if (!released) {
+          warpgroup_wait<1>();
+          release(place);
+          released = true;
+        }
+      }
+      warpgroup_wait<0>();
+      settle(s);
+      settle(rows.o);
+      if (!released) release(place);
+    }
+    rows.reduce_sums();
+    if (lane() % 4 == 0) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        floats(LatentShared::kGreatest)[own_row(half)] = rows.greatest[half];
+        floats(LatentShared::kSums)[own_row(half)] = rows.sum[half];
+      }
+    }
+    named_barrier_wait(kLatentTotals, LatentShared::kConsumers);
+  }
+};
+
+// Warpgroup 1.
+struct LatentFollow : LatentCompute {
+  // `count` tiles. P is free again once the totals of the split have been read, too.
+  __device__ void split(int count) {
+    rows.clear();
+    for (int i = 0; i < count; ++i) {
+      named_barrier_wait(kLatentPassed, LatentShared::kConsumers);
+      barrier_wait(barriers.ready(ring.place), ring.parity);
+#pragma unroll
+      for (int half = 0; half < 2; ++half) rows.decay[half] = floats(LatentShared::kDecays)[own_row(half)];
+      start_values(ring.place);
+      warpgroup_wait<0>();
+      settle(rows.o);
+      release(ring.place);
+      ring.next();
+      if (i + 1 < count) named_barrier_arrive(kLatentRead, LatentShared::kConsumers);
+    }
+    named_barrier_wait(kLatentTotals, LatentShared::kConsumers);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      rows.greatest[half] = floats(LatentShared::kGreatest)[own_row(half)];
+      rows.sum[half] = floats(LatentShared::kSums)[own_row(half)];
+    }
+    named_barrier_arrive(kLatentRead, LatentShared::kConsumers);
+  }
+};
+
+}  // namespace hone
