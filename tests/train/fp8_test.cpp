@@ -6,6 +6,7 @@
 #include <numeric>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/error.h"
@@ -35,6 +36,17 @@ std::unique_ptr<Model> fp8_model(std::int64_t hidden, std::int64_t intermediate)
       "the test's config.json"));
 }
 
+// A mixture whose experts have matrices of 256 x 128 and 128 x 128.
+std::unique_ptr<Model> fp8_mixture(std::int64_t inner = 128) {
+  return family_registry().create(parse_json(
+      text_of(R"({"model_type": "qwen3_moe", "vocab_size": 64, "hidden_size": 128, "intermediate_size": 128,
+              "moe_intermediate_size": )",
+              inner, R"(, "num_experts": 6, "num_experts_per_tok": 2, "norm_topk_prob": true, "num_hidden_layers": 2,
+              "num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 32, "max_position_embeddings": 64,
+              "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "tie_word_embeddings": true})"),
+      "the test's config.json"));
+}
+
 // New documents of a small grammar for each step, on which the loss falls but stays well above 0.
 HostBatch grammar_documents(std::uint64_t step) {
   const RandomStream random(3, "grammar", step);
@@ -55,6 +67,7 @@ struct Fp8Run {
   std::vector<std::byte> weights;  // after the last step
   std::size_t arena = 0;
   std::size_t quantizations = 0;  // of weights, in the training program
+  std::size_t grouped = 0;        // products of experts in FP8 there
   std::size_t held = 0;           // weights that are quantized before the micro-batches of a step
 };
 
@@ -66,12 +79,13 @@ struct Fp8Settings {
   std::uint64_t steps = 6;
   bool holds = false;
   std::uint64_t micro_batches = 1;
+  bool mixture = false;
 };
 
 Fp8Run train_fp8(const Fp8Settings& settings) {
   register_operations();
   Device& device = test_device();
-  const std::unique_ptr<Model> model = fp8_model(128, 256);
+  const std::unique_ptr<Model> model = settings.mixture ? fp8_mixture() : fp8_model(128, 256);
   TensorStore weights = random_weights(*model, 1, DType::kBf16, device);
   Workspace workspace(device.kind());
   workspace.add_weights(kWeightStore, weights.tensors());
@@ -94,8 +108,13 @@ Fp8Run train_fp8(const Fp8Settings& settings) {
   Executable& executable = workspace.executable(kTrainingProgram);
   Fp8Run run;
   run.arena = executable.plan().arena;
-  run.quantizations = static_cast<std::size_t>(std::ranges::count_if(
-      executable.program().nodes(), [](const Node& node) { return node.op->name() == "quantize_weight"; }));
+  const auto count = [&](const auto& counts) {
+    const std::vector<Node>& nodes = executable.program().nodes();
+    return static_cast<std::size_t>(
+        std::ranges::count_if(nodes, [&](const Node& node) { return counts(node.op->name()); }));
+  };
+  run.quantizations = count([](std::string_view op) { return op == "quantize_weight"; });
+  run.grouped = count([](std::string_view op) { return op.starts_with("scaled_grouped_linear"); });
   Executable* const quantization =
       workspace.has_program(kQuantizationProgram) ? &workspace.executable(kQuantizationProgram) : nullptr;
   if (quantization != nullptr) run.held = quantization->program().nodes().size();
@@ -202,6 +221,37 @@ TEST(Fp8Training, TracksBf16) {
   EXPECT_NEAR(narrow.losses.front(), wide.losses.front(), 0.01 * wide.losses.front());
 }
 
+TEST(Fp8Training, ExpertsTrackBf16) {
+  const Fp8Run narrow = train_fp8({.fp8 = true, .steps = 200, .mixture = true});
+  const Fp8Run wide = train_fp8({.fp8 = false, .steps = 200, .mixture = true});
+  EXPECT_EQ(narrow.grouped, 12u);  // two products of two layers, forward and two backward
+  EXPECT_EQ(wide.grouped, 0u);
+  EXPECT_LT(mean_of_the_last(wide.losses, 20), 0.6 * wide.losses.front());
+  EXPECT_NEAR(mean_of_the_last(narrow.losses, 20), mean_of_the_last(wide.losses, 20),
+              0.01 * mean_of_the_last(wide.losses, 20));
+}
+
+// Copies of the weights of experts that are made in each pass, kept, or held for all micro-batches; recomputed layers.
+TEST(Fp8Training, CopiesOfExpertsChangeNoBit) {
+  constexpr std::size_t kBudget = std::size_t{1} << 30;
+  const Fp8Run made = train_fp8({.micro_batches = 2, .mixture = true});
+  const Fp8Run again = train_fp8({.micro_batches = 2, .mixture = true});
+  EXPECT_EQ(made.losses, again.losses);
+  EXPECT_EQ(made.weights, again.weights);
+  EXPECT_EQ(made.quantizations, 16u);
+  const Fp8Run kept = train_fp8({.budget = kBudget, .micro_batches = 2, .mixture = true});
+  EXPECT_EQ(kept.quantizations, 8u);
+  const Fp8Run held = train_fp8({.budget = kBudget, .holds = true, .micro_batches = 2, .mixture = true});
+  EXPECT_EQ(held.quantizations, 0u);
+  EXPECT_EQ(held.held, 8u);
+  const Fp8Run layers = train_fp8({.recompute = Recompute::kLayers, .micro_batches = 2, .mixture = true});
+  EXPECT_LT(layers.arena, made.arena);
+  for (const Fp8Run* run : {&kept, &held, &layers}) {
+    EXPECT_EQ(run->losses, made.losses);
+    EXPECT_EQ(run->weights, made.weights);
+  }
+}
+
 std::string fp8_error(const auto& call) {
   try {
     call();
@@ -218,6 +268,8 @@ TEST(Fp8Training, RefusesWhatItCannotMultiply) {
   EXPECT_EQ(fp8_weights_of({}, *fp8_model(128, 256), DType::kF32, false), nullptr);
   EXPECT_EQ(weights_of(128, 256, DType::kBf16)->size(), 8u);
   EXPECT_EQ(weights_of(128, 200, DType::kBf16)->size(), 4u);  // the layers of attention only
+  EXPECT_EQ(fp8_weights_of({.fp8 = true}, *fp8_mixture(), DType::kBf16, false)->size(), 8u);
+  EXPECT_EQ(fp8_weights_of({.fp8 = true}, *fp8_mixture(192), DType::kBf16, false)->size(), 6u);  // no down
   EXPECT_EQ(fp8_error([&] { (void)weights_of(128, 256, DType::kF32); }),
             "fp8: is for weights of bfloat16, these are f32 (set torch_dtype: bfloat16, or remove fp8)");
   EXPECT_EQ(fp8_error([&] { (void)weights_of(96, 200, DType::kBf16); }),

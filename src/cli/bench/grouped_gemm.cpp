@@ -1,8 +1,10 @@
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -12,11 +14,13 @@
 #include "cli/bench/results.h"
 #include "cli/profile/timing.h"
 #include "core/error.h"
+#include "core/float8.h"
 #include "core/random.h"
 #include "core/yaml.h"
 #include "ops/grouped_linear/grouped_linear.h"
 #include "ops/normal_fill/normal_fill.h"
 #include "ops/registry.h"
+#include "ops/scaled_grouped_linear/scaled_grouped_linear.h"
 #include "passes/gradient.h"
 #include "program/executable.h"
 #include "train/options.h"
@@ -36,6 +40,7 @@ struct GroupedGemmOptions {
   std::int64_t hidden_size = 2048;
   std::int64_t intermediate_size = 1408;
   ExpertLoad load = ExpertLoad::kBalanced;
+  bool fp8 = false;
   TorchDtype dtype = TorchDtype::kBfloat16;
   DeviceChoice device = DeviceChoice::kAutomatic;
   double seconds = 1;
@@ -51,6 +56,8 @@ struct GroupedGemmOptions {
     v("intermediate_size", intermediate_size, "Width of an expert", at_least(1));
     v("load", load, "Rows of the experts: balanced, or random as a router that has learned nothing gives them");
     v("dtype", dtype, "Dtype of weights, rows and gradients");
+    v("fp8", fp8,
+      "Multiply in FP8, as fp8 of hone pretrain does; the time of the backward pass includes quantizing dy");
     v("device", device, kDeviceHelp);
     v.group("Measurement");
     v("seconds", seconds, "Seconds of measurement per shape", above(0));
@@ -109,9 +116,11 @@ class MixtureGemms {
       const Tensor x = traced_.input(name + ".x", {dtype, {rows, inputs}});
       const Tensor weight = traced_.weight(name + ".weight", {dtype, {shape.experts * outputs, inputs}});
       const Tensor start = traced_.input(name + ".start", {DType::kI32, {shape.experts + 1}});
-      const Tensor y = grouped_linear(x, weight, start, {.experts = shape.experts});
+      const GroupedLinearAttributes by_expert{.experts = shape.experts};
+      const Tensor y =
+          options.fp8 ? scaled_product(name, x, weight, start, by_expert) : grouped_linear(x, weight, start, by_expert);
       seeds.push_back({y, traced_.input(name + ".dy", y.type())});
-      wanted.push_back(x);
+      wanted.push_back(options.fp8 ? traced_.tensor(traced_.find(Role::kInput, name + ".x.e4m3")) : x);
     };
     add("gate_up", 2 * options.intermediate_size, options.hidden_size);
     add("down", options.hidden_size, options.intermediate_size);
@@ -130,16 +139,22 @@ class MixtureGemms {
   [[nodiscard]] Executable executable(Phase phase) const {
     Program program;
     std::map<std::string, Tensor> operands;  // those that several nodes read are declared once
+    std::map<ValueId, Tensor> made;          // by nodes of the phase
     for (const Node& node : traced_.nodes()) {
       if (node.phase != phase) continue;
       std::vector<Tensor> inputs;
       for (const ValueId id : node.inputs) {
+        if (id == kNoValue || made.contains(id)) {
+          inputs.push_back(id == kNoValue ? Tensor() : made.at(id));
+          continue;
+        }
         const Value& value = traced_.value(id);
         Tensor& operand = operands[operand_name(value)];
         if (!operand) operand = program.weight(operand_name(value), value.type);
         inputs.push_back(operand);
       }
       const std::vector<Tensor> outputs = program.append(*node.op, node.attributes, inputs);
+      for (std::size_t i = 0; i < outputs.size(); ++i) made[node.outputs[i]] = outputs[i];
       program.output(text_of("y", program.nodes().size()), outputs[0]);
     }
     return {std::move(program), arena_, {.weights = &operands_}};
@@ -152,6 +167,23 @@ class MixtureGemms {
   }
 
  private:
+  // The product of operands in e4m3, which stand next to those that they would be quantized from.
+  Tensor scaled_product(const std::string& name, Tensor x, Tensor weight, Tensor start,
+                        const GroupedLinearAttributes& by_expert) {
+    const auto types_of = [](std::string_view op, const std::vector<std::optional<Type>>& types,
+                             const Attributes& attributes) { return op_registry().get(op).infer(types, attributes); };
+    const std::vector<Type> rows = types_of("quantize_experts", {x.type(), start.type()},
+                                            QuantizeExpertsAttributes{.experts = by_expert.experts, .blocks = true});
+    const std::vector<Type> matrix = types_of("quantize_weight", {weight.type()}, QuantizeWeightAttributes{});
+    const auto operand = [&](const char* suffix, const Type& type) { return traced_.input(name + suffix, type); };
+    const QuantizedRows from{.rows = operand(".x.e4m3", rows[QuantizeOut::rows]),
+                             .row_scale = operand(".x.scale", rows[QuantizeOut::row_scale]),
+                             .columns = operand(".x.columns", rows[QuantizeOut::columns]),
+                             .column_scale = operand(".x.column_scale", rows[QuantizeOut::column_scale])};
+    const QuantizedWeight by{operand(".weight.e4m3", matrix[QuantizeWeightOut::weight]),
+                             operand(".weight.scale", matrix[QuantizeWeightOut::scale])};
+    return scaled_grouped_linear(from, by, start, by_expert, {.weight = weight, .kept = by});
+  }
   static std::string operand_name(const Value& value) {
     return value.role == Role::kGradient ? value.name + ".gradient" : value.name;
   }
@@ -159,6 +191,7 @@ class MixtureGemms {
     constexpr double kDeviation = 0.05;
     Program program;
     for (const NamedType& each : types) {
+      if (each.type.dtype == DType::kU8) fill_e4m3(each);
       if (!is_floating(each.type.dtype)) continue;
       (void)normal_fill(program.weight(each.name, each.type),
                         {.key = static_cast<std::int64_t>(RandomStream(1, each.name).key()),
@@ -168,6 +201,26 @@ class MixtureGemms {
     }
     Executable(std::move(program), std::make_shared<Arena>(device_), {.weights = &operands_}).run();
     device_.synchronize();
+  }
+
+  // Normal numbers, as a block has them after it was divided by its scale.
+  void fill_e4m3(const NamedType& operand) {
+    constexpr std::size_t kPattern = 1 << 20;
+    constexpr double kDeviation = 100;
+    static const std::vector<std::uint8_t> pattern = [] {
+      const RandomStream random(1, "e4m3");
+      std::vector<std::uint8_t> bytes(kPattern);
+      for (std::size_t i = 0; i < kPattern; ++i) {
+        bytes[i] = e4m3_of(std::clamp(static_cast<float>(random.normal(i) * kDeviation), -kE4m3Max, kE4m3Max));
+      }
+      return bytes;
+    }();
+    std::vector<std::uint8_t> bytes(static_cast<std::size_t>(operand.type.elements()));
+    for (std::size_t at = 0; at < bytes.size(); at += kPattern) {
+      std::copy_n(pattern.begin(), std::min(kPattern, bytes.size() - at),
+                  bytes.begin() + static_cast<std::ptrdiff_t>(at));
+    }
+    operands_.upload(operand.name, std::as_bytes(std::span(bytes)));
   }
 
   Device& device_;
@@ -203,7 +256,7 @@ class MixtureTable {
                 static_cast<long long>(shape.experts), seconds[0] * 1e3, seconds[1] * 1e3, rates[0] / unit_.scale,
                 rates[1] / unit_.scale);
     for (const double rate : rates) {
-      if (peak_ > 0 && options_.dtype != TorchDtype::kFloat32) {
+      if (peak_ > 0 && options_.dtype != TorchDtype::kFloat32 && !options_.fp8) {
         std::printf(" %8.1f%%", 100 * rate / peak_);
       } else {
         std::printf(" %9s", "-");
@@ -211,8 +264,9 @@ class MixtureTable {
     }
     std::printf("\n");
     std::fflush(stdout);
-    const std::string text = text_of(shape.tokens, " tokens, ", shape.experts, " experts of ", options_.hidden_size,
-                                     " x ", options_.intermediate_size, ", ", options_.top_k, " a token");
+    const std::string text =
+        text_of(shape.tokens, " tokens, ", shape.experts, " experts of ", options_.hidden_size, " x ",
+                options_.intermediate_size, ", ", options_.top_k, " a token", options_.fp8 ? ", fp8" : "");
     const std::pair<const char*, double> figures[] = {
         {"forward", rates[0]}, {"backward", rates[1]}, {"forward and backward", rates[2]}};
     for (const auto& [name, rate] : figures) {
@@ -230,8 +284,20 @@ class MixtureTable {
   std::vector<ResultRow> rows_;
 };
 
+void check_fp8_sizes(const GroupedGemmOptions& options) {
+  if (options.dtype != TorchDtype::kBfloat16) throw Error("fp8", "is for bfloat16", "remove dtype, or fp8");
+  const std::pair<const char*, std::int64_t> sizes[] = {{"hidden_size", options.hidden_size},
+                                                        {"intermediate_size", options.intermediate_size}};
+  for (const auto& [key, size] : sizes) {
+    if (size % kScaleBlock != 0) {
+      throw Error(key, text_of("is ", size, "; with fp8 it must be a multiple of ", kScaleBlock));
+    }
+  }
+}
+
 int grouped_gemm_bench(GroupedGemmOptions& options, const OptionInput&, const std::string& command) {
   if (options.shapes.empty()) throw Error("shapes", "is empty");
+  if (options.fp8) check_fp8_sizes(options);
   std::vector<MixtureShape> shapes;
   for (const std::string& text : options.shapes) shapes.push_back(parse_shape(text));
   register_operations();

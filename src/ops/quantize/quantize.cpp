@@ -15,22 +15,7 @@ class Quantize final : public Op {
   OpCategory category() const override { return OpCategory::kElementwise; }
   Attributes default_attributes() const override { return QuantizeAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
-    const Type& x = required(inputs, 0, name());
-    expect(x.dtype == DType::kBf16 && x.shape.size() == 2 && x.rows() % kQuantizedRows == 0 &&
-               x.shape[1].size % kScaleBlock == 0,
-           name(),
-           text_of("x is ", to_text(x), "; expected bf16 [rows, k], rows a multiple of ", kQuantizedRows, " and k of ",
-                   kScaleBlock));
-    const std::int64_t rows = x.rows();
-    const std::int64_t k = x.shape[1].size;
-    std::vector<Type> types{{DType::kU8, x.shape}, {DType::kF32, {k / kScaleBlock, rows}}};
-    const auto& forms = attributes.as<QuantizeAttributes>();
-    if (forms.columns) {
-      types.push_back({DType::kU8, {k, rows}});
-      types.push_back({DType::kF32, forms.blocks ? Shape{k / kScaleBlock, weight_scale_stride(rows)}
-                                                 : Shape{scale_blocks(rows), k}});
-    }
-    return types;
+    return quantized_types(required(inputs, 0, name()), attributes.as<QuantizeAttributes>(), name());
   }
   void gradient(GradientBuilder& builder, const Node&) const override {
     const Tensor gradient = builder.output_gradient(QuantizeOut::rows);
@@ -89,6 +74,23 @@ class QuantizeWeightInto final : public Op {
 const QuantizeWeightInto kQuantizeWeightInto;
 
 }  // namespace
+
+std::vector<Type> quantized_types(const Type& x, const QuantizeAttributes& attributes, std::string_view op) {
+  expect(x.dtype == DType::kBf16 && x.shape.size() == 2 && x.rows() % kQuantizedRows == 0 &&
+             x.shape[1].size % kScaleBlock == 0,
+         op,
+         text_of("x is ", to_text(x), "; expected bf16 [rows, k], rows a multiple of ", kQuantizedRows, " and k of ",
+                 kScaleBlock));
+  const std::int64_t rows = x.rows();
+  const std::int64_t k = x.shape[1].size;
+  std::vector<Type> types{{DType::kU8, x.shape}, {DType::kF32, {k / kScaleBlock, rows}}};
+  if (attributes.columns) {
+    types.push_back({DType::kU8, {k, rows}});
+    types.push_back({DType::kF32, attributes.blocks ? Shape{k / kScaleBlock, weight_scale_stride(rows)}
+                                                    : Shape{scale_blocks(rows), k}});
+  }
+  return types;
+}
 
 QuantizedViews quantized_views(const KernelCall& call) {
   const TensorView& rows = call.out(QuantizeOut::rows);

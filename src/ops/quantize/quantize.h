@@ -20,6 +20,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
+#include <vector>
 
 #include "core/block_scales.h"
 #include "program/program.h"
@@ -73,6 +75,10 @@ struct QuantizedRows {
 // Quantizes x bf16 [rows, k], rows a multiple of kQuantizedRows and k of 128. The gradient of x is that of `rows`, as
 // if nothing were rounded (the straight-through estimator). Throws Error if the type does not fit.
 [[nodiscard]] QuantizedRows quantize(Tensor x, const QuantizeAttributes& attributes);
+
+// Returns the types of the outputs for x. Throws Error that begins with `op` if x does not fit.
+[[nodiscard]] std::vector<Type> quantized_types(const Type& x, const QuantizeAttributes& attributes,
+                                                std::string_view op);
 
 // Returns the outputs of quantize, or of an operation that it is fused with, by their names.
 [[nodiscard]] QuantizedRows quantized_rows(std::span<const Tensor> outputs);

@@ -16,14 +16,14 @@ class QuantizeExperts final : public Op {
   OpCategory category() const override { return OpCategory::kElementwise; }
   Attributes default_attributes() const override { return QuantizeExpertsAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
-    const std::optional<Type> x = required(inputs, QuantizeExpertsIn::x, name());
+    const Type& x = required(inputs, QuantizeExpertsIn::x, name());
     const Type& start = required(inputs, QuantizeExpertsIn::start, name());
     const auto& a = attributes.as<QuantizeExpertsAttributes>();
     expect(a.experts > 0 && start == Type{DType::kI32, {a.experts + 1}}, name(),
            text_of("start is ", to_text(start), " of ", a.experts, " experts; expected i32[experts + 1]"));
-    std::vector<Type> types = op_registry().get("quantize").infer({&x, 1}, QuantizeAttributes{});
-    const std::int64_t k = x->shape[1].size;
-    const std::int64_t padded = padded_rows(x->rows(), a.experts);
+    std::vector<Type> types = quantized_types(x, {}, name());
+    const std::int64_t k = x.shape[1].size;
+    const std::int64_t padded = padded_rows(x.rows(), a.experts);
     types.push_back({DType::kU8, {k, padded}});
     types.push_back(
         {DType::kF32, a.blocks ? Shape{k / kScaleBlock, weight_scale_stride(padded)} : Shape{padded / kScaleBlock, k}});

@@ -32,13 +32,11 @@ std::optional<Fusion> with_quantize(const Program& program, std::size_t first, s
 }
 
 // The outputs of quantize for a matrix of the dtype and rows of gate_up and k columns.
-std::vector<Type> quantized_types(const Type& gate_up, std::int64_t k, const Attributes& attributes,
-                                  std::string_view name) {
+std::vector<Type> types_for(const Type& gate_up, std::int64_t k, const Attributes& attributes, std::string_view name) {
   const std::int64_t n = gate_up.shape.size() == 2 ? gate_up.shape[1].size / 2 : 0;
   expect(gate_up.shape.size() == 2 && gate_up.shape[1].size % 2 == 0 && n % kScaleBlock == 0, name,
          text_of("gate_up is ", to_text(gate_up), "; expected bf16 [rows, 2 n], n a multiple of ", kScaleBlock));
-  const std::optional<Type> x = Type{gate_up.dtype, {gate_up.shape[0], k}};
-  return op_registry().get("quantize").infer({&x, 1}, attributes);
+  return quantized_types({gate_up.dtype, {gate_up.shape[0], k}}, attributes.as<QuantizeAttributes>(), name);
 }
 
 // (dy, gate_up) -> the outputs of quantize for dgate_up
@@ -49,7 +47,7 @@ class QuantizeSwigluBackward final : public FusedOp {
   Attributes default_attributes() const override { return QuantizeAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& gate_up = required(inputs, QuantizeSwigluBackwardIn::gate_up, name());
-    return quantized_types(gate_up, gate_up.row_size(), attributes, name());
+    return types_for(gate_up, gate_up.row_size(), attributes, name());
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     Cost cost = Op::cost(inputs, outputs, attributes);
@@ -74,7 +72,7 @@ class QuantizeSwiglu final : public FusedOp {
   Attributes default_attributes() const override { return QuantizeAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& gate_up = required(inputs, 0, name());
-    return quantized_types(gate_up, gate_up.row_size() / 2, attributes, name());
+    return types_for(gate_up, gate_up.row_size() / 2, attributes, name());
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     Cost cost = Op::cost(inputs, outputs, attributes);
