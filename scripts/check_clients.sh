@@ -63,6 +63,10 @@ start() {
 start open --allow_weight_updates
 open=$url
 start keyed --api_key secret --embeddings mean
+# Both sides of the store at which a trainer and the server meet, next to torch's, if the package trl has brought it.
+if [[ -x $build/tests/rendezvous_test ]] && "$check/venv/bin/python" -c 'import torch' 2>/dev/null; then
+  HONE_TEST_TORCH=$check/venv/bin/python "$build/tests/rendezvous_test" --gtest_filter='TorchStore.*' --gtest_brief=1
+fi
 "$check/venv/bin/python" scripts/check_clients.py "$url" small secret "$open" "$folder/model"
 schemathesis=$(realpath "$check")/venv/bin/schemathesis
 cd "$folder"  # it leaves a folder behind
