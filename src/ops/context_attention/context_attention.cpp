@@ -22,8 +22,8 @@ Cost attention_cost(const Cost& traffic, const Type& qkv, const Type& keys, cons
   return cost;
 }
 
-// (qkv, keys, piece_bounds, piece_starts, piece_keys, document_pieces, cu_seqlens, grad_o, o, lse) -> (dqkv, whose
-// columns of queries are written; dkeys)
+// (qkv, keys, piece_bounds, piece_starts, piece_keys, document_pieces, cu_seqlens, grad_o, o, lse) -> (dqkv, of which
+// only the columns of queries are defined; dkeys)
 class ContextAttentionBackward final : public Op {
  public:
   std::string_view name() const override { return "context_attention_backward"; }

@@ -57,7 +57,6 @@ void backward(const KernelCall& call) {
                          .grad_v = {grad_keys + values, keys.row_size()},
                          .pieces = pieces_of<In>(call),
                          .workspace = call.workspace});
-  zero_tail(call.out(ContextAttentionBackwardOut::qkv));
 }
 
 std::size_t backward_workspace(InputTypes, std::span<const Type> outputs, const Attributes& attributes) {

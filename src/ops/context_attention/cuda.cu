@@ -211,9 +211,6 @@ void backward(const KernelCall& call) {
   check_head_dim(call.attributes_as<AttentionAttributes>().head_dim);
   const PieceGradients<T> gradients = gradients_of<T>(call);
   const AttentionGradients<T>& args = gradients.args;
-  // Key and value columns of rows past the count, which the sums over the ranks leave, become zero too.
-  const TensorView& grad_qkv = call.out(ContextAttentionBackwardOut::qkv);
-  check_cuda(cudaMemsetAsync(args.grad_q, 0, grad_qkv.type->bytes(), stream_of(call)), "cudaMemset");
   if constexpr (std::is_same_v<T, __nv_bfloat16>) {
     if (launch_wgmma_attention_backward(args, gradients.keys, gradients.queries, call.workspace.data(),
                                         stream_of(call))) {

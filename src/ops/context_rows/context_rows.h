@@ -51,7 +51,8 @@ struct ContextPlaceAttributes {
 [[nodiscard]] Tensor context_gather(Tensor x, Tensor rows, const ContextColumns& columns = {});
 
 // Returns `to`, whose columns from columns.first on are overwritten: with this rank's rows of the sum over the ranks,
-// in their order, of `sums`, which has the type of a context_gather(). Other columns, and rows past the count, stay.
+// in their order, of `sums`, which has the type of a context_gather(). Other columns stay; rows past the count become
+// zero in these columns.
 [[nodiscard]] Tensor context_scatter(Tensor sums, Tensor to, Tensor rows, const ContextColumns& columns = {});
 
 // Returns this rank's rows, counted by tokens, of x [ranks x capacity, ...] in the order of the micro-batch. The

@@ -59,9 +59,14 @@ void scatter(const KernelCall& call) {
                 sums.data + static_cast<std::size_t>(token) * width, width);
   });
   blocks.sum(sums.dtype());
-  for_rows(to.rows(), sums.row_size(), [&](std::int64_t row) {
+  for_rows(to.capacity(), sums.row_size(), [&](std::int64_t row) {
     const auto at = static_cast<std::size_t>(row);
-    std::memcpy(to.data + at * row_bytes(to) + first, blocks.mine() + at * width, width);
+    std::byte* const columns = to.data + at * row_bytes(to) + first;
+    if (row < to.rows()) {
+      std::memcpy(columns, blocks.mine() + at * width, width);
+    } else {
+      std::memset(columns, 0, width);
+    }
   });
 }
 

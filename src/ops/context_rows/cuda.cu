@@ -109,7 +109,7 @@ void scatter(const KernelCall& call) {
             all_rows(sums), width);
   blocks.sum(sums.dtype());
   std::byte* const at = to.data + (row_bytes(to) - width);
-  copy_rows(call, {blocks.mine(), width, nullptr, at, row_bytes(to), nullptr, false}, to.capacity(), row_count(to),
+  copy_rows(call, {blocks.mine(), width, nullptr, at, row_bytes(to), nullptr, true}, to.capacity(), row_count(to),
             width);
 }
 
