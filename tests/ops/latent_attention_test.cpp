@@ -192,6 +192,11 @@ void expect_bits_of_one_step(const LatentSequences<T>& sequences, const LatentSi
     const std::vector<T> result = sequences.outputs(step);
     auto at = result.begin();
     for (const LatentPart& part : step) {
+      const bool is_in = std::ranges::any_of(whole, [&](const LatentPart& each) {
+        return each.sequence == part.sequence && each.start <= part.start &&
+               part.start + part.count <= each.start + each.count;
+      });
+      ASSERT_TRUE(is_in) << "the large step has no rows " << part.start << " of sequence " << part.sequence;
       std::int64_t first = 0;  // row of the part in the large step
       for (const LatentPart& each : whole) {
         if (each.sequence == part.sequence) {
@@ -241,8 +246,8 @@ TEST(LatentAttention, WideRowsInStepsAndPagesChangeNoBit) {
     const LatentSizes sizes{.heads = 16, .rank = 512, .rope = 64, .block_size = block_size};
     const std::int64_t length = has_splits ? 2100 : 70;
     const LatentSequences<BFloat16> sequences(sizes, {5, length, 1, 130});
-    expect_bits_of_one_step(sequences, sizes,
-                            {{0, 0, 5}, {1, length * 3 / 4, length / 4}, {2, 0, 1}, {3, has_splits ? 0 : 100, 30}},
+    const std::int64_t rows = has_splits ? 525 : 60;  // enough that a GPU merges the splits of an item in one block
+    expect_bits_of_one_step(sequences, sizes, {{0, 0, 5}, {1, length - rows, rows}, {2, 0, 1}, {3, 100, 30}},
                             {{{1, length - 1, 1}},
                              {{1, length - 54, 10}, {3, 129, 1}, {2, 0, 1}},
                              {{0, 4, 1}, {1, length - 17, 3}},
