@@ -80,13 +80,16 @@ double CostModel::product_seconds(const Type& result, double flops) const {
 
 // The last tile of an expert's rows is half full on average.
 double CostModel::grouped_seconds(const Program& program, const Node& node, double flops) const {
-  const bool of_weights = node.op->name() == "grouped_linear_weight_gradient";
+  const bool of_weights = node.op->name().ends_with("grouped_linear_weight_gradient");
   const bool of_input = node.op->name().ends_with("grouped_linear_input_gradient");
   const double share = of_weights ? rates_.grouped_weight_gradient_share
                        : of_input ? rates_.grouped_input_gradient_share
                                   : rates_.grouped_forward_share;
   const auto& attributes = node.attributes.as<GroupedLinearAttributes>();
-  const double rows = static_cast<double>(program.value(node.inputs[0]).type.rows()) * attributes.share;
+  // Products in e4m3 read transposed copies for the weight gradient.
+  const Type& operand = program.value(node.inputs[0]).type;
+  const bool transposed = of_weights && operand.dtype == DType::kU8;
+  const double rows = static_cast<double>(transposed ? operand.row_size() : operand.rows()) * attributes.share;
   const double of_expert = std::max(rows / static_cast<double>(attributes.experts), 1.0);
   const double large = gemm_flops_ * gemm_share(kLargeGemm, kLargeGemm, kLargeGemm, rates_.parallel_tiles);
   return flops / (large * share * of_expert / (of_expert + kTile / 2));
