@@ -16,6 +16,8 @@ bool is_convertible(StoredType type) {
   return type == StoredType::kF16 || type == StoredType::kBf16 || type == StoredType::kF32 || type == StoredType::kF64;
 }
 
+bool is_weight_type(std::optional<DType> type) { return type == DType::kF32 || type == DType::kBf16; }
+
 }  // namespace
 
 std::size_t TensorNotice::bytes() const {
@@ -67,15 +69,28 @@ void ReceivedTensors::check(const TensorNotice& notice) const {
                 "the trainer's model must be the one that is served");
 }
 
+void ReceivedTensors::begin() {
+  loaded_.clear();
+  casts_.clear();
+}
+
+DeviceCast& ReceivedTensors::cast(DType from, DType to, Device& device) {
+  return casts_.try_emplace({from, to}, device, from, to).first->second;
+}
+
 void ReceivedTensors::load_slice(const CheckpointTensor& tensor, const PartSlice& slice, const TensorNotice& notice,
                                  const std::byte* data, std::vector<std::byte>& host, TensorStore& weights) {
   const std::string& block = slice.spec->name;
   const bool is_fp8 = is_fp8_block(*slice.spec);
-  if (!is_fp8 && !tensor.transposed && dtype_of(notice.type) == weights.type(block).dtype) {
-    const std::size_t size = size_of(notice.type);
-    const auto row = static_cast<std::size_t>(slice.part->row * row_elements(*slice.spec));
-    return weights.device().copy(weights.data(block) + row * size, data + static_cast<std::size_t>(slice.first) * size,
-                                 static_cast<std::size_t>(slice.elements()) * size);
+  const DType held = weights.type(block).dtype;
+  const std::optional<DType> sent = dtype_of(notice.type);
+  if (!is_fp8 && !tensor.transposed && (sent == held || (is_weight_type(sent) && is_weight_type(held)))) {
+    const auto elements = static_cast<std::size_t>(slice.elements());
+    const std::byte* from = data + static_cast<std::size_t>(slice.first) * size_of(*sent);
+    std::byte* to =
+        weights.data(block) + static_cast<std::size_t>(slice.part->row * row_elements(*slice.spec)) * size_of(held);
+    if (sent == held) return weights.device().copy(to, from, elements * size_of(held));
+    return cast(*sent, held, weights.device()).run(from, to, elements);
   }
   if (host.empty()) {
     host.resize(notice.bytes());

@@ -4,6 +4,7 @@
 
 #include "core/json_value.h"
 #include "serve/answer_sink.h"
+#include "serve/chat_request.h"
 #include "serve/completion_request.h"
 #include "serve/endpoints.h"
 #include "serve/request_error.h"
@@ -84,15 +85,32 @@ Json completion_body(Json body) {
   return body;
 }
 
-}  // namespace
+// Turns the body of TRL's /chat into one of /generate: its conversations become tokens.
+Json generate_body(const ServedModel& model, Json body) {
+  const Json conversations = std::exchange(body["messages"], Json());
+  if (!conversations.is_array() || conversations.empty())
+    RequestParameters::refuse("messages", conversations, "an array of conversations");
+  Json prompts = Json::array();
+  for (const Json& conversation : conversations) {
+    Json one{{"messages", conversation}};
+    for (const char* key : {"chat_template_kwargs", "tools"})
+      if (const Json value = body.value(key, Json()); !value.is_null()) one[key] = value;
+    const ChatRequest chat = parse_chat_request(json_text(one), SamplingParams());
+    const std::string prompt = rendered_prompt(model, *chat.messages, *chat.variables);
+    prompts.push_back(encoded(model, prompt, false, "messages"));
+  }
+  for (const char* key : {"messages", "chat_template_kwargs", "tools"}) body.erase(key);
+  body["prompts"] = std::move(prompts);
+  return body;
+}
 
-void answer_generate(const Service& service, const ServerRequest& http, const std::shared_ptr<ServerReply>& reply) {
+void generate(const Service& service, Json given, const std::shared_ptr<ServerReply>& reply) {
   const ServedModel& model = service.model();
-  Json body = completion_body(parse_body(http.body));
+  const Json body = completion_body(std::move(given));
   const std::int64_t most =
       body.contains("logprobs") && body["logprobs"].is_number_integer() ? body["logprobs"].get<std::int64_t>() : 0;
   if (most > 0)
-    throw RequestError("logprobs", text_of("is ", most), "/generate lists the sampled tokens' only: 0 or null");
+    throw RequestError("logprobs", text_of("is ", most), "only those of the sampled tokens are listed: 0 or null");
   const CompletionRequest request = parse_completion_request(json_text(body), SamplingParams());
   GenerationJob job;
   job.adapter = adapter_named(model, request.model);
@@ -106,6 +124,16 @@ void answer_generate(const Service& service, const ServerRequest& http, const st
   auto form = std::make_unique<GenerateForm>(std::move(prompts), request.logprobs);
   job.sink = std::make_shared<AnswerSink>(reply, std::move(form), AnswerDivision{}, job.requests.size(), false);
   service.submit(std::move(job));
+}
+
+}  // namespace
+
+void answer_generate(const Service& service, const ServerRequest& http, const std::shared_ptr<ServerReply>& reply) {
+  generate(service, parse_body(http.body), reply);
+}
+
+void answer_trl_chat(const Service& service, const ServerRequest& http, const std::shared_ptr<ServerReply>& reply) {
+  generate(service, generate_body(service.model(), parse_body(http.body)), reply);
 }
 
 void answer_completions(const Service& service, const ServerRequest& http, const std::shared_ptr<ServerReply>& reply) {

@@ -43,7 +43,9 @@ void answer_sleep(const Service& service, const ServerRequest& request, const st
   if (under_way == UnderWay::kKeep)
     throw RequestError("mode", "is \"keep\", but sleep gives back the keys and values of requests under way",
                        "use wait or abort");
-  const auto sleep = [level](ResidentModel& resident) {
+  const auto sleep = [level, transfer = service.options().transfer](ResidentModel& resident) {
+    if (transfer && transfer->is_open())
+      throw RequestError({}, "a trainer is updating the weights", "sleep when its update has ended", 409);
     if (!resident.is_asleep() && resident.engine().has_work())
       throw RequestError("mode", "is \"wait\", but requests are paused", "resume before, or use abort", 409);
     resident.sleep(level == 1 ? SleepLevel::kKeepWeights : SleepLevel::kDropWeights);

@@ -30,6 +30,8 @@ void answer_responses(const Service& service, const ServerRequest& request, cons
 void answer_embeddings(const Service& service, const ServerRequest& request, const std::shared_ptr<ServerReply>& reply);
 // TRL's form: completions of texts or token ids as token ids.
 void answer_generate(const Service& service, const ServerRequest& request, const std::shared_ptr<ServerReply>& reply);
+// The same of conversations.
+void answer_trl_chat(const Service& service, const ServerRequest& request, const std::shared_ptr<ServerReply>& reply);
 // vLLM's endpoints of adapters (adapter_endpoints.cpp).
 void answer_load_adapter(const Service& service, const ServerRequest& request,
                          const std::shared_ptr<ServerReply>& reply);

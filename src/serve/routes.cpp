@@ -54,6 +54,7 @@ constexpr auto kRoutes = std::to_array<Route>({
     {"POST", "/tokenize", answer_tokenize, Access::kKey, "Tokens of a text or of messages"},
     {"POST", "/detokenize", answer_detokenize, Access::kKey, "The text of tokens"},
     {"POST", "/generate", answer_generate, Access::kKey, "Completions as token ids"},
+    {"POST", "/chat", answer_trl_chat, Access::kKey, "Completions of conversations as token ids"},
     {"GET", "/get_world_size", answer_world_size, Access::kKey, "The number of devices"},
     {"POST", "/v1/load_lora_adapter", answer_load_adapter, Access::kControl},
     {"POST", "/v1/unload_lora_adapter", answer_unload_adapter, Access::kControl},

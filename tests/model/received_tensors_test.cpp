@@ -103,6 +103,18 @@ TEST(ReceivedTensors, AreQuantizedAsTheirFolderIs) {
   expect_equal(received(model, SafetensorsFile(folder.path() / "model.safetensors"), DType::kBf16), expected);
 }
 
+// More numbers than a piece, at addresses without alignment.
+TEST(ReceivedTensors, AreConvertedInPieces) {
+  const std::size_t count = (std::size_t{1} << 22) + 5;
+  std::vector<float> values(1 + count);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = 1.0f + static_cast<float>(i) * 0x1p-20f;
+  std::vector<BFloat16> narrowed(1 + count);
+  DeviceCast(cpu_device(), DType::kF32, DType::kBf16)
+      .run(reinterpret_cast<const std::byte*>(&values[1]), reinterpret_cast<std::byte*>(&narrowed[1]), count);
+  for (std::size_t i = 1; i < values.size(); ++i) ASSERT_EQ(narrowed[i].bits, BFloat16(values[i]).bits) << i;
+  EXPECT_EQ(narrowed[0].bits, 0);
+}
+
 TEST(ReceivedTensors, RefuseWhatTheModelDoesNotHave) {
   const std::unique_ptr<Model> model = family_registry().create(kQwen3);
   const ReceivedTensors tensors(*model);

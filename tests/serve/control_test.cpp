@@ -287,6 +287,34 @@ TEST(Control, TrlsClientsGenerateAndAreToldThatThereIsNoNccl) {
   EXPECT_EQ(server.post("/reset_prefix_cache/", Json::object()).status, 200);
 }
 
+TEST(Control, TrlsClientsCompleteConversations) {
+  SmallServer server(open_options());
+  const Json first = Json::array({{{"role", "user"}, {"content", "What is 1 + 2?"}}});
+  const Json second = Json::array({{{"role", "system"}, {"content", "The answer"}}, first[0]});
+  const Json sampling{{"n", 2}, {"max_tokens", 5}, {"temperature", 1.0}};
+  Json body = sampling;
+  body.update({{"messages", {first, second}},
+               {"logprobs", 0},
+               {"structured_outputs_regex", nullptr},
+               {"generation_kwargs", {{"seed", 3}, {"ignore_eos", true}}},
+               {"chat_template_kwargs", Json::object()},
+               {"tools", nullptr}});
+  const Json answer = Json::parse(server.post("/chat/", body).body);
+  ASSERT_EQ(answer["completion_ids"].size(), 4U) << answer;
+  for (std::size_t i = 0; i < 2; ++i) {
+    Json chat = sampling;
+    chat.update({{"messages", i == 0 ? first : second}, {"seed", 3}, {"ignore_eos", true}, {"return_token_ids", true}});
+    const Json expected = Json::parse(server.post("/v1/chat/completions", chat).body);
+    EXPECT_EQ(answer["prompt_ids"][i], expected["prompt_token_ids"]);
+    for (std::size_t n = 0; n < 2; ++n)
+      EXPECT_EQ(answer["completion_ids"][2 * i + n], expected["choices"][n]["token_ids"]);
+  }
+  for (const Json& messages : {Json(), Json::array(), Json("text"), Json{first[0]}, Json::array({Json::array()})}) {
+    body["messages"] = messages;
+    EXPECT_EQ(server.post("/chat/", body).status, 400) << messages;
+  }
+}
+
 TEST(Control, CompletionsListTokensAndTakeSeeds) {
   SmallServer server(open_options());
   const Request first = long_request(server);

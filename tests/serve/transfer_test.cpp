@@ -359,6 +359,7 @@ TEST(Transfer, WhatDoesNotFitIsReceivedAndDropped) {
   const std::vector<Sent> one(tensors.begin(), tensors.begin() + 1);
   EXPECT_EQ(trainer.call("/start_weight_update").status, 200);
   EXPECT_EQ(trainer.send(one, announcement(one), 0).status, 200);
+  EXPECT_EQ(trainer.call("/sleep").status, 409) << "the weights are changing";
   wrong = announcement(one);
   wrong["names"][0] = "model.other";
   EXPECT_EQ(trainer.send(one, wrong, 0).status, 400);
