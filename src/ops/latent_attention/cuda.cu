@@ -1,3 +1,6 @@
+#include <cstdlib>
+#include <string_view>
+
 #include "ops/latent_attention/latent_attention.h"
 #include "ops/latent_attention/simple_latent.cuh"
 #include "ops/latent_attention/wgmma_latent.cuh"
@@ -28,10 +31,17 @@ bool is_wide(const Type& cache, const LatentAttentionAttributes& a) {
   return cache.dtype == DType::kBf16 && cache.shape[2].size == kLatentWidth && a.rank == kLatentRank;
 }
 
+// The kernel of wgmma_latent.cuh has not yet passed its tests on a GPU, and is used only if the environment asks for
+// it.
+bool asks_for_wgmma() {
+  const char* kernel = std::getenv("HONE_LATENT_KERNEL");
+  return kernel != nullptr && std::string_view(kernel) == "wgmma";
+}
+
 bool attend_on_hopper(const KernelCall& call, const LatentAttentionAttributes& a, const Sequences& sequences) {
   const TensorView& query = call.in(LatentAttentionIn::query);
   const TensorView& cache = call.in(LatentAttentionIn::cache);
-  if (!is_wide(*cache.type, a)) return false;
+  if (!is_wide(*cache.type, a) || !asks_for_wgmma()) return false;
   LatentQueries queries{};
   queries.sequences = sequences;
   queries.keys = latent_keys<__nv_bfloat16>(call);

@@ -160,6 +160,9 @@ struct LatentLaunch {
   cudaFuncAttributes attributes{};
   check_cuda(cudaFuncGetAttributes(&attributes, wgmma_latent_attention), "cudaFuncGetAttributes");
   if (attributes.maxThreadsPerBlock < LatentShared::kThreads) return false;
+  constexpr int kAsked = 128 * (2 * LatentShared::kRegisters + LatentShared::kCopyRegisters);
+  HONE_ASSERT(attributes.numRegs * LatentShared::kThreads >= kAsked, "a thread is launched with ", attributes.numRegs,
+              " registers; setmaxnreg would wait forever for more");
   const std::int64_t rows = queries.sequences.capacity;
   if (rows == 0) return true;
   HONE_ASSERT(workspace.size() >= plan.workspace_bytes, "the workspace is too small: ", workspace.size(), " bytes");
