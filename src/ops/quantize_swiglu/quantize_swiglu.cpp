@@ -10,27 +10,6 @@
 namespace hone {
 namespace {
 
-// Returns the fusion of node `first`, an `op`, with the quantize that alone reads its result.
-std::optional<Fusion> with_quantize(const Program& program, std::size_t first, std::string_view op) {
-  const std::vector<Node>& nodes = program.nodes();
-  const Node& made = nodes[first];
-  if (made.op->name() != op) return std::nullopt;
-  const ValueId value = made.outputs[0];
-  const bool is_output =
-      std::ranges::any_of(program.outputs(), [&](const Output& each) { return each.value == value; });
-  std::optional<std::size_t> quantized;
-  for (std::size_t i = first + 1; i < nodes.size(); ++i) {
-    if (std::ranges::find(nodes[i].inputs, value) == nodes[i].inputs.end()) continue;
-    if (quantized || nodes[i].op->name() != "quantize") return std::nullopt;
-    quantized = i;
-  }
-  if (!quantized || is_output) return std::nullopt;
-  const Node& node = nodes[*quantized];
-  Fusion fusion{.nodes = {first, *quantized}, .inputs = made.inputs, .attributes = node.attributes, .outputs = {}};
-  for (std::size_t i = 0; i < node.outputs.size(); ++i) fusion.outputs.emplace_back(node.outputs[i], i);
-  return fusion;
-}
-
 // The outputs of quantize for a matrix of the dtype and rows of gate_up and k columns.
 std::vector<Type> types_for(const Type& gate_up, std::int64_t k, const Attributes& attributes, std::string_view name) {
   const std::int64_t n = gate_up.shape.size() == 2 ? gate_up.shape[1].size / 2 : 0;
@@ -56,7 +35,7 @@ class QuantizeSwigluBackward final : public FusedOp {
   }
   int fusion_priority() const override { return 600; }
   std::optional<Fusion> fuse(const Program& program, std::size_t first) const override {
-    std::optional<Fusion> fusion = with_quantize(program, first, "swiglu_backward");
+    std::optional<Fusion> fusion = fused_with_quantize(program, first, "swiglu_backward", "quantize");
     if (fusion && program.value(fusion->inputs[SwigluBackwardIn::dy]).type.row_size() % kScaleBlock != 0) return {};
     return fusion;
   }
@@ -85,13 +64,35 @@ class QuantizeSwiglu final : public FusedOp {
   }
   int fusion_priority() const override { return 500; }
   std::optional<Fusion> fuse(const Program& program, std::size_t first) const override {
-    return with_quantize(program, first, "swiglu");
+    return fused_with_quantize(program, first, "swiglu", "quantize");
   }
 };
 
 const QuantizeSwiglu kForward;
 
 }  // namespace
+
+std::optional<Fusion> fused_with_quantize(const Program& program, std::size_t first, std::string_view op,
+                                          std::string_view quantize) {
+  const std::vector<Node>& nodes = program.nodes();
+  const Node& made = nodes[first];
+  if (made.op->name() != op) return std::nullopt;
+  const ValueId value = made.outputs[0];
+  const bool is_output =
+      std::ranges::any_of(program.outputs(), [&](const Output& each) { return each.value == value; });
+  std::optional<std::size_t> quantized;
+  for (std::size_t i = first + 1; i < nodes.size(); ++i) {
+    if (std::ranges::find(nodes[i].inputs, value) == nodes[i].inputs.end()) continue;
+    if (quantized || nodes[i].op->name() != quantize) return std::nullopt;
+    quantized = i;
+  }
+  if (!quantized || is_output) return std::nullopt;
+  const Node& node = nodes[*quantized];
+  Fusion fusion{.nodes = {first, *quantized}, .inputs = made.inputs, .attributes = node.attributes, .outputs = {}};
+  fusion.inputs.insert(fusion.inputs.end(), node.inputs.begin() + 1, node.inputs.end());
+  for (std::size_t i = 0; i < node.outputs.size(); ++i) fusion.outputs.emplace_back(node.outputs[i], i);
+  return fusion;
+}
 
 QuantizedRows quantize_swiglu(Tensor gate_up, const QuantizeAttributes& attributes) {
   return quantized_rows(gate_up.program().append(kForward, attributes, {&gate_up, 1}));

@@ -3,8 +3,11 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
+#include <string_view>
 
 #include "ops/quantize/quantize.h"
+#include "program/op.h"
 #include "program/program.h"
 
 namespace hone {
@@ -17,5 +20,10 @@ struct QuantizeSwigluBackwardIn {
 // Returns quantize(swiglu(gate_up)) for gate_up bf16 [rows, 2 n], n a multiple of 128, with the same bits, gradients
 // included. Throws Error if the type does not fit.
 [[nodiscard]] QuantizedRows quantize_swiglu(Tensor gate_up, const QuantizeAttributes& attributes);
+
+// Returns the fusion of node `first`, an `op`, with the `quantize` (an operation that quantizes its first input) that
+// alone reads its result. Its inputs are those of `op`, then those of `quantize` without the first.
+[[nodiscard]] std::optional<Fusion> fused_with_quantize(const Program& program, std::size_t first, std::string_view op,
+                                                        std::string_view quantize);
 
 }  // namespace hone

@@ -12,20 +12,13 @@ using In = ScaledGroupedLinearIn;
 using GradientIn = ScaledGroupedWeightGradientIn;
 
 template <GroupedProduct kProduct>
-using Plan = ScaledPlan<kProduct, 192, 4, 192, 1>;
+using Plan = ScaledPlan<kProduct, 192, 4, 192, false>;
 
 // The tensor map of a matrix of bytes [rows, columns] in boxes of `box` rows of 128.
 CUtensorMap byte_boxes(const TensorView& view, std::int64_t box) {
   const auto columns = static_cast<cuuint64_t>(view.row_size());
   return tensor_boxes<2>(view.data, CU_TENSOR_MAP_DATA_TYPE_UINT8, {columns, static_cast<cuuint64_t>(view.capacity())},
                          {columns}, {kScaledDepth, static_cast<cuuint32_t>(box)}, CU_TENSOR_MAP_SWIZZLE_128B);
-}
-
-// The tensor map of scales [blocks, rows] in pieces of a row.
-CUtensorMap scale_pieces(const TensorView& view, std::int64_t width) {
-  const auto rows = static_cast<cuuint64_t>(view.row_size());
-  return tensor_boxes<2>(view.data, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, {rows, static_cast<cuuint64_t>(view.capacity())},
-                         {rows * sizeof(float)}, {static_cast<cuuint32_t>(width), 1}, CU_TENSOR_MAP_SWIZZLE_NONE);
 }
 
 template <class Plan, class Out = __nv_bfloat16>
@@ -48,11 +41,11 @@ template <GroupedProduct kProduct>
 void multiply(const KernelCall& call) {
   const TensorView& rows = call.in(In::x);
   const TensorView& scale = call.in(In::weight_scale);
+  const TensorView& token_scale = call.in(In::x_scale);
   const TensorView& out = call.out(0);
   if (out.elements() == 0) return;
   const ScaledMaps maps{.weight = byte_boxes(call.in(In::weight), kScaledDepth),
                         .tokens = byte_boxes(rows, kTokenBox),
-                        .scales = scale_pieces(call.in(In::x_scale), Plan<kProduct>::kColumns),
                         .out = row_boxes(out.data, out.capacity(), out.row_size(), 1, out.row_size(), 64)};
   const ScaledArgs args{.grouped = {.start = call.in(In::start).as<std::int32_t>(),
                                     .experts = static_cast<int>(call.attributes_as<GroupedLinearAttributes>().experts),
@@ -62,7 +55,9 @@ void multiply(const KernelCall& call) {
                                     .capacity = out.capacity(),
                                     .out = out.data},
                         .weight_scale = scale.as<float>(),
-                        .weight_stride = scale.row_size()};
+                        .weight_stride = scale.row_size(),
+                        .token_scale = token_scale.as<float>(),
+                        .token_stride = token_scale.row_size()};
   launch<Plan<kProduct>>(maps, args, stream_of(call));
 }
 
@@ -71,6 +66,7 @@ void weight_gradient(const KernelCall& call) {
   const TensorView& dy = call.in(GradientIn::dy);
   const TensorView& x = call.in(GradientIn::x);
   const TensorView& scale = call.in(GradientIn::x_scale);
+  const TensorView& token_scale = call.in(GradientIn::dy_scale);
   const TensorView& out = call.out(0);
   if (out.elements() == 0 || x.elements() == 0) return;
   const std::int64_t experts = call.attributes_as<GroupedLinearAttributes>().experts;
@@ -78,7 +74,6 @@ void weight_gradient(const KernelCall& call) {
   const CUtensorMap tokens = byte_boxes(dy, kTokenBox);
   const ScaledMaps maps{.weight = byte_boxes(x, kScaledDepth),
                         .tokens = tokens,
-                        .scales = scale_pieces(call.in(GradientIn::dy_scale), WeightPlan::kColumns),
                         .out = narrow ? row_boxes(out.data, experts, out.capacity() / experts * out.row_size(),
                                                   out.capacity() / experts, out.row_size(), 1, 64)
                                       : tokens};
@@ -90,7 +85,9 @@ void weight_gradient(const KernelCall& call) {
                                     .capacity = 0,
                                     .out = out.data},
                         .weight_scale = scale.as<float>(),
-                        .weight_stride = scale.row_size()};
+                        .weight_stride = scale.row_size(),
+                        .token_scale = token_scale.as<float>(),
+                        .token_stride = token_scale.row_size()};
   narrow ? launch<WeightPlan>(maps, args, stream_of(call)) : launch<WeightPlan, float>(maps, args, stream_of(call));
 }
 

@@ -7,14 +7,14 @@
 //
 //            terms ->                tokens ->
 //          +------------+         +-----------+
-//   W or   |  128 (WG 1)|  terms  | x^T, dy^T |          a stage: 16 KiB of W, up to 24 KiB of tokens, a row of scales
+//   W or   |  128 (WG 1)|  terms  | x^T, dy^T |          a stage: 16 KiB of W, up to 24 KiB of tokens, scales
 //   W^T    |  128 (WG 2)|    |    +-----------+ -> y^T, dx^T
 //          +------------+    v
 //
 // A stage has 128 terms, for which a token has one scale and the 128 rows of W another. The tensor cores sum a stage
 // from zero; then its sums, times both scales, are added in f32 registers, so that tensor cores, which cut their sums
-// (docs/lab-notes.md, Products in FP8), never add more than 128 terms. While one warpgroup adds, the other one
-// multiplies. Source: DeepGEMM, DeepSeek-AI (2025), https://github.com/deepseek-ai/DeepGEMM.
+// (docs/lab-notes.md, Products in FP8), never add more than 128 terms. Source: DeepGEMM, DeepSeek-AI (2025),
+// https://github.com/deepseek-ai/DeepGEMM.
 //
 // Both operands of wgmma in e4m3 must run along the sum in shared memory. W has the terms of dx as rows, so its tiles
 // are loaded into registers by ldmatrix, which transposes pairs of bytes, and the bytes are sorted there; no transposed
@@ -24,8 +24,8 @@
 // those of dy in place of the tokens, so that the kernel computes dW^T and stores it as it stores y^T. The tokens of an
 // expert are filled up to whole stages there.
 //
-// In a cluster of two, the blocks have two tiles of the same tokens, one below the other. Each copies half of the
-// tokens to both. A stage is empty when the warps of both have read it.
+// Another warp writes the products of both scales into a stage, in the order in which the computing threads read them.
+// With kTurns the warpgroups multiply in turns, so that one adds while the other multiplies.
 //
 // The bits of a row do not depend on other rows or on the routing: its sum is one chain over stages of 128 terms in
 // ascending order, whatever the columns of the tile.
@@ -41,20 +41,24 @@ struct ScaledCompute {
   static constexpr int kGroups = Plan::kColumns / 8;
   static constexpr int kLinks = kScaledDepth / 32;
   static constexpr bool kHolds = Plan::kProduct == GroupedProduct::kInput;
+  static constexpr int kTurnBarrier = 4;  // and 5
   ScaledRing<Plan> ring;
   const ScaledMaps& maps;
   const ScaledArgs& args;
   GroupedPlace place;
   float sums[kGroups][4];
 
-  // Tells the copying threads of the cluster that the warp has read a stage.
+  // Tells the copying threads that the warp has read a stage.
   __device__ void release(std::uint32_t empty) const {
     __syncwarp();
-    if constexpr (Plan::kCluster == 1) {
-      if (place.thread % 32 == 0) barrier_arrive(empty);
-    } else {
-      if (place.thread % 32 < Plan::kCluster) barrier_arrive_at(empty, place.thread % 32);
-    }
+    if (place.thread % 32 == 0) barrier_arrive(empty);
+  }
+  // Waits for the turn of the warpgroup, and gives it to the other one.
+  __device__ void take_turn() const {
+    if constexpr (Plan::kTurns) named_barrier_wait(kTurnBarrier + place.group, 256);
+  }
+  __device__ void give_turn() const {
+    if constexpr (Plan::kTurns) named_barrier_arrive(kTurnBarrier + 1 - place.group, 256);
   }
 
   // Loads the warp's 16 rows of W^T, columns of the stage, for 32 terms. A matrix of ldmatrix has 8 terms, chosen so
@@ -85,12 +89,14 @@ struct ScaledCompute {
       std::uint32_t held[kLinks][4];
 #pragma unroll
       for (int link = 0; link < kLinks; ++link) load_link(link, held[link]);
+      take_turn();
       warpgroup_fence();
 #pragma unroll
       for (int link = 0; link < kLinks; ++link) warpgroup_multiply_e4m3(c, held[link], tokens + 2 * link, link > 0);
       warpgroup_commit();
     } else {
       const std::uint64_t own = warpgroup_operand(ring.at() + place.group * kGroupedPart, 0);
+      take_turn();
       warpgroup_fence();
 #pragma unroll
       for (int link = 0; link < kLinks; ++link) warpgroup_multiply_e4m3(c, own + 2 * link, tokens + 2 * link, link > 0);
@@ -98,20 +104,22 @@ struct ScaledCompute {
     }
   }
 
-  // Adds the sums of a stage, times the scales of the tokens and `scale`, that of W.
+  // Adds the sums of a stage, times their scales.
   template <int kCount>
-  __device__ void add_stage(const float (&c)[kCount][4], float scale) {
-    const std::uint32_t scales = ring.scales() + place.thread % 4 * 8;
+  __device__ void add_stage(const float (&c)[kCount][4]) {
+    const std::uint32_t scales = ring.scales() + place.thread % 4 * (Plan::kScaleStride * 4);
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      float low, high;
-      asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];\n" : "=f"(low), "=f"(high) : "r"(scales + i * 32) : "memory");
-      low *= scale;
-      high *= scale;
-      sums[i][0] = fmaf(c[i][0], low, sums[i][0]);
-      sums[i][1] = fmaf(c[i][1], high, sums[i][1]);
-      sums[i][2] = fmaf(c[i][2], low, sums[i][2]);
-      sums[i][3] = fmaf(c[i][3], high, sums[i][3]);
+    for (int pair = 0; pair < (kCount + 1) / 2; ++pair) {
+      float scale[4];
+      asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];\n"
+                   : "=f"(scale[0]), "=f"(scale[1]), "=f"(scale[2]), "=f"(scale[3])
+                   : "r"(scales + pair * 16)
+                   : "memory");
+#pragma unroll
+      for (int i = 2 * pair; i < 2 * pair + 2 && i < kCount; ++i) {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) sums[i][j] = fmaf(c[i][j], scale[i % 2 * 2 + j % 2], sums[i][j]);
+      }
     }
   }
 
@@ -119,25 +127,16 @@ struct ScaledCompute {
   template <int kCount>
   __device__ void multiply(const GroupedTile& tile) {
     const int steps = tile.depth / kScaledDepth;
-    const GroupedArgs& grouped = args.grouped;
-    const std::int64_t blocks = (kHolds ? grouped.depth : grouped.rows) / kScaledDepth;  // of 128 rows of a matrix
-    const int row = tile.row / kGroupedRows;
-    const std::int64_t before = Plan::kSumsRows ? tile.first / kScaledDepth : tile.expert * blocks * args.weight_stride;
-    const float* scale = args.weight_scale + before + (kHolds ? row : row * args.weight_stride);
-    const std::int64_t stride = kHolds ? args.weight_stride : 1;
 #pragma unroll
     for (int i = 0; i < kCount; ++i) sums[i][0] = sums[i][1] = sums[i][2] = sums[i][3] = 0;
-    float next = load_for_later(scale);
     for (int step = 0; step < steps; ++step, ring.next()) {
       float c[kCount][4];
       barrier_wait(ring.full(), ring.parity);
       start_stage(c);
-      const float own = next;
-      scale += stride;
-      if (step + 1 < steps) next = load_for_later(scale);
       warpgroup_wait<0>();
       settle(c);
-      add_stage(c, own);
+      give_turn();
+      add_stage(c);
       release(ring.empty());
     }
   }
@@ -201,17 +200,29 @@ struct ScaledCompute {
     const std::int64_t width = args.grouped.rows;
     float* const to = static_cast<float*>(args.grouped.out) +
                       (static_cast<std::int64_t>(tile.expert) * args.grouped.columns + tile.column) * width + row;
+    const auto at = [&](int i, int j) -> float& { return to[(i * 8 + lane % 4 * 2 + j % 2) * width + j / 2 * 8]; };
+    constexpr int kBatch = 4;  // groups of columns that are loaded before one of them is stored
 #pragma unroll
-    for (int i = 0; i < kGroups; ++i) {
-      if (i * 8 >= tile.columns) break;
+    for (int begin = 0; begin < kGroups; begin += kBatch) {
+      if (begin * 8 >= tile.columns) break;
+      float old[kBatch][4];
 #pragma unroll
-      for (int j = 0; j < 4; ++j) to[(i * 8 + lane % 4 * 2 + j % 2) * width + j / 2 * 8] += sums[i][j];
+      for (int i = 0; i < kBatch; ++i) {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) old[i][j] = at(begin + i, j);
+      }
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) at(begin + i, j) = old[i][j] + sums[begin + i][j];
+      }
     }
   }
 
   // All tiles of the block.
   template <class Out>
   __device__ void run(const GroupedTile* tiles) {
+    if (place.group == 1) give_turn();
     for (int parity = 0;; parity ^= 1) {
       barrier_wait(ring.full(), ring.parity);
       const GroupedTile tile = tiles[ring.stage];
@@ -229,6 +240,7 @@ struct ScaledCompute {
         store_transposed(tile, ring, maps.out, args.grouped, place, sums);
       }
     }
+    if (place.group == 0) take_turn();
     if (place.thread == 0) bulk_wait();
   }
 };
@@ -243,41 +255,33 @@ __global__ void HONE_WGMMA_BOUNDS(kGroupedThreads, 1)
   ScaledRing<Plan> ring{{.base = (begin + 1023) / 1024 * 1024}};
   auto* tiles = reinterpret_cast<GroupedTile*>(scaled_shared + (ring.base - begin) + Plan::kTiles);
   const int thread = static_cast<int>(threadIdx.x);
-  const int block = Plan::kCluster == 1 ? 0 : cluster_block();
   allow_dependent_launch();
   if (thread == 0) {
     for (int stage = 0; stage < Plan::kStages; ++stage) {
-      barrier_init(ring.barrier(stage), 1);
-      barrier_init(ring.barrier(Plan::kStages + stage), 8 * Plan::kCluster);
+      barrier_init(ring.barrier(stage), 2);
+      barrier_init(ring.barrier(Plan::kStages + stage), 8);
     }
     barrier_init(ring.old_ready(), 1);
     barrier_init(ring.sum_ready(), 8);
     barrier_init_done();
   }
-  if constexpr (Plan::kCluster == 1) {
-    __syncthreads();
-  } else {
-    cluster_wait();
-  }
+  __syncthreads();
   wait_for_prior_kernels();
   if (thread < 128) {
-    fewer_registers<40>();
+    fewer_registers<56>();
     if (thread < 32) {
-      copy_scaled<Plan>(ring, maps, args, tiles, block);
+      copy_scaled<Plan>(ring, maps, args, tiles);
+    } else if (thread < 64) {
+      place_scales<Plan>(ring, args);
     } else if constexpr (Plan::kSumsRows && sizeof(Out) == 2) {
-      if (thread < 64) keep_scaled<Plan>(ring, maps, args);
+      if (thread < 96) keep_scaled<Plan>(ring, maps, args);
     }
   } else {
-    more_registers<232>();
+    more_registers<224>();
     const GroupedPlace place{.group = thread / 128 - 1, .thread = thread % 128};
     ScaledCompute<Plan> compute{.ring = ring, .maps = maps, .args = args, .place = place};
     compute.template run<Out>(tiles);
     if constexpr (!Plan::kSumsRows) clear_unused_rows(args.grouped, place);
-  }
-  // The other block may still copy to this one's shared memory, or arrive at a barrier there.
-  if constexpr (Plan::kCluster > 1) {
-    __syncwarp();
-    cluster_wait();
   }
 #endif
 }

@@ -1,7 +1,6 @@
 // The tiles of the products of wgmma_scaled.cuh, their place in shared memory, and the warps that copy.
 #pragma once
 
-#include "backend/cuda/cluster.cuh"
 #include "backend/cuda/wgmma_e4m3.cuh"
 #include "ops/grouped_linear/wgmma_store.cuh"
 
@@ -11,55 +10,69 @@ inline constexpr int kScaledDepth = 128;  // terms of a stage
 inline constexpr int kTokenBox = 32;      // tokens that are copied at a time
 
 // Shared memory of a block. kMost is the largest number of tokens of a tile, kStaged of those that are in shared memory
-// on the way to device memory, kClusterOf the blocks of a cluster.
-template <GroupedProduct kProductOf, int kMost, int kStagesOf, int kStaged, int kClusterOf>
+// on the way to device memory. kTurnsOf: the two warpgroups multiply in turns.
+template <GroupedProduct kProductOf, int kMost, int kStagesOf, int kStaged, bool kTurnsOf>
 struct ScaledPlan {
   static constexpr GroupedProduct kProduct = kProductOf;
   static constexpr bool kSumsRows = kProduct == GroupedProduct::kWeight;
   static constexpr bool kPads = kSumsRows;
-  static constexpr int kCluster = kClusterOf;
-  static constexpr int kRows = kGroupedRows * kCluster;  // of the tiles of a cluster
+  static constexpr bool kTurns = kTurnsOf;
+  static constexpr int kRows = kGroupedRows;
   static constexpr int kColumns = kMost;
   static constexpr int kStages = kStagesOf;
   static constexpr int kStagedColumns = kStaged;
   static constexpr int kFirstBytes = kGroupedRows * kScaledDepth;
   static constexpr int kStageBytes = kFirstBytes + kColumns * kScaledDepth;
   static constexpr int kStaging = kStages * kStageBytes;
-  static constexpr int kScales = kStaging + kGroupedRows * kStaged * 2;  // f32 [kStages, kColumns]
-  static constexpr int kTiles = kScales + kStages * kColumns * 4;        // GroupedTile [kStages]
+  static constexpr int kScaleStride = kColumns / 4 + 4;  // the four rows of scales are in different banks
+  static constexpr int kScales = kStaging + kGroupedRows * kStaged * 2;    // f32 [kStages, 4, kScaleStride]
+  static constexpr int kTiles = kScales + kStages * kScaleStride * 4 * 4;  // GroupedTile [kStages]
   static constexpr int kBarriers = kTiles + kStages * 32;
   static constexpr int kBytes = kBarriers + (2 * kStages + 2) * 8 + 1024;  // the stages begin at a multiple of 1,024
   static_assert(kColumns % 32 == 0 && kBytes <= 232448);
   static_assert(!kSumsRows || (kStaged == kMost && kMost % 64 == 0));
 };
 
-// Tensor maps: W in boxes of 128 x 128, tokens in boxes of kTokenBox x 128, their scales in rows of kColumns, y or dx.
-// For dW: the columns of x, those of dy with their scales, and dW if it is bf16.
+// Tensor maps: W in boxes of 128 x 128, tokens in boxes of kTokenBox x 128, y or dx. For dW: the columns of x, those of
+// dy, and dW if it is bf16.
 struct ScaledMaps {
-  CUtensorMap weight, tokens, scales, out;
+  CUtensorMap weight, tokens, out;
 };
 
 struct ScaledArgs {
   GroupedArgs grouped;
   const float* weight_scale;  // [experts x n / 128, weight_stride]
   std::int64_t weight_stride;
+  const float* token_scale;  // [depth / 128, token_stride]
+  std::int64_t token_stride;
 };
 
 template <class Plan>
 struct ScaledRing : GroupedRing<Plan> {
   [[nodiscard]] __device__ std::uint32_t scales() const {
-    return this->base + Plan::kScales + this->stage * (Plan::kColumns * 4);
+    return this->base + Plan::kScales + this->stage * (Plan::kScaleStride * 4 * 4);
   }
 };
 
-// Copies the terms of one stage. `block` is the number of the calling thread's block in its cluster.
+// Copies a box of a tensor map with two dimensions to shared memory, to an address that is a multiple of 128 bytes, or
+// of 1,024 if the box is swizzled. `barrier` counts the bytes.
+__device__ inline void bulk_copy_tile(std::uint32_t shared, const CUtensorMap& map, int column, int row,
+                                      std::uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];\n" ::"r"(
+          shared),
+      "l"(&map), "r"(column), "r"(row), "r"(barrier)
+      : "memory");
+}
+
+// Copies the terms of one stage.
 template <class Plan>
 __device__ inline void copy_scaled_stage(const ScaledRing<Plan>& ring, const ScaledMaps& maps, const ScaledArgs& args,
-                                         const GroupedTile& tile, int step, int block) {
+                                         const GroupedTile& tile, int step) {
   const int term = (Plan::kSumsRows ? tile.first : 0) + step * kScaledDepth;
   const int boxes = (tile.columns + kTokenBox - 1) / kTokenBox;
   const std::uint32_t full = ring.full();
-  barrier_expect(full, Plan::kFirstBytes + boxes * (kTokenBox * kScaledDepth) + Plan::kColumns * 4);
+  barrier_expect(full, Plan::kFirstBytes + boxes * (kTokenBox * kScaledDepth));
   if constexpr (Plan::kProduct == GroupedProduct::kForward) {
     bulk_copy_tile(ring.at(), maps.weight, term, tile.expert * args.grouped.rows + tile.row, full);
   } else if constexpr (Plan::kProduct == GroupedProduct::kInput) {
@@ -67,34 +80,80 @@ __device__ inline void copy_scaled_stage(const ScaledRing<Plan>& ring, const Sca
   } else {
     bulk_copy_tile(ring.at(), maps.weight, term, tile.row, full);
   }
-  bulk_copy_tile(ring.scales(), maps.scales, tile.column, term / kScaledDepth, full);
-  for (int i = block; i < boxes; i += Plan::kCluster) {
-    const std::uint32_t to = ring.at() + Plan::kFirstBytes + i * (kTokenBox * kScaledDepth);
-    const int token = tile.column + i * kTokenBox;
-    if constexpr (Plan::kCluster == 1) {
-      bulk_copy_tile(to, maps.tokens, term, token, full);
-    } else {
-      bulk_copy_tile_to((1 << Plan::kCluster) - 1, to, maps.tokens, term, token, full);
+  for (int i = 0; i < boxes; ++i) {
+    bulk_copy_tile(ring.at() + Plan::kFirstBytes + i * (kTokenBox * kScaledDepth), maps.tokens, term,
+                   tile.column + i * kTokenBox, full);
+  }
+}
+
+// The warp that writes the scales of stages: that of each token times that of the 128 rows of W. They are ordered by
+// the lane of a quad that reads them: the scale of column 8 i + 2 q + j is at [q, 2 i + j]. Threads load them, because
+// a bulk copy would have to begin at a multiple of 16 bytes, and an expert begins at any token.
+template <class Plan>
+__device__ inline void place_scales(ScaledRing<Plan> ring, const ScaledArgs& args) {
+  constexpr int kHeld = Plan::kColumns / 32;
+  constexpr bool kTurned = Plan::kProduct == GroupedProduct::kInput;
+  const GroupedArgs& grouped = args.grouped;
+  GroupedOrder<Plan> order(grouped);
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const std::uint32_t own = ((lane % 8 / 2) * Plan::kScaleStride + lane / 8 * 2 + lane % 2) * 4;
+  GroupedTile tile{};
+  const int stride = static_cast<int>(gridDim.x);
+  for (int index = static_cast<int>(blockIdx.x); order.find(index, tile); index += stride) {
+    const int steps = tile.depth / kScaledDepth;
+    const std::int64_t blocks = (kTurned ? grouped.depth : grouped.rows) / kScaledDepth;  // of 128 rows of a matrix
+    const std::int64_t row = tile.row / kGroupedRows;
+    const std::int64_t first = Plan::kSumsRows ? tile.first / kScaledDepth : 0;
+    const float* weight = args.weight_scale + (Plan::kSumsRows ? first : tile.expert * blocks * args.weight_stride) +
+                          (kTurned ? row : row * args.weight_stride);
+    const float* tokens = args.token_scale + first * args.token_stride + tile.column + lane;
+    float next[kHeld] = {};
+    float next_weight = 0;
+    const auto load = [&] {
+      next_weight = load_for_later(weight);
+#pragma unroll
+      for (int i = 0; i < kHeld; ++i) {
+        if (lane + 32 * i < tile.columns) next[i] = load_for_later(tokens + 32 * i);
+      }
+      weight += kTurned ? args.weight_stride : 1;
+      tokens += args.token_stride;
+    };
+    load();
+    for (int step = 0; step < steps; ++step, ring.next()) {
+      float held[kHeld];
+      const float held_weight = next_weight;
+#pragma unroll
+      for (int i = 0; i < kHeld; ++i) held[i] = next[i];
+      if (step + 1 < steps) load();
+      barrier_wait(ring.empty(), ring.parity ^ 1);
+#pragma unroll
+      for (int i = 0; i < kHeld; ++i) {
+        const float scale = held[i] * held_weight;
+        asm volatile("st.shared.f32 [%0], %1;\n" ::"r"(ring.scales() + own + i * 32), "f"(scale) : "memory");
+      }
+      __syncwarp();
+      if (lane == 0) barrier_arrive(ring.full());
     }
   }
+  barrier_wait(ring.empty(), ring.parity ^ 1);
+  if (lane == 0) barrier_arrive(ring.full());
 }
 
 // The warp that copies operands.
 template <class Plan>
 __device__ inline void copy_scaled(ScaledRing<Plan> ring, const ScaledMaps& maps, const ScaledArgs& args,
-                                   GroupedTile* tiles, int block) {
+                                   GroupedTile* tiles) {
   GroupedOrder<Plan> order(args.grouped);
   const bool leads = threadIdx.x % 32 == 0;
   GroupedTile tile{};
-  const int stride = static_cast<int>(gridDim.x) / Plan::kCluster;
-  for (int index = static_cast<int>(blockIdx.x) / Plan::kCluster; order.find(index, tile); index += stride) {
-    tile.row += block * kGroupedRows;
+  const int stride = static_cast<int>(gridDim.x);
+  for (int index = static_cast<int>(blockIdx.x); order.find(index, tile); index += stride) {
     const int steps = tile.depth / kScaledDepth;
     for (int step = 0; step < steps; ++step, ring.next()) {
       if (leads) {
         barrier_wait(ring.empty(), ring.parity ^ 1);
         if (step == 0) tiles[ring.stage] = tile;
-        copy_scaled_stage(ring, maps, args, tile, step, block);
+        copy_scaled_stage(ring, maps, args, tile, step);
       }
     }
     __syncwarp();
@@ -115,7 +174,6 @@ template <class Plan>
 // The warp that keeps dW of bf16: copies what is there to the staging memory, and the sums from there back.
 template <class Plan>
 __device__ inline void keep_scaled(const ScaledRing<Plan>& ring, const ScaledMaps& maps, const ScaledArgs& args) {
-  static_assert(Plan::kCluster == 1);
   GroupedOrder<Plan> order(args.grouped);
   const bool leads = threadIdx.x % 32 == 0;
   GroupedTile tile{};

@@ -1,0 +1,92 @@
+#include "ops/quantize_experts_swiglu/quantize_experts_swiglu.h"
+
+#include <array>
+
+#include "core/error.h"
+#include "ops/quantize_swiglu/quantize_swiglu.h"
+#include "ops/registry.h"
+#include "ops/swiglu/swiglu.h"
+#include "program/gradient_builder.h"
+
+namespace hone {
+namespace {
+
+// The outputs of quantize_experts for a matrix of the dtype and rows of gate_up and k columns.
+std::vector<Type> types_of_experts(const Type& gate_up, std::int64_t k, const Type& start, const Attributes& attributes,
+                                   std::string_view name) {
+  const std::int64_t n = gate_up.shape.size() == 2 ? gate_up.shape[1].size / 2 : 0;
+  expect(gate_up.shape.size() == 2 && gate_up.shape[1].size % 2 == 0 && n % kScaleBlock == 0, name,
+         text_of("gate_up is ", to_text(gate_up), "; expected bf16 [rows, 2 n], n a multiple of ", kScaleBlock));
+  const std::array<std::optional<Type>, 2> inputs{Type{gate_up.dtype, {gate_up.shape[0], k}}, start};
+  return op_registry().get("quantize_experts").infer(inputs, attributes);
+}
+
+// Work of an operation that takes `flops` for each number of its result.
+Cost elementwise_cost(Cost cost, double flops, std::span<const Type> outputs) {
+  cost.flops = flops * static_cast<double>(outputs[QuantizeOut::rows].elements());
+  return cost;
+}
+
+// (dy, gate_up, start) -> the outputs of quantize_experts for dgate_up
+class QuantizeExpertsSwigluBackward final : public FusedOp {
+ public:
+  std::string_view name() const override { return "quantize_experts_swiglu_backward"; }
+  OpCategory category() const override { return OpCategory::kActivation; }
+  Attributes default_attributes() const override { return QuantizeExpertsAttributes{}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
+    const Type& gate_up = required(inputs, QuantizeExpertsSwigluBackwardIn::gate_up, name());
+    return types_of_experts(gate_up, gate_up.row_size(),
+                            required(inputs, QuantizeExpertsSwigluBackwardIn::start, name()), attributes, name());
+  }
+  Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
+    return elementwise_cost(Op::cost(inputs, outputs, attributes), 6, outputs);
+  }
+  int fusion_priority() const override { return 800; }
+  std::optional<Fusion> fuse(const Program& program, std::size_t first) const override {
+    std::optional<Fusion> fusion = fused_with_quantize(program, first, "swiglu_backward", "quantize_experts");
+    if (fusion && program.value(fusion->inputs[SwigluBackwardIn::dy]).type.row_size() % kScaleBlock != 0) return {};
+    return fusion;
+  }
+};
+
+const QuantizeExpertsSwigluBackward kBackward;
+
+// (gate_up, start) -> the outputs of quantize_experts for swiglu(gate_up)
+class QuantizeExpertsSwiglu final : public FusedOp {
+ public:
+  std::string_view name() const override { return "quantize_experts_swiglu"; }
+  OpCategory category() const override { return OpCategory::kActivation; }
+  Attributes default_attributes() const override { return QuantizeExpertsAttributes{}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
+    const Type& gate_up = required(inputs, QuantizeExpertsSwigluIn::gate_up, name());
+    return types_of_experts(gate_up, gate_up.row_size() / 2, required(inputs, QuantizeExpertsSwigluIn::start, name()),
+                            attributes, name());
+  }
+  Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
+    return elementwise_cost(Op::cost(inputs, outputs, attributes), 5, outputs);
+  }
+  void gradient(GradientBuilder& builder, const Node&) const override {
+    const Tensor dy = builder.output_gradient(QuantizeOut::rows);
+    if (!dy || !builder.needs(QuantizeExpertsSwigluIn::gate_up)) return;
+    builder.add(QuantizeExpertsSwigluIn::gate_up, swiglu_gradient(dy, builder.input(QuantizeExpertsSwigluIn::gate_up)));
+  }
+  int fusion_priority() const override { return 700; }
+  std::optional<Fusion> fuse(const Program& program, std::size_t first) const override {
+    return fused_with_quantize(program, first, "swiglu", "quantize_experts");
+  }
+};
+
+const QuantizeExpertsSwiglu kForward;
+
+}  // namespace
+
+QuantizedRows quantize_experts_swiglu(Tensor gate_up, Tensor start, const QuantizeExpertsAttributes& attributes) {
+  return quantized_rows(gate_up.program().append(kForward, attributes, std::array{gate_up, start}));
+}
+
+void register_quantize_experts_swiglu(OpRegistry& registry) {
+  registry.add(kForward);
+  registry.add(kBackward);
+}
+
+}  // namespace hone
