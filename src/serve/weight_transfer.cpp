@@ -8,12 +8,13 @@
 #include "core/interrupt.h"
 #include "core/log.h"
 #include "serve/request_error.h"
-#include "system/peers.h"
 
 namespace hone {
 namespace {
 
-constexpr int kRanks = 2;  // this process and the trainer's that sends
+constexpr int kRanks = 2;                               // this process and the trainer's that sends
+constexpr std::chrono::seconds kStoreLimit{120};        // for the trainer's id, on a separate thread
+constexpr std::chrono::seconds kCommunicatorLimit{60};  // the engine waits for it
 constexpr std::chrono::seconds kTensorLimit{600};
 constexpr std::chrono::seconds kBarrierLimit{60};
 
@@ -60,7 +61,7 @@ void WeightTransfer::connect(TrainerAddress address, ResidentModel& resident, En
   if (address_.id) return over(nullptr);
   connecting_ = std::thread([this, to = address_, over = std::move(over)] {
     try {
-      auto link = std::make_shared<JoinedLink>(to.host, to.port, Clock::now() + kJoinLimit,
+      auto link = std::make_shared<JoinedLink>(to.host, to.port, Clock::now() + kStoreLimit,
                                                [this] { return stops_ || interrupted(); });
       {
         const std::lock_guard lock(mutex_);
@@ -100,7 +101,7 @@ void WeightTransfer::join() {
   if (!address_.id) return;  // closed meanwhile
   receiver_.reset();
   try {
-    receiver_ = backend_.join(*address_.id, is_host_ ? 0 : 1, kRanks, gives_up_after(kJoinLimit));
+    receiver_ = backend_.join(*address_.id, is_host_ ? 0 : 1, kRanks, gives_up_after(kCommunicatorLimit));
   } catch (const Error& error) {
     set_failure(error.what());
     throw;
