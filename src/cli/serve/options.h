@@ -43,6 +43,8 @@ struct ServeOptions {
   std::int64_t max_lora_rank = 16;
   Quantization quantization = Quantization::kAutomatic;
   DeviceChoice device = DeviceChoice::kAutomatic;
+  std::int64_t tensor_parallel_size = 1;
+  std::int64_t ddp_timeout = 300;
 
   std::string host = "127.0.0.1";
   std::int64_t port = 8000;
@@ -89,6 +91,9 @@ struct ServeOptions {
     v("max_lora_rank", max_lora_rank, "Largest rank of an adapter", within(1, 512));
     v("quantization", quantization, kQuantizationHelp);
     v("device", device, kDeviceHelp);
+    v("tensor_parallel_size", tensor_parallel_size, kTensorGroupHelp, within(1, 1024));
+    v("ddp_timeout", ddp_timeout,
+      "Seconds after which a process of tensor_parallel_size that does not answer ends the server", at_least(1));
     v.group("Server");
     v("host", host, "Name or address of the interface to listen on; 0.0.0.0: all");
     v("port", port, "TCP port; 0: any free one", within(0, 65535));
