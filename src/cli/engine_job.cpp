@@ -14,7 +14,9 @@ namespace {
 int work_in_group(const EngineJob& engine_job, const Job& job, const LoadPart& load,
                   const std::function<int(EngineGroup* group)>& lead) {
   if (!job.is_first()) ignore_interrupts();
-  (void)prepare_in_turn(job, [&] { return resolve_model(engine_job.model); });
+  if (!engine_job.model.empty()) {
+    (void)prepare_in_turn(job, [&] { return resolve_model(engine_job.model); });
+  }
   EngineGroup group(open_device(engine_job.device), *job.peers());
   if (!group.leads()) {
     LoadedModel loaded = load(&group);

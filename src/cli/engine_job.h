@@ -14,7 +14,7 @@ namespace hone {
 
 struct EngineJob {
   std::int64_t tensor_parallel_size = 1;
-  std::string model;  // folder or name
+  std::string model = {};  // folder or name; empty: nothing is to be found or downloaded
   DeviceChoice device = DeviceChoice::kAutomatic;
   std::int64_t answer_limit = 300;  // seconds after which a rank that does not answer ends the job
   bool converses = false;           // Ctrl+C stops an answer and not the job
