@@ -119,12 +119,6 @@ std::exception_ptr EngineGroup::together(const std::function<void()>& act) {
   return nullptr;
 }
 
-void check_group_quantization(std::int64_t tensor_parallel_size, Quantization quantization) {
-  if (tensor_parallel_size == 1 || quantization != Quantization::kFp8) return;
-  throw Error("tensor_parallel_size", text_of("is ", tensor_parallel_size, ", but FP8 weights are not divided"),
-              "--quantization none");
-}
-
 std::exception_ptr run_together(EngineGroup* group, const std::function<void()>& act) {
   if (group != nullptr) return group->together(act);
   std::string message;

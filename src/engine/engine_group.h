@@ -21,7 +21,6 @@
 #include "backend/device.h"
 #include "core/error.h"
 #include "model/model.h"
-#include "model/quantization.h"
 #include "system/peers.h"
 
 namespace hone {
@@ -111,8 +110,5 @@ class EngineGroup {
 
 // The same in a group or, if `group` is null, by this process alone.
 [[nodiscard]] std::exception_ptr run_together(EngineGroup* group, const std::function<void()>& act);
-
-// Throws Error if a tensor group is to have FP8 weights.
-void check_group_quantization(std::int64_t tensor_parallel_size, Quantization quantization);
 
 }  // namespace hone

@@ -242,7 +242,6 @@ void check_options(const GenerateOptions& options, const OptionInput& input) {
                   "remove it");
     }
   }
-  check_group_quantization(options.tensor_parallel_size, options.quantization);
   if (options.dataset_name.empty()) throw Error("dataset_name", "is not set", "set it to the file with the prompts");
   if (output_folder(options).empty()) throw Error("output_dir", "is not set", "set it to a folder for the results");
   if (options.dataset_start_index && options.dataset_end_index &&
@@ -289,8 +288,8 @@ LoadedModel load_generator(const GenerateOptions& options, EngineGroup* group) {
                            .kv_cache_dtype = options.kv_cache_dtype});
     return group != nullptr ? group->part_of(std::move(model)) : std::move(model);
   };
-  const Quantization quantization = group == nullptr ? options.quantization : Quantization::kNone;
-  return load_model(options.model_name_or_path, std::nullopt, open_device(options.device), prepared, quantization);
+  return load_model(options.model_name_or_path, std::nullopt, open_device(options.device), prepared,
+                    options.quantization);
 }
 
 GenerateCounts generate(const GenerateOptions& options, EngineGroup* group) {

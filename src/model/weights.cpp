@@ -241,14 +241,15 @@ class FolderWeights {
   std::vector<CheckpointTensor> tensors_;
 };
 
-// Loads a rank's parts of the weights into the store, one weight after the other.
+// Loads a rank's parts of the weights into the store, one after the other; those of FP8 blocks in bf16.
 void load_parts(const Model& model, const ModelDirectory& directory, DType dtype, Vocabulary vocabulary,
                 TensorStore& store) {
   load_each_weight(model.whole(), directory, dtype, vocabulary, [&](std::size_t index, const TensorStore& weight) {
     const WeightSpec& spec = model.weights()[index];
     const std::vector<std::byte> part = part_of(model, index, weight);
     if (is_fp8_block(spec)) {
-      upload_fp8_rows(spec, 0, {reinterpret_cast<const std::uint8_t*>(part.data()), part.size()}, store);
+      const auto* values = reinterpret_cast<const BFloat16*>(part.data());
+      store_quantized_parts(spec, {values, part.size() / sizeof(BFloat16)}, store);
     } else {
       store.upload(spec.name, part);
     }

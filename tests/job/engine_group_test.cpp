@@ -10,6 +10,8 @@
 #include "engine/follower.h"
 #include "engine/resident_model.h"
 #include "job/rank_losses.h"
+#include "model/fp8_model.h"
+#include "model/tensor_parallel_model.h"
 #include "model/weights.h"
 #include "ops/registry.h"
 #include "support/models.h"
@@ -99,9 +101,13 @@ EngineOptions small_options(bool ahead, std::int64_t speculative) {
                    .launch_ahead = ahead});
 }
 
-// Calls lead(group) on the first of `size` ranks, while the others follow. config: of the whole model.
+using Load = std::function<TensorStore(const Model& part)>;
+
+// Calls lead(group) on the first of `size` ranks, while the others follow. config: of the whole model; fp8: parts are
+// Fp8Models
 void run_engine_group(const std::string& config, int size,
-                      const std::function<void(EngineGroup&, const Model&, TensorStore)>& lead) {
+                      const std::function<void(EngineGroup&, const Model&, TensorStore)>& lead,
+                      const Load& load = random_parts, bool fp8 = false) {
   register_operations();
   const std::uint16_t port = listen_on(0, true).port;
   const Tokenizer tokenizer = letter_tokenizer(kVocabulary);
@@ -110,9 +116,10 @@ void run_engine_group(const std::string& config, int size,
     threads.emplace_back([&, rank] {
       Peers peers({.rank = rank, .size = size, .local_rank = rank, .local_size = size, .port = port});
       EngineGroup group(cpu_device(), peers);
-      const std::unique_ptr<Model> part = group.part_of(model_of(config));
-      if (rank > 0) return follow_engine(group, *part, tokenizer, random_parts(*part));
-      lead(group, *part, random_parts(*part));
+      std::unique_ptr<Model> part = group.part_of(model_of(config));
+      if (fp8) part = std::make_unique<Fp8Model>(std::move(part));
+      if (rank > 0) return follow_engine(group, *part, tokenizer, load(*part));
+      lead(group, *part, load(*part));
       group.end();
     });
   }
@@ -221,6 +228,64 @@ TEST(EngineGroup, SleepsWakesAndChangesItsWeights) {
     for (std::size_t i = 0; i < one.embeddings.size(); ++i)
       EXPECT_LT(relative_difference(seen.embeddings[i], one.embeddings[i]), 1e-5) << i;
   }
+}
+
+// A rank has the bytes and scales that the whole model has of its part.
+TEST(EngineGroup, HasTheFp8WeightsOfTheWhole) {
+  const std::string config = R"({"model_type": "qwen2", "vocab_size": 308, "hidden_size": 512, "intermediate_size": 768,
+      "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 4, "max_position_embeddings": 256,
+      "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "tie_word_embeddings": false, "initializer_range": 0.1})";
+  const TemporaryDirectory folder;
+  const std::unique_ptr<Model> plain = model_of(config);
+  save_model(folder.path(), *plain, random_weights(*plain, 4, DType::kBf16, cpu_device()), nullptr);
+  const ModelDirectory directory(folder.path());
+  const Fp8Model whole(model_of(config));
+  const TensorStore weights = load_weights(whole, directory, DType::kBf16, cpu_device());
+  const Tokenizer tokenizer = letter_tokenizer(kVocabulary);
+  Request request{.prompt = {1, 2, 3, 4, 5, 6, 7, 8}, .sampling = {.max_tokens = 1, .detokenize = false}};
+  request.sampling.prompt_logprobs = 0;
+  const EngineOptions options = small_options(false, 0);
+  Engine alone(whole, tokenizer, weights, std::make_shared<Arena>(cpu_device()), options);
+  const std::vector<float> expected = alone.generate({&request, 1})[0].prompt_logps;
+
+  constexpr int kSize = 2;
+  for (int rank = 0; rank < kSize; ++rank) {
+    const Fp8Model part(std::make_unique<TensorParallelModel>(model_of(config), rank, kSize));
+    TensorStore parts = load_weights(part, directory, DType::kBf16, cpu_device());
+    std::size_t blocks = 0;
+    for (const WeightSpec& spec : part.weights()) {
+      if (!is_fp8_block(spec)) continue;
+      ++blocks;
+      const WeightSpec& of = *std::ranges::find(whole.weights(), spec.name, &WeightSpec::name);
+      std::vector<std::byte> bytes = weights.download(spec.name);
+      put_part(spec, of, 1, parts.download(spec.name), bytes);
+      EXPECT_EQ(bytes, weights.download(spec.name)) << spec.name << ", rank " << rank;
+      const auto total = [](const TensorStore& store, const std::string& name) {
+        double sum = 0;
+        for (const float scale : floats_of(store.download(name))) sum += static_cast<double>(scale);
+        return sum;
+      };
+      EXPECT_GT(total(parts, fp8_scale_name(spec.name)), 0.0);
+      EXPECT_LT(total(parts, fp8_scale_name(spec.name)), total(weights, fp8_scale_name(spec.name)));
+    }
+    EXPECT_EQ(blocks, 8u);
+    // In place, from the same folder.
+    std::vector<std::vector<std::byte>> before;
+    for (const NamedType& tensor : parts.tensors()) before.push_back(parts.download(tensor.name));
+    bool begun = false;
+    reload_weights(part, directory, parts, begun);
+    EXPECT_TRUE(begun);
+    for (std::size_t i = 0; i < before.size(); ++i) EXPECT_EQ(parts.download(parts.tensors()[i].name), before[i]);
+  }
+  const auto load = [&](const Model& part) { return load_weights(part, directory, DType::kBf16, cpu_device()); };
+  const auto lead = [&](EngineGroup& group, const Model& part, const TensorStore& parts) {
+    Engine engine(part, tokenizer, parts, std::make_shared<Arena>(cpu_device()), options, &group);
+    const std::vector<float> logps = engine.generate({&request, 1})[0].prompt_logps;
+    ASSERT_EQ(logps.size(), expected.size());
+    for (std::size_t i = 0; i < logps.size(); ++i) EXPECT_NEAR(logps[i], expected[i], 0.05) << i;
+  };
+  run_engine_group(config, kSize, lead, load, true);
+  ASSERT_EQ(expected.size(), 7u);
 }
 
 }  // namespace

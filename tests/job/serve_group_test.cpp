@@ -293,8 +293,9 @@ TEST_F(ServeGroup, WhatCannotBeDividedIsRefused) {
   EXPECT_THAT(refusal(serve("model", 3)), HasSubstr("tensor_parallel_size: is 3, but num_attention_heads is 4"));
   EXPECT_THAT(refusal(serve("model", 2, {"--max_loras", "1"})),
               HasSubstr("tensor_parallel_size: is 2, but the slots of adapters are not divided"));
-  EXPECT_THAT(refusal(serve("model", 2, {"--quantization", "fp8"})),
-              HasSubstr("tensor_parallel_size: is 2, but FP8 weights are not divided"));
+  EXPECT_THAT(
+      refusal(serve("model", 2, {"--quantization", "fp8"})),
+      HasSubstr("quantization: fp8 has a scale for 128 x 128 numbers, but processes have 16 of the 32 rows of"));
   EXPECT_THAT(refusal({"chat", "--server", "http://127.0.0.1:1", "--tensor_parallel_size", "2"}),
               HasSubstr("tensor_parallel_size: has no effect with --server"));
 }

@@ -271,12 +271,12 @@ LoadedModel random_model(const BenchDecodeOptions& options, EngineGroup* group) 
   Device& device = open_device(options.device);
   set_gemm_tuning(device, options.gemm.tuning());
   std::unique_ptr<Model> model = open_shape(options.shape());
+  if (group != nullptr) model = group->part_of(std::move(model));
   if (options.quantization == Quantization::kFp8) {
     if (options.weight_dtype() != DType::kBf16)
       throw Error("--quantization", "fp8 needs activations in bfloat16", "leave out --dtype");
     model = std::make_unique<Fp8Model>(std::move(model));
   }
-  if (group != nullptr) model = group->part_of(std::move(model));
   TensorStore weights = random_weights(*model, 1, options.weight_dtype(), device);
   return {{}, std::move(model), std::move(weights), no_text_tokenizer(), "{}"};
 }
@@ -329,7 +329,6 @@ int decode_bench(BenchDecodeOptions& options, const OptionInput&, const std::str
     throw Error("--contexts", text_of(context, " is no longer than half of the ", options.steps, " measured steps"),
                 text_of("at least ", options.steps / 2 + 1, ", or fewer --steps"));
   }
-  check_group_quantization(options.tensor_parallel_size, options.quantization);
   if (options.profile && options.tensor_parallel_size > 1)
     throw Error("--profile", "is of one process", "leave out --tensor_parallel_size");
   return run_engine_job(

@@ -107,8 +107,7 @@ LoadedModel load(const ChatOptions& options, EngineGroup* group) {
   const auto part = [&](std::unique_ptr<Model> whole) {
     return group != nullptr ? group->part_of(std::move(whole)) : std::move(whole);
   };
-  const Quantization quantization = group == nullptr ? options.quantization : Quantization::kNone;
-  return load_model(options.model_name_or_path, std::nullopt, open_device(options.device), part, quantization);
+  return load_model(options.model_name_or_path, std::nullopt, open_device(options.device), part, options.quantization);
 }
 
 int chat_with_model(const ChatOptions& options, EngineGroup* group, const std::set<std::string>& set_keys) {
@@ -127,7 +126,6 @@ int run(const ChatOptions& given, const OptionInput& input) {
   if (options.server.empty() || names_model)
     options.model_name_or_path = model_argument("chat", given.model_name_or_path, input);
   if (!options.server.empty()) return chat_with_server(options, input, set_keys);
-  check_group_quantization(options.tensor_parallel_size, options.quantization);
   return run_engine_job(
       {.tensor_parallel_size = options.tensor_parallel_size,
        .model = options.model_name_or_path,

@@ -161,8 +161,7 @@ LoadedModel load(const EvalOptions& options, EngineGroup* group) {
   const auto part = [&](std::unique_ptr<Model> whole) {
     return group != nullptr ? group->part_of(std::move(whole)) : std::move(whole);
   };
-  const Quantization quantization = group == nullptr ? options.quantization : Quantization::kNone;
-  return load_model(options.model_name_or_path, std::nullopt, open_device(options.device), part, quantization);
+  return load_model(options.model_name_or_path, std::nullopt, open_device(options.device), part, options.quantization);
 }
 
 // Answers the problems and scores the answers.
@@ -223,7 +222,6 @@ int run(const EvalOptions& given, const OptionInput& input) {
   EvalOptions options = given;
   options.model_name_or_path = model_argument("eval", given.model_name_or_path, input);
   if (!options.output_dir.empty()) ensure_writable_folder(options.output_dir, "output_dir");
-  check_group_quantization(options.tensor_parallel_size, options.quantization);
   return run_engine_job(
       {.tensor_parallel_size = options.tensor_parallel_size,
        .model = options.model_name_or_path,

@@ -193,9 +193,8 @@ std::shared_ptr<AdapterTable> adapter_table(const ServeOptions& options, const A
 
 // Loads the model, or this rank's part of it.
 LoadedModel load_served(const ServeOptions& options, EngineGroup* group, const AdapterSlots*& slots) {
-  const Quantization quantization = group == nullptr ? options.quantization : Quantization::kNone;
   return load_model(options.model_name_or_path, std::nullopt, open_device(options.device),
-                    served_parts(options, group, slots), quantization);
+                    served_parts(options, group, slots), options.quantization);
 }
 
 // Serves until a signal arrives.
@@ -243,7 +242,6 @@ void check_group(const ServeOptions& options) {
                 text_of("is ", options.tensor_parallel_size, ", but the slots of adapters are not divided"),
                 "merge the adapter (hone merge), or --tensor_parallel_size 1");
   }
-  check_group_quantization(options.tensor_parallel_size, options.quantization);
 }
 
 int run_serve(const ServeOptions& given, const OptionInput& input) {
