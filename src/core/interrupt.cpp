@@ -44,6 +44,14 @@ void catch_interrupts(const char* notice) {
   ::sigaction(SIGTERM, &action, nullptr);
 }
 
+void ignore_interrupts() {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    struct sigaction action{};
+    action.sa_handler = SIG_IGN;
+    ::sigaction(signal, &action, nullptr);
+  }
+}
+
 bool interrupted() { return arrived.load(std::memory_order_relaxed); }
 bool termination_requested() { return terminates; }
 void clear_interrupt() { arrived.store(false, std::memory_order_relaxed); }

@@ -16,6 +16,8 @@ class Interrupted : public std::exception {
 // the first signal ends the process. The handler writes `notice` to standard error at the first signal; the text must
 // live as long as the process.
 void catch_interrupts(const char* notice = "\nhone: stopping; press Ctrl+C again to exit immediately\n");
+// Ignores both signals for the rest of the process, in a process that ends when another one says so.
+void ignore_interrupts();
 // Returns true if a signal has arrived since the start or since clear_interrupt(). Callable from any thread.
 [[nodiscard]] bool interrupted();
 // Returns true if SIGTERM has arrived since the start: loops that continue after Ctrl+C must then end.

@@ -4,8 +4,10 @@
 #include <cmath>
 #include <utility>
 
+#include "backend/collective.h"
 #include "compile/compiler.h"
 #include "core/error.h"
+#include "engine/engine_group.h"
 #include "engine/generation_workspace.h"
 #include "model/adapter_slots.h"
 #include "model/weights.h"
@@ -47,13 +49,19 @@ std::vector<float> normalized(std::span<const double> values) {
 }  // namespace
 
 Embedder::Embedder(const Model& model, const TensorStore& weights, const std::shared_ptr<Arena>& arena,
-                   const EmbedderOptions& options)
-    : options_(options), hidden_size_(model.shape().hidden_size) {
-  const std::int64_t longest = (options.max_model_len + options.block_size - 1) / options.block_size;
-  layout_ = {.num_blocks = longest + kMostSequences, .block_size = options.block_size, .max_blocks = longest};
-  for (std::int64_t tokens = kSmallestCapacity; tokens < options.max_batch_tokens; tokens *= 4)
+                   const EmbedderOptions& options, EngineGroup* group)
+    : options_(options), group_(group), hidden_size_(model.shape().hidden_size) {
+  if (group != nullptr && group->leads()) group->send_value(GroupOrder::kMakeEmbedder, options);
+  const std::exception_ptr error = run_together(group, [&] { make(model, weights, arena); });
+  if (error) std::rethrow_exception(error);
+}
+
+void Embedder::make(const Model& model, const TensorStore& weights, const std::shared_ptr<Arena>& arena) {
+  const std::int64_t longest = (options_.max_model_len + options_.block_size - 1) / options_.block_size;
+  layout_ = {.num_blocks = longest + kMostSequences, .block_size = options_.block_size, .max_blocks = longest};
+  for (std::int64_t tokens = kSmallestCapacity; tokens < options_.max_batch_tokens; tokens *= 4)
     capacities_.push_back(tokens);
-  capacities_.push_back(options.max_batch_tokens);
+  capacities_.push_back(options_.max_batch_tokens);
   workspace_ = std::make_unique<Workspace>(arena);
   workspace_->add_weights(kWeightStore, weights.tensors());
   for (const std::int64_t tokens : capacities_) {
@@ -71,11 +79,23 @@ std::int64_t Embedder::blocks_of(std::size_t input) const {
 }
 
 void Embedder::prepare() {
-  for (Executable* program : programs_) {
-    (void)feed(*program, {});
-    for (int run = 0; run < 2; ++run) program->run();
+  for (std::size_t program = 0; program < programs_.size(); ++program) {
+    (void)feed(*programs_[program], {});
+    for (int repeat = 0; repeat < 2; ++repeat) run(program);
   }
   programs_.front()->device().synchronize();
+  check_operations();
+  if (group_ != nullptr) group_->settle();
+}
+
+void Embedder::run(std::size_t program) {
+  if (group_ != nullptr) group_->send_run(GroupOrder::kRunEmbedder, program, programs_[program]->changes());
+  programs_[program]->run();
+}
+
+void Embedder::follow(std::size_t program, std::string_view changes) {
+  programs_.at(program)->set_changes(changes);
+  programs_[program]->run();
 }
 
 void Embedder::start(std::vector<std::vector<TokenId>> inputs) {
@@ -169,14 +189,20 @@ bool Embedder::step() {
   if (chunks.empty()) return false;
   std::int64_t tokens = 0;
   for (const Chunk& chunk : chunks) tokens += chunk.count;
-  const auto fits = std::ranges::lower_bound(capacities_, tokens);
-  Executable& program = *programs_[static_cast<std::size_t>(fits - capacities_.begin())];
+  const auto number = static_cast<std::size_t>(std::ranges::lower_bound(capacities_, tokens) - capacities_.begin());
+  Executable& program = *programs_[number];
   const std::size_t read = feed(program, chunks);
-  program.run();
+  run(number);
   std::vector<float> rows(read * static_cast<std::size_t>(hidden_size_));
   if (read > 0) program.get<float>("hidden", rows);
+  if (group_ != nullptr) {
+    program.device().synchronize();
+    check_operations();  // before the rows are used
+  }
   pool(chunks, rows);
-  return next_input_ < inputs_.size();
+  if (next_input_ < inputs_.size()) return true;
+  if (group_ != nullptr) group_->settle();
+  return false;
 }
 
 std::vector<std::vector<float>> Embedder::take() {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "core/option_value.h"
@@ -18,6 +19,8 @@
 #include "workspace/workspace.h"
 
 namespace hone {
+
+class EngineGroup;
 
 enum class Pooling : std::uint8_t {
   kLast,  // the hidden state of the last token
@@ -38,11 +41,14 @@ struct EmbedderOptions {
 class Embedder {
  public:
   // Weights and model must outlive the object. The arena may be shared with an engine that runs in turns with it.
+  // group: as for Engine
   Embedder(const Model& model, const TensorStore& weights, const std::shared_ptr<Arena>& arena,
-           const EmbedderOptions& options);
+           const EmbedderOptions& options, EngineGroup* group = nullptr);
 
   // Runs each program twice without tokens, as Engine::prepare() does. No input may be under way.
   void prepare();
+  // Launches a program of a follower's embedder, as Engine::follow() does.
+  void follow(std::size_t program, std::string_view changes);
   // Drops the inputs under way and begins with these, each of at least one token and at most max_model_len.
   void start(std::vector<std::vector<TokenId>> inputs);
   // Computes at most max_batch_tokens tokens. Returns false if all inputs have been computed.
@@ -63,6 +69,9 @@ class Embedder {
   };
   using BlockTable = std::vector<std::int32_t>;
 
+  void make(const Model& model, const TensorStore& weights, const std::shared_ptr<Arena>& arena);
+  // Runs a program, whose inputs are set, on all ranks.
+  void run(std::size_t program);
   [[nodiscard]] std::int64_t length(std::size_t input) const { return std::ssize(inputs_[input]); }
   [[nodiscard]] std::int64_t blocks_of(std::size_t input) const;
   // Takes the next chunks, as far as they fit into a step and the KV cache.
@@ -74,6 +83,7 @@ class Embedder {
   [[nodiscard]] bool is_last(const Chunk& chunk) const { return chunk.begin + chunk.count == length(chunk.input); }
 
   EmbedderOptions options_;
+  EngineGroup* group_;
   std::int64_t hidden_size_;
   Capacity capacity_;
   KvLayout layout_;

@@ -14,9 +14,15 @@
 namespace hone {
 
 Engine::Engine(const Model& model, const Tokenizer& tokenizer, const TensorStore& weights,
-               const std::shared_ptr<Arena>& arena, const EngineOptions& options)
-    : impl_(std::make_unique<Impl>(model, tokenizer, workspace_of(model, weights, arena, options), nullptr,
-                                   resolved(options))) {}
+               const std::shared_ptr<Arena>& arena, const EngineOptions& options, EngineGroup* group) {
+  if (group != nullptr && group->leads()) group->send_value(GroupOrder::kMakeEngine, options);
+  const auto make = [&] {
+    impl_ = std::make_unique<Impl>(model, tokenizer, workspace_of(model, weights, arena, options), nullptr,
+                                   resolved(options));
+    impl_->group = group;
+  };
+  if (const std::exception_ptr error = run_together(group, make)) std::rethrow_exception(error);
+}
 
 Engine::Engine(const Model& model, const Tokenizer& tokenizer, Workspace& workspace, const EngineOptions& options)
     : impl_(std::make_unique<Impl>(model, tokenizer, nullptr, &workspace,
@@ -29,11 +35,17 @@ Engine& Engine::operator=(Engine&&) noexcept = default;
 void Engine::prepare() {
   HONE_ASSERT(!has_work(), "an engine with requests is prepared");
   for (Executable* program : impl_->programs) {
-    set_step_inputs(*program, {}, impl_->options);
-    for (int run = 0; run < 2; ++run) program->run();
+    for (int run = 0; run < 2; ++run) impl_->run(*program, {});
   }
   impl_->device().synchronize();
   check_operations();
+  impl_->settle_group();
+}
+
+void Engine::follow(std::size_t program, std::string_view changes) {
+  Executable& executable = *impl_->programs.at(program);
+  executable.set_changes(changes);
+  executable.run();
 }
 
 RequestId Engine::add(Request request) {  // NOLINT(performance-unnecessary-value-param): it is moved
@@ -112,6 +124,7 @@ void Engine::settle(const std::function<void(const Update&)>& on_update) {
   while (!impl_->launched.empty()) {
     for (const Update& update : impl_->read_oldest()) on_update(update);
   }
+  impl_->settle_group();
   if (!has_work()) impl_->rest();
 }
 

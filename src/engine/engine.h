@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -21,6 +22,8 @@
 
 namespace hone {
 
+class EngineGroup;
+
 // Adds the programs of an engine, and with them its KV cache, to a workspace that has the model's weights. If rollouts
 // reuse the memory of training, whose programs must then be added before, the KV cache takes all of it that it can use,
 // and `num_blocks` is only the least number of its blocks. Throws Error if an option is invalid (resolved()) or
@@ -32,9 +35,11 @@ void add_generation(Workspace& workspace, const Model& model, DType dtype, const
 // tokens.
 class Engine {
  public:
-  // An engine with its own workspace on `arena`. Weights, tokenizer and model must outlive the engine.
+  // An engine with its own workspace on `arena`. Weights, tokenizer and model must outlive the engine. group: the ranks
+  // that have parts of the model; the first rank's engine gives the others their work, and theirs do what it says
+  // (follow()). Throws Error of any rank then. null: this process has the whole model.
   Engine(const Model& model, const Tokenizer& tokenizer, const TensorStore& weights,
-         const std::shared_ptr<Arena>& arena, const EngineOptions& options);
+         const std::shared_ptr<Arena>& arena, const EngineOptions& options, EngineGroup* group = nullptr);
   // An engine on the programs that add_generation() added to `workspace`, which must be allocated and outlive the
   // engine. `options` must be the same as for add_generation(); the workspace's KV cache determines num_blocks.
   Engine(const Model& model, const Tokenizer& tokenizer, Workspace& workspace, const EngineOptions& options);
@@ -45,6 +50,8 @@ class Engine {
   // Runs each program twice without tokens: the first run allocates memory and loads kernels, the second one records
   // the launches, and the first requests wait for neither. No request may be under way.
   void prepare();
+  // Launches a program of a follower's engine with the inputs of the first rank (Executable::changes()).
+  void follow(std::size_t program, std::string_view changes);
   // Queues a request. If what it has already is a whole completion, completion() has it immediately, and no step gives
   // an update of it. Throws Error if the prompt is empty or a token is outside the vocabulary, if max_model_len leaves
   // no room for a new token (the message states both lengths), if max_tokens is below 1, if logprobs is above

@@ -60,6 +60,15 @@ void Engine::Impl::add_samples(const ScheduledChunk& chunk, LaunchedStep& step) 
       sequence.generated() >= sequence.sampling.max_tokens || sequence.length() >= options.max_model_len;
 }
 
+void Engine::Impl::run(Executable& program, std::span<const ScheduledChunk> chunks) {
+  set_step_inputs(program, chunks, options);
+  if (group != nullptr) {
+    const auto number = static_cast<std::size_t>(std::ranges::find(programs, &program) - programs.begin());
+    group->send_run(GroupOrder::kRunEngine, number, program.changes());
+  }
+  program.run();
+}
+
 bool Engine::Impl::launch() {
   draft();
   const std::vector<ScheduledChunk> chunks = scheduler.schedule();
@@ -68,8 +77,7 @@ bool Engine::Impl::launch() {
   std::int64_t tokens = 0;
   for (const ScheduledChunk& chunk : chunks) tokens += chunk.count;
   Executable& program = program_for(tokens);
-  set_step_inputs(program, chunks, options);
-  program.run();
+  run(program, chunks);
   ++statistics.steps;
 
   LaunchedStep& step = launched.emplace_back();

@@ -6,10 +6,12 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "core/error.h"
 #include "engine/engine.h"
+#include "engine/engine_group.h"
 #include "engine/generation_workspace.h"
 #include "engine/request_stream.h"
 
@@ -44,6 +46,7 @@ struct Engine::Impl {
   std::vector<Capacity> capacities;
   std::vector<Executable*> programs;  // [capacities]
   std::size_t most_launched = 1;      // steps that may be under way
+  EngineGroup* group = nullptr;       // null: this process has the whole model
   Scheduler scheduler;
   std::map<RequestId, RequestStream> streams;
   std::deque<LaunchedStep> launched;  // oldest first; the device writes into the elements
@@ -80,6 +83,12 @@ struct Engine::Impl {
 
   [[nodiscard]] Device& device() const { return programs.front()->device(); }
 
+  // Runs a program on the chunks of a step, on all ranks.
+  void run(Executable& program, std::span<const ScheduledChunk> chunks);
+  // Has the followers wait for their runs; this rank has waited for its.
+  void settle_group() {
+    if (group != nullptr && group->leads()) group->settle();
+  }
   // Returns the smallest program that holds the step.
   Executable& program_for(std::int64_t tokens) {
     for (std::size_t i = 0; i < capacities.size(); ++i) {
@@ -111,6 +120,7 @@ struct Engine::Impl {
   // Ends what is under way when no work is left: a caller that sees this may change the weights or reuse the memory.
   void rest() {
     discard_launched();
+    settle_group();
     if (workspace.shares_training_memory_with_rollouts()) scheduler.invalidate_prefixes();
   }
 };

@@ -11,6 +11,9 @@
 
 namespace hone {
 
+inline constexpr const char* kTensorGroupHelp =
+    "Processes that divide each layer, started on this machine unless torchrun, mpirun or srun started them";
+
 inline constexpr const char* kLatentKvCacheHelp =
     "Keep latent rows in the KV cache of a DeepSeek model, which take a fraction of the memory of keys and values, and "
     "expand them in each step, which takes time; changes no result";

@@ -1,60 +1,43 @@
 #include "engine/resident_model.h"
 
-#include <span>
+#include <exception>
 #include <utility>
 
 #include "core/error.h"
-#include "core/files.h"
-#include "model/weights.h"
 
 namespace hone {
-namespace {
-
-// Copies all tensors of a store to host memory, one after the other.
-std::vector<std::byte> content_of(const TensorStore& store) {
-  std::vector<std::byte> bytes;
-  bytes.reserve(store.bytes());
-  for (const NamedType& tensor : store.tensors()) {
-    const std::size_t begin = bytes.size();
-    bytes.resize(begin + tensor.type.bytes());
-    store.download(tensor.name, 0, std::span(bytes).subspan(begin));
-  }
-  return bytes;
-}
-
-void fill(TensorStore& store, std::span<const std::byte> bytes) {
-  for (const NamedType& tensor : store.tensors()) {
-    store.upload(tensor.name, bytes.first(tensor.type.bytes()));
-    bytes = bytes.subspan(tensor.type.bytes());
-  }
-}
-
-}  // namespace
-
 ResidentModel::ResidentModel(const Model& model, const Tokenizer& tokenizer, TensorStore weights,
-                             const EngineOptions& options, const std::optional<EmbedderOptions>& embeddings)
+                             const EngineOptions& options, const std::optional<EmbedderOptions>& embeddings,
+                             EngineGroup* group)
     : model_(model),
       tokenizer_(tokenizer),
       options_(options),
       embeddings_(embeddings),
-      device_(weights.device()),
-      types_(weights.tensors()),
-      weights_(std::move(weights)) {
+      group_(group),
+      weights_(model, std::move(weights), group) {
   make_engine();
 }
 
 void ResidentModel::make_engine() {
-  HONE_ASSERT(weights_.has_value(), "an engine needs weights");
   // Both reserve their share of the arena before either of them runs.
-  const auto arena = std::make_shared<Arena>(device_);
-  engine_ = std::make_unique<Engine>(model_, tokenizer_, *weights_, arena, options_);
-  if (embeddings_) embedder_ = std::make_unique<Embedder>(model_, *weights_, arena, *embeddings_);
+  const auto arena = std::make_shared<Arena>(weights_.device());
+  try {
+    engine_ = std::make_unique<Engine>(model_, tokenizer_, weights_.store(), arena, options_, group_);
+    if (embeddings_) embedder_ = std::make_unique<Embedder>(model_, weights_.store(), arena, *embeddings_, group_);
+    if (group_ != nullptr) group_->send(GroupOrder::kAllocate);
+    const std::exception_ptr error = run_together(group_, [&] { (void)arena->base(); });
+    if (error) std::rethrow_exception(error);
+  } catch (const Error&) {
+    embedder_.reset();
+    engine_.reset();
+    throw;
+  }
   engine_->prepare();
   if (embedder_) embedder_->prepare();
 }
 
 std::size_t ResidentModel::bytes() const {
-  return (weights_ ? weights_->bytes() : 0) + (engine_ ? static_cast<std::size_t>(engine_->kv_bytes()) : 0);
+  return weights_.bytes() + (engine_ ? static_cast<std::size_t>(engine_->kv_bytes()) : 0);
 }
 
 Engine& ResidentModel::engine() {
@@ -67,55 +50,40 @@ Embedder& ResidentModel::embedder() {
   return *embedder_;
 }
 
-TensorStore& ResidentModel::weights() {
-  HONE_ASSERT(weights_.has_value(), "the weights are used while they are given back");
-  return *weights_;
+void ResidentModel::check_ranks() const {
+  if (group_ != nullptr) group_->check();
 }
 
 void ResidentModel::sleep(SleepLevel level) {
   HONE_ASSERT(!engine_ || !engine_->has_work(), "a model with requests under way is put to sleep");
+  if (group_ != nullptr) group_->send_value(GroupOrder::kSleep, level);
   engine_.reset();
   embedder_.reset();
-  if (level == SleepLevel::kDropWeights) {
-    weights_.reset();
-    kept_ = {};
-    whole_ = false;
-  } else if (weights_) {
-    if (whole_) kept_ = content_of(*weights_);
-    weights_.reset();
-  }
+  weights_.give_back(level);
 }
 
 void ResidentModel::wake_weights() {
-  if (weights_) return;
-  weights_.emplace(device_, types_);
-  if (!kept_.empty()) fill(*weights_, kept_);
-  kept_ = {};
+  if (weights_.are_there()) return;
+  if (group_ != nullptr) group_->send(GroupOrder::kWakeWeights);
+  if (const std::exception_ptr error = weights_.take_back()) std::rethrow_exception(error);
 }
 
 void ResidentModel::wake_cache() {
   if (engine_) return;
-  if (!weights_)
+  if (!weights_.are_there())
     throw Error("tags", "the KV cache cannot be woken while the weights are asleep", "wake up the weights first");
   make_engine();
 }
 
 void ResidentModel::update(const std::filesystem::path& folder) {
-  if (!weights_) throw Error("the weights are asleep", "", "wake up the weights first");
-  if (!is_folder(folder)) throw Error(folder.string(), "is not a folder", "give the folder of a model");
-  const ModelDirectory directory(folder);
-  bool begun = false;
-  try {
-    reload_weights(model_, directory, *weights_, begun);
-  } catch (const std::exception&) {
-    if (begun) whole_ = false;
-    throw;
-  }
+  if (!weights_.are_there()) throw Error("the weights are asleep", "", "wake up the weights first");
+  if (group_ != nullptr) group_->send(GroupOrder::kUpdateWeights, folder.string());
+  if (const std::exception_ptr error = weights_.update(folder)) std::rethrow_exception(error);
   weights_changed(true);
 }
 
 void ResidentModel::weights_changed(bool whole) {
-  whole_ = whole;
+  weights_.set_whole(whole);
   if (!whole) return;
   ++version_;
   if (engine_) engine_->weights_changed();

@@ -11,6 +11,7 @@
 #include "core/strings.h"
 #include "data/journal.h"
 #include "engine/engine.h"
+#include "engine/engine_group.h"
 #include "generate/collect.h"
 #include "generate/endpoint.h"
 #include "generate/options.h"
@@ -191,17 +192,10 @@ std::int64_t tokens_within(const ModelShape& shape, const GenerateOptions& optio
   return positions;
 }
 
-void generate_missing(const GenerateOptions& options, std::span<const GeneratePrompt> prompts, Journal& journal) {
+void generate_missing(const GenerateOptions& options, std::span<const GeneratePrompt> prompts, Journal& journal,
+                      EngineGroup* group) {
   Device& device = open_device(options.device);
-  const auto prepared = [&](std::unique_ptr<Model> model) {
-    prepare_model(*model, {.num_speculative_tokens = options.num_speculative_tokens,
-                           .speculative_method = options.speculative_method,
-                           .latent_kv_cache = options.latent_kv_cache,
-                           .latent_attention = options.latent_attention,
-                           .kv_cache_dtype = options.kv_cache_dtype});
-    return model;
-  };
-  LoadedModel loaded = load_model(options.model_name_or_path, std::nullopt, device, prepared, options.quantization);
+  const LoadedModel loaded = load_generator(options, group);
   EngineOptions capacities =
       engine_options({.max_model_len = tokens_within(loaded.model->shape(), options, prompts),
                       .max_num_seqs = options.max_num_seqs,
@@ -213,7 +207,7 @@ void generate_missing(const GenerateOptions& options, std::span<const GeneratePr
                       .kv_cache_dtype = options.kv_cache_dtype});
   capacities.max_logprobs = std::max(options.logprobs.value_or(0), options.prompt_logprobs.value_or(0));
   if (options.prompt_logprobs) capacities.max_prompt_samples = std::min(kPromptSamples, capacities.max_batch_tokens);
-  Engine engine(*loaded.model, loaded.tokenizer, loaded.weights, std::make_shared<Arena>(device), capacities);
+  Engine engine(*loaded.model, loaded.tokenizer, loaded.weights, std::make_shared<Arena>(device), capacities, group);
   SamplingParams sampling =
       options.params(options.max_new_tokens, stop_token_ids(loaded.generation_config, *loaded.model, loaded.tokenizer));
   Generation(options, engine, journal, std::move(sampling)).run(prompts);
@@ -237,8 +231,8 @@ void check_options(const GenerateOptions& options, const OptionInput& input) {
       throw Error(input.place_of("banned_token_ids"), "is set, but servers have no such parameter",
                   "set logit_bias of these tokens to -100");
     }
-    for (const char* key :
-         {"num_speculative_tokens", "speculative_method", "latent_kv_cache", "latent_attention", "kv_cache_dtype"})
+    for (const char* key : {"num_speculative_tokens", "speculative_method", "latent_kv_cache", "latent_attention",
+                            "kv_cache_dtype", "tensor_parallel_size"})
       if (input.was_set(key))
         throw Error(input.place_of(key), "is set, but the server of an endpoint decides on it", "remove it");
     for (const auto& [key, value] :
@@ -288,7 +282,20 @@ std::vector<GeneratePrompt> prompts_of(const GenerateOptions& options, GenerateC
 
 }  // namespace
 
-GenerateCounts generate(const GenerateOptions& options) {
+LoadedModel load_generator(const GenerateOptions& options, EngineGroup* group) {
+  const auto prepared = [&](std::unique_ptr<Model> model) {
+    prepare_model(*model, {.num_speculative_tokens = options.num_speculative_tokens,
+                           .speculative_method = options.speculative_method,
+                           .latent_kv_cache = options.latent_kv_cache,
+                           .latent_attention = options.latent_attention,
+                           .kv_cache_dtype = options.kv_cache_dtype});
+    return group != nullptr ? group->part_of(std::move(model)) : std::move(model);
+  };
+  return load_model(options.model_name_or_path, std::nullopt, open_device(options.device), prepared,
+                    options.quantization);
+}
+
+GenerateCounts generate(const GenerateOptions& options, EngineGroup* group) {
   const fs::path folder = output_folder(options);
   ensure_writable_folder(folder, "output_dir");
   GenerateCounts counts;
@@ -297,7 +304,7 @@ GenerateCounts generate(const GenerateOptions& options) {
   Journal journal(folder / "generations.jsonl", kPromptHash);
   const bool whole = std::ranges::all_of(prompts, [&](const auto& prompt) { return journal.contains(prompt.key); });
   if (!whole) try_rewards(options, prompts.front());
-  if (!whole && options.endpoint.empty()) generate_missing(options, prompts, journal);
+  if (!whole && options.endpoint.empty()) generate_missing(options, prompts, journal, group);
   if (!whole && !options.endpoint.empty()) {
     generate_at_endpoint(options, prompts, journal);
     counts.refused = std::erase_if(prompts, [&](const auto& prompt) { return !journal.contains(prompt.key); });

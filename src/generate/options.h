@@ -10,10 +10,13 @@
 #include "core/options.h"
 #include "engine/engine_options.h"
 #include "engine/sampling_keys.h"
+#include "model/loaded_model.h"
 #include "model/quantization.h"
 #include "rl/options.h"
 
 namespace hone {
+
+class EngineGroup;
 
 // Content of a line of data.jsonl.
 enum class DataForm : std::uint8_t {
@@ -29,6 +32,7 @@ struct GenerateOptions : SamplingKeys, RewardKeys {
   std::string system_prompt;
   Quantization quantization = Quantization::kAutomatic;
   DeviceChoice device = DeviceChoice::kAutomatic;
+  std::int64_t tensor_parallel_size = 1;
 
   std::string endpoint;
   std::string endpoint_key_variable = "OPENAI_API_KEY";
@@ -83,6 +87,7 @@ struct GenerateOptions : SamplingKeys, RewardKeys {
     v("system_prompt", system_prompt, "System message for conversations that have none");
     v("quantization", quantization, kQuantizationHelp);
     v("device", device, kDeviceHelp);
+    v("tensor_parallel_size", tensor_parallel_size, kTensorGroupHelp, within(1, 1024));
     endpoint_fields(v);
     data_fields(v);
     SamplingKeys::fields(v);
@@ -192,8 +197,10 @@ void check_options(const GenerateOptions& options, const OptionInput& input);
 [[nodiscard]] std::string output_folder(const GenerateOptions& options);
 
 // Generates the completions that output_dir lacks and filters all of them into data.jsonl. An interrupted run continues
-// where it stopped, and its result is bit for bit the result of an uninterrupted run. Throws Error, and Interrupted
-// after Ctrl+C.
-GenerateCounts generate(const GenerateOptions& options);
+// where it stopped, and its result is bit for bit the result of an uninterrupted run. group: the ranks that have parts
+// of the model, of which this is the first. Throws Error, and Interrupted after Ctrl+C.
+GenerateCounts generate(const GenerateOptions& options, EngineGroup* group = nullptr);
+// Loads the model, or this rank's part of it.
+[[nodiscard]] LoadedModel load_generator(const GenerateOptions& options, EngineGroup* group);
 
 }  // namespace hone

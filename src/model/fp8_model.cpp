@@ -6,6 +6,7 @@
 
 #include "core/block_scales.h"
 #include "core/error.h"
+#include "model/weight_layout.h"
 #include "ops/fp8_linear/fp8_linear.h"
 #include "ops/linear/linear.h"
 
@@ -23,10 +24,31 @@ std::int64_t fp8_scale_rows(const WeightSpec& spec) {
   return rows;
 }
 
+namespace {
+
+// Throws Error if a rank's part of a weight has parts of blocks with one scale.
+void check_cuts(const WeightSpec& spec) {
+  for (const WeightPart& part : spec.parts) {
+    if (!part.box) continue;
+    const std::vector<std::int64_t> shape = part_shape(spec, part);
+    for (std::size_t i = 0; i < shape.size(); ++i) {
+      if (shape[i] == part.box->whole[i] || (part.box->offset[i] % kScaleBlock == 0 && shape[i] % kScaleBlock == 0))
+        continue;
+      throw Error("quantization",
+                  text_of("fp8 has a scale for 128 x 128 numbers, but processes have ", shape[i], " of the ",
+                          part.box->whole[i], i == 0 ? " rows of " : " columns of ", part.name),
+                  "a tensor_parallel_size that leaves multiples of 128, or --quantization none");
+    }
+  }
+}
+
+}  // namespace
+
 Fp8Model::Fp8Model(std::unique_ptr<Model> base) : WrappedModel(std::move(base)) {
   std::vector<WeightSpec> scales;
   for (WeightSpec& spec : specs_) {
     if (spec.kind != WeightKind::linear || spec.shape.size() != 2 || !spec.in_folder || spec.dtype) continue;
+    check_cuts(spec);
     spec.dtype = DType::kU8;
     const std::int64_t rows = fp8_scale_rows(spec);
     scales.push_back({.name = fp8_scale_name(spec.name),

@@ -17,7 +17,12 @@ namespace hone {
 // by the same weights in bf16. weights() are the blocks of the base, followed by the scales, which belong to no part.
 class Fp8Model final : public WrappedModel {
  public:
+  // `base` may be a rank's part of a model. Throws Error if its cuts are not at multiples of 128 rows and columns,
+  // where blocks with one scale begin: the ranks then have the bytes and scales of the whole.
   explicit Fp8Model(std::unique_ptr<Model> base);
+
+  // The whole model of a part, whose weights are not in FP8; otherwise this model.
+  const Model& whole() const override { return &base().whole() == &base() ? *this : base().whole(); }
 
   // Replaces linear() by fp8_linear() where the weight is in FP8. Throws Defect for training.
   Program adapted(Program program, const TraceUse& use) const override;

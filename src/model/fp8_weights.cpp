@@ -102,6 +102,19 @@ void store_quantized(const WeightSpec& spec, std::string_view name, std::int64_t
   store_scales(spec, row, rows, weights, [&](std::int64_t at) { return scales.data() + at / kScaleBlock * across; });
 }
 
+void store_quantized_parts(const WeightSpec& spec, std::span<const BFloat16> values, TensorStore& weights) {
+  const std::int64_t columns = spec.shape[1];
+  for (const WeightPart& part : spec.parts) {
+    for (std::int64_t row = 0; row < part.rows; row += kPieceRows) {
+      const std::int64_t rows = std::min(kPieceRows, part.rows - row);
+      store_quantized(spec, part.name, part.row + row,
+                      values.subspan(static_cast<std::size_t>((part.row + row) * columns),
+                                     static_cast<std::size_t>(rows * columns)),
+                      weights);
+    }
+  }
+}
+
 void load_fp8_part(const CheckpointTensor& tensor, const PartSlice& slice, const ScaledTensor& stored,
                    TensorStore& weights) {
   if (stored.scales != nullptr && !tensor.transposed) return load_as_stored(slice, stored, weights);

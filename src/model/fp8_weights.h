@@ -28,4 +28,7 @@ void load_fp8_part(const CheckpointTensor& tensor, const PartSlice& slice, const
 void store_quantized(const WeightSpec& spec, std::string_view name, std::int64_t row, std::span<const BFloat16> values,
                      TensorStore& weights);
 
+// Quantizes all parts of a block. `values` is [rows, columns] of the block.
+void store_quantized_parts(const WeightSpec& spec, std::span<const BFloat16> values, TensorStore& weights);
+
 }  // namespace hone

@@ -85,7 +85,13 @@ LoadedModel load_model(const std::string& name, std::optional<DType> dtype, Devi
   const ModelDirectory directory(path);
   std::unique_ptr<Model> model = family_registry().create(directory.config());
   if (wrap) model = wrap(std::move(model));
+  const bool is_part = &model->whole() != model.get();
   const bool stored = has_fp8(directory.weights());
+  if (is_part && stored && quantization == Quantization::kFp8) {
+    throw Error("quantization", "is fp8, but weights that are stored in FP8 are not divided over processes",
+                "--quantization none, or a folder in bfloat16");
+  }
+  if (is_part && quantization == Quantization::kAutomatic) quantization = Quantization::kNone;
   if (quantization == Quantization::kFp8 || (quantization == Quantization::kAutomatic && stored)) {
     model = std::make_unique<Fp8Model>(std::move(model));
     dtype = DType::kBf16;

@@ -34,7 +34,8 @@ struct LoadedModel {
 // if the tokenizer has more ids than the model.
 // `wrap` may put another Model around the one of the folder before its weights are loaded.
 using ModelWrap = std::function<std::unique_ptr<Model>(std::unique_ptr<Model>)>;
-// If `quantization` asks for FP8 weights, the model is an Fp8Model around that, and its other weights are bf16.
+// If `quantization` asks for FP8 weights, the model is an Fp8Model around that, and its other weights are bf16. A
+// rank's part of a model has them only if asked for, and not from a folder that is in FP8: kAutomatic converts.
 [[nodiscard]] LoadedModel load_model(const std::string& name, std::optional<DType> dtype, Device& device,
                                      const ModelWrap& wrap = {}, Quantization quantization = Quantization::kNone);
 // bf16 if the checkpoint has tensors of F16, BF16 or FP8, otherwise f32.

@@ -241,30 +241,32 @@ class FolderWeights {
   std::vector<CheckpointTensor> tensors_;
 };
 
-// Loads a rank's parts of the weights, one weight after the other.
-TensorStore load_parts(const Model& model, const ModelDirectory& directory, DType dtype, Device& device,
-                       Vocabulary vocabulary) {
-  TensorStore store(device, weight_types(model, dtype));
+// Loads a rank's parts of the weights into the store, one after the other; those of FP8 blocks in bf16.
+void load_parts(const Model& model, const ModelDirectory& directory, DType dtype, Vocabulary vocabulary,
+                TensorStore& store) {
   load_each_weight(model.whole(), directory, dtype, vocabulary, [&](std::size_t index, const TensorStore& weight) {
     const WeightSpec& spec = model.weights()[index];
     const std::vector<std::byte> part = part_of(model, index, weight);
     if (is_fp8_block(spec)) {
-      upload_fp8_rows(spec, 0, {reinterpret_cast<const std::uint8_t*>(part.data()), part.size()}, store);
+      const auto* values = reinterpret_cast<const BFloat16*>(part.data());
+      store_quantized_parts(spec, {values, part.size() / sizeof(BFloat16)}, store);
     } else {
       store.upload(spec.name, part);
     }
-    device.synchronize();
+    store.device().synchronize();
   });
-  return store;
 }
 
 }  // namespace
 
 TensorStore load_weights(const Model& model, const ModelDirectory& directory, DType dtype, Device& device,
                          Vocabulary vocabulary, std::size_t piece_bytes) {
-  if (&model.whole() != &model) return load_parts(model, directory, dtype, device, vocabulary);
-  FolderWeights folder(model, directory, dtype, vocabulary);
   TensorStore store(device, weight_types(model, dtype));
+  if (&model.whole() != &model) {
+    load_parts(model, directory, dtype, vocabulary, store);
+    return store;
+  }
+  FolderWeights folder(model, directory, dtype, vocabulary);
   for (const CheckpointTensor& tensor : folder.tensors()) {
     for (const PartSlice& slice : tensor.slices) folder.load(tensor, slice, piece_bytes, store);
   }
@@ -296,8 +298,11 @@ void reload_weights(const Model& model, const ModelDirectory& directory, TensorS
   if (!directory.adapters().empty())
     throw Error(directory.path().string(), "this folder holds an adapter", "hone merge makes a model's folder of it");
   check_same_config(model, directory);
-  check_weights(model, directory);
+  check_weights(model.whole(), directory);
   begun = true;
+  if (&model.whole() != &model) {
+    return load_parts(model, directory, model_dtype(model, weights), Vocabulary::kAsStored, weights);
+  }
   const std::vector<WeightSpec> specs = specs_in_folder(model, directory.weights());
   for (const CheckpointTensor& tensor : checkpoint_tensors(specs, true)) {
     const ScaledTensor from = with_scales(stored(model, directory, tensor.name), directory.weights());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <typeinfo>
 
 #include "backend/collective.h"
@@ -238,6 +239,20 @@ void Executable::set_count(Count count, std::int64_t value) {
   HONE_ASSERT(value >= 0 && value <= spec->capacity, "count ", count.name(), ": ", value, " is not from 0 to ",
               spec->capacity, ", its capacity");
   impl_->counts[static_cast<std::size_t>(spec - impl_->program.counts().data())] = value;
+}
+
+std::string Executable::changes() const {
+  const Impl& impl = *impl_;
+  const auto counts = std::as_bytes(std::span(impl.counts));
+  return std::string(reinterpret_cast<const char*>(counts.data()), counts.size()) + impl.inputs.changes();
+}
+
+void Executable::set_changes(std::string_view changes) {
+  Impl& impl = *impl_;
+  const auto counts = std::as_writable_bytes(std::span(impl.counts));
+  HONE_ASSERT(changes.size() >= counts.size(), changes.size(), " bytes for ", impl.counts.size(), " counts");
+  std::memcpy(counts.data(), changes.data(), counts.size());
+  impl.inputs.add_changes(changes.substr(counts.size()));
 }
 
 void Executable::set_recording(bool recording) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "backend/device.h"
@@ -68,6 +69,10 @@ class Executable {
   }
   // Sets a count for the following runs, from 0 to its capacity, which is also the default.
   void set_count(Count count, std::int64_t value);
+  // Returns the inputs and counts that were set since the last run, for set_changes() of an executable of the same
+  // program in another process, which has had those of all runs before.
+  [[nodiscard]] std::string changes() const;
+  void set_changes(std::string_view changes);
   void run();
   // Waits for the device and copies the first values.size() elements of an output.
   template <class T>

@@ -1,7 +1,10 @@
 #include "program/input_buffer.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+
+#include "core/error.h"
 
 namespace hone {
 
@@ -9,6 +12,9 @@ namespace {
 
 // Ranges that are closer than this are uploaded as one: so many bytes take less time than another copy.
 constexpr std::size_t kBridgedBytes = std::size_t{16} << 10;
+
+// Begins each range of changes(): its offset and its bytes, which follow.
+using ChangeHeader = std::array<std::size_t, 2>;
 
 }  // namespace
 
@@ -19,6 +25,30 @@ void InputBuffer::set(std::size_t offset, std::span<const std::byte> bytes) {
   if (bytes.empty() || std::memcmp(image_.data() + offset, bytes.data(), bytes.size()) == 0) return;
   std::memcpy(image_.data() + offset, bytes.data(), bytes.size());
   changed_.push_back({offset, offset + bytes.size()});
+}
+
+std::string InputBuffer::changes() const {
+  std::string text;
+  for (const Range& range : changed_) {
+    const ChangeHeader header{range.begin, range.end - range.begin};
+    text.append(reinterpret_cast<const char*>(header.data()), sizeof header);
+    text.append(reinterpret_cast<const char*>(image_.data()) + range.begin, header[1]);
+  }
+  return text;
+}
+
+void InputBuffer::add_changes(std::string_view changes) {
+  while (!changes.empty()) {
+    ChangeHeader header{};
+    HONE_ASSERT(changes.size() >= sizeof header, changes.size(), " bytes of a change of inputs");
+    std::memcpy(header.data(), changes.data(), sizeof header);
+    changes.remove_prefix(sizeof header);
+    const auto [offset, size] = header;
+    HONE_ASSERT(size <= changes.size() && offset + size <= image_.size(), "a change of ", size, " bytes at ", offset,
+                " of ", image_.size());
+    set(offset, std::as_bytes(std::span(changes.substr(0, size))));
+    changes.remove_prefix(size);
+  }
 }
 
 void InputBuffer::upload() {

@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "backend/device.h"
@@ -19,6 +21,11 @@ class InputBuffer {
 
   // Copies bytes to an offset of the host's image. Bytes that the device has already are not copied again.
   void set(std::size_t offset, std::span<const std::byte> bytes);
+  // Returns what was set since the last upload(), as text for add_changes() of a buffer of the same inputs in another
+  // process, which has had all of it before.
+  [[nodiscard]] std::string changes() const;
+  // Sets what changes() of another buffer has returned.
+  void add_changes(std::string_view changes);
   // Copies what has changed to the device, in order with its other work.
   void upload();
   [[nodiscard]] std::byte* data() const { return buffer_.data(); }  // on the device

@@ -60,6 +60,7 @@ Admission EngineLoop::submit(EngineAction action) {
 void EngineLoop::run(const std::function<bool()>& stop, std::chrono::milliseconds shutdown_timeout) {
   try {
     while (!stop()) {
+      resident_.check_ranks();
       take_jobs();
       watch();
       run_actions();

@@ -146,6 +146,10 @@ int run_processes(const LocalRanks& local, const std::vector<std::string>& argum
     }
     if (waits.empty()) break;
     if (failure.rank >= 0 && end == Clock::time_point::max()) end = Clock::now() + kGrace;
+    if (local.converses && interrupted() && !termination_requested()) {
+      clear_interrupt();
+      if (!ranks.front().ended) ::kill(ranks.front().id, SIGINT);
+    }
     const bool pass_on = interrupted() && !std::exchange(passed_on, interrupted());
     const bool kill = Clock::now() >= end && !std::exchange(killed, Clock::now() >= end);
     for (const Rank& rank : ranks) {

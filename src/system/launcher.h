@@ -17,6 +17,8 @@ struct LocalRanks {
   std::string address = {};  // of rank 0's machine; empty: all are on this one
   std::uint16_t port = 0;    // on which rank 0 waits, if address is set
   std::string key = {};      // of the job, if address is set
+  // Ctrl+C is passed to rank 0 alone, each time: it stops an answer and not the job.
+  bool converses = false;
 };
 
 // Starts processes of this executable with these arguments as ranks of a job, and waits for them. Ctrl+C

@@ -137,6 +137,8 @@ void Peers::exchange(std::span<const Transfer> transfers) {
   }
 }
 
+void Peers::wait_for(int rank) const { (void)wait_readable(connections_[static_cast<std::size_t>(rank)].number()); }
+
 std::vector<std::string> Peers::gather(std::string_view text) {
   const auto size = static_cast<std::size_t>(place_.size);
   const std::uint64_t mine = text.size();

@@ -68,6 +68,9 @@ class Peers {
   // Sends and receives all transfers, at most one for each other rank. Throws JobFailure if a rank is lost.
   void exchange(std::span<const Transfer> transfers);
 
+  // Waits, without a limit, until a rank has sent something or has ended. The processor is idle meanwhile.
+  void wait_for(int rank) const;
+
   // The following are called by all ranks in the same order. They throw JobFailure if a rank is lost.
   //
   // Returns the text of each rank.

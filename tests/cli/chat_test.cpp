@@ -135,6 +135,46 @@ TEST_F(ChatTest, CtrlCStopsTheAnswerAndASecondLeaves) {
   EXPECT_THAT(program.output(), testing::Not(HasSubstr("hone: ")));
 }
 
+// The first process of a tensor group has the terminal; Ctrl+C stops its answer and not the group.
+TEST_F(ChatTest, ATensorGroupConverses) {
+  const std::string divided = model() + " of two key heads";
+  const Ended trained =
+      run_program(pretrain_arguments(std::filesystem::path(model()).parent_path(),
+                                     {"--max_steps", "1", "--per_device_train_batch_size", "2", "--output_dir", divided,
+                                      "--config_overrides", "max_position_embeddings=100000,num_key_value_heads=2"}));
+  ASSERT_EQ(trained.code, 0) << trained.output;
+  std::vector<std::vector<std::string>> answers;
+  for (const char* size : {"1", "2"}) {
+    TerminalProgram program({"chat", divided, "--temperature", "0", "--max_tokens", "12", "--max_model_len", "100000",
+                             "--keep_history", "false", "--device", "cpu", "--tensor_parallel_size", size});
+    ASSERT_TRUE(program.sees("> ")) << program.output();
+    program.type(std::string("What is 1 + 2?") + kEnter);
+    ASSERT_TRUE(program.sees("allows more")) << program.output();
+    ASSERT_TRUE(program.sees("> "));
+    program.type("/save " + saved() + kEnter);
+    ASSERT_TRUE(program.sees("wrote"));
+    std::vector<std::string>& texts = answers.emplace_back();
+    for (const Json& message : read_json(saved())) texts.push_back(message["content"].get<std::string>());
+    ASSERT_TRUE(program.sees("> "));
+    // An engine with penalties replaces the first one.
+    program.type(std::string("/set frequency_penalty 1") + kEnter + "/set max_tokens 90000" + kEnter + "go on" +
+                 kEnter);
+    for (int i = 0; i < 3; ++i) ASSERT_TRUE(program.sees("\x1b[?2004l"));
+    for (int i = 0; i < 2; ++i) {
+      ASSERT_TRUE(program.sees_more()) << "the answer begins";
+      program.type(kCtrlC);
+      ASSERT_TRUE(program.sees("(stopped; press Ctrl+C again or Ctrl+D to leave)")) << program.output();
+      ASSERT_TRUE(program.sees("> "));
+      if (i == 0) program.type(std::string("more") + kEnter);
+      if (i == 0) ASSERT_TRUE(program.sees("\x1b[?2004l"));
+    }
+    program.type(kCtrlC);
+    EXPECT_EQ(program.wait(), 0) << program.output();
+  }
+  ASSERT_EQ(answers[0].size(), 2u);
+  EXPECT_EQ(answers[0], answers[1]);
+}
+
 TEST_F(ChatTest, CtrlDLeavesAndSoDoesTheSystem) {
   TerminalProgram program(chat("2"));
   ASSERT_TRUE(program.sees("> "));

@@ -20,6 +20,9 @@ void copy_folder(const std::filesystem::path& from, const std::filesystem::path&
 // Waits for the child and returns its exit code, or 128 + the number of the signal that ended it.
 [[nodiscard]] int wait_for(pid_t child);
 
+// Returns the processes that a process has started, such as the ranks of a job, by rank.
+[[nodiscard]] std::vector<pid_t> ranks_of(pid_t launcher);
+
 struct Ended {
   int code = 0;
   std::string output;  // standard output and standard error

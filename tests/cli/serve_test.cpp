@@ -1,12 +1,12 @@
 // Tests hone serve as a program: its answers are those of hone generate, its shutdown, and its errors.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/types.h>
 
 #include <csignal>
 #include <thread>
 
 #include "cli/program.h"
+#include "cli/server_program.h"
 #include "core/files.h"
 #include "core/json_value.h"
 #include "core/strings.h"
@@ -43,46 +43,6 @@ class ServeTest : public testing::Test {
   static std::unique_ptr<TemporaryDirectory> folder_;
 };
 std::unique_ptr<TemporaryDirectory> ServeTest::folder_;
-
-// A server in a child process, which is killed unless the test has ended it.
-class ServerProgram {
- public:
-  explicit ServerProgram(const std::vector<std::string>& arguments) : child_(start_program(arguments, log_path())) {
-    constexpr std::string_view kPlace = "://127.0.0.1:";
-    while (is_running(child_)) {
-      const std::string text = log();
-      const std::size_t place = text.find(kPlace);
-      if (place != std::string::npos && text.find('\n', place) != std::string::npos) {
-        port_ = static_cast<std::uint16_t>(std::stoi(text.substr(place + kPlace.size())));
-        return;
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-  }
-  ServerProgram(const ServerProgram&) = delete;
-  ServerProgram& operator=(const ServerProgram&) = delete;
-  ~ServerProgram() {
-    if (ended_) return;
-    ::kill(child_, SIGKILL);
-    (void)wait_for(child_);
-  }
-
-  [[nodiscard]] std::uint16_t port() const { return port_; }
-  [[nodiscard]] std::string log() const { return is_file(log_path()) ? read_file(log_path()) : ""; }
-  void signal(int number) const { ::kill(child_, number); }
-  [[nodiscard]] int wait() {
-    ended_ = true;
-    return wait_for(child_);
-  }
-
- private:
-  [[nodiscard]] std::filesystem::path log_path() const { return folder_.path() / "log"; }
-
-  TemporaryDirectory folder_;
-  pid_t child_;
-  std::uint16_t port_ = 0;
-  bool ended_ = false;
-};
 
 TEST_F(ServeTest, AnswersAsGenerateDoesAndEndsWithSigterm) {
   write_file(at("questions.jsonl"), "{\"prompt\": \"What is 1 + 2?\"}\n{\"prompt\": \"The answer\"}\n");

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <fstream>
 #include <map>
 #include <thread>
 
@@ -23,14 +22,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
-
-// Returns the process ids of the ranks that a process has started, by rank.
-std::vector<pid_t> ranks_of(pid_t parent) {
-  std::vector<pid_t> ranks;
-  std::ifstream in("/proc/" + std::to_string(parent) + "/task/" + std::to_string(parent) + "/children");
-  for (pid_t id = 0; in >> id;) ranks.push_back(id);
-  return ranks;
-}
 
 std::size_t lines_of(const fs::path& file) {
   return is_file(file) ? static_cast<std::size_t>(std::ranges::count(read_file(file), '\n')) : 0;

@@ -12,6 +12,7 @@
 #include "cli/bench/results.h"
 #include "cli/bench/training_step.h"
 #include "cli/command.h"
+#include "cli/engine_job.h"
 #include "cli/profile/limits.h"
 #include "cli/profile/report.h"
 #include "cli/profile/timeline.h"
@@ -44,6 +45,7 @@ struct BenchDecodeOptions {
   LatentForm latent_attention = LatentForm::kExpanded;
   KvCacheDtype kv_cache_dtype = KvCacheDtype::kAuto;
   DeviceChoice device = DeviceChoice::kAutomatic;
+  std::int64_t tensor_parallel_size = 1;
   GemmOptions gemm;
   bool profile = false;
   std::string json;
@@ -64,6 +66,7 @@ struct BenchDecodeOptions {
     v("latent_attention", latent_attention, kLatentAttentionHelp);
     v("kv_cache_dtype", kv_cache_dtype, kKvCacheDtypeHelp);
     v("device", device, kDeviceHelp);
+    v("tensor_parallel_size", tensor_parallel_size, kTensorGroupHelp, within(1, 1024));
     gemm.fields(v);
     v.group("Measurement");
     v("profile", profile, "Print the time of each operation too; they are then launched one by one");
@@ -101,7 +104,7 @@ struct Decoded {
 class Decoding {
  public:
   Decoding(const BenchDecodeOptions& options, const Model& model, const TensorStore& weights,
-           const std::shared_ptr<Arena>& arena, std::int64_t streams, std::int64_t context)
+           const std::shared_ptr<Arena>& arena, std::int64_t streams, std::int64_t context, EngineGroup* group)
       : options_(options),
         model_(model),
         streams_(streams),
@@ -118,6 +121,10 @@ class Decoding {
                        .latent_kv_cache = options.latent_kv_cache,
                        .latent_attention = options.latent_attention,
                        .kv_cache_dtype = options.kv_cache_dtype};
+    if (group != nullptr) {
+      engine_ = std::make_unique<Engine>(model, tokenizer_, weights, arena, engine_options_, group);
+      return;
+    }
     workspace_.add_weights(kWeightStore, weights.tensors());
     add_generation(workspace_, model, options.weight_dtype(), engine_options_);
     workspace_.provide(kWeightStore, weights.view());
@@ -210,7 +217,7 @@ class Decoding {
   std::int64_t prompt_length_;
   std::int64_t answer_length_ = 0;
   EngineOptions engine_options_;
-  Workspace workspace_;
+  Workspace workspace_;  // empty in a group
   Tokenizer tokenizer_ = no_text_tokenizer();
   std::unique_ptr<Engine> engine_;
   std::vector<RequestId> ids_;
@@ -261,40 +268,49 @@ class MemoryLimit {
   double rate_ = 0;  // bytes per second
 };
 
-int decode_bench(BenchDecodeOptions& options, const OptionInput&, const std::string& command) {
-  for (const std::int64_t context : options.contexts) {
-    if (context > options.steps / 2) continue;
-    throw Error("--contexts", text_of(context, " is no longer than half of the ", options.steps, " measured steps"),
-                text_of("at least ", options.steps / 2 + 1, ", or fewer --steps"));
-  }
+// The model with random weights, or this rank's part of it.
+LoadedModel random_model(const BenchDecodeOptions& options, EngineGroup* group) {
   register_operations();
+  Device& device = open_device(options.device);
+  set_gemm_tuning(device, options.gemm.tuning());
   std::unique_ptr<Model> model = open_shape(options.shape());
+  if (group != nullptr) model = group->part_of(std::move(model));
   if (options.quantization == Quantization::kFp8) {
     if (options.weight_dtype() != DType::kBf16)
       throw Error("--quantization", "fp8 needs activations in bfloat16", "leave out --dtype");
     model = std::make_unique<Fp8Model>(std::move(model));
   }
+  TensorStore weights = random_weights(*model, 1, options.weight_dtype(), device);
+  return {{}, std::move(model), std::move(weights), no_text_tokenizer(), "{}"};
+}
+
+std::string text_of_shape(const BenchDecodeOptions& options, std::int64_t streams, std::int64_t context) {
+  return text_of(options.model, options.quantization == Quantization::kFp8 ? " in fp8" : "",
+                 !options.latent_kv_cache                            ? ""
+                 : options.latent_attention == LatentForm::kAbsorbed ? ", latent rows absorbed"
+                                                                     : ", latent rows",
+                 options.kv_cache_dtype == KvCacheDtype::kFp8 ? ", KV cache in FP8" : "",
+                 options.tensor_parallel_size > 1 ? text_of(" over ", options.tensor_parallel_size, " devices") : "",
+                 ", streams ", streams, ", context ", context);
+}
+
+// Measures and prints. Bytes are those of this rank's part.
+int measure_decoding(const BenchDecodeOptions& options, const std::string& command, EngineGroup* group) {
   Device& device = open_device(options.device);
-  set_gemm_tuning(device, options.gemm.tuning());
-  const TensorStore weights = random_weights(*model, 1, options.weight_dtype(), device);
-  const double weights_read = weight_bytes(*model, weights);
+  const LoadedModel loaded = random_model(options, group);
+  const double weights_read = weight_bytes(*loaded.model, loaded.weights);
   MemoryLimit limit(device, options.weight_dtype(), weights_read);
   std::vector<ResultRow> rows;
   for (const std::int64_t context : options.contexts) {
     for (const std::int64_t streams : options.streams) {
       const auto arena = std::make_shared<Arena>(device);
-      Decoding decoding(options, *model, weights, arena, streams, context);
+      Decoding decoding(options, *loaded.model, loaded.weights, arena, streams, context, group);
       limit.begin();
       const Decoded decoded = decoding.measure();
       limit.end();
       const double rate = static_cast<double>(streams) / decoded.seconds_per_step;
       const double bytes = (weights_read + decoding.kv_bytes()) / decoded.seconds_per_step;
-      const std::string shape = text_of(options.model, options.quantization == Quantization::kFp8 ? " in fp8" : "",
-                                        !options.latent_kv_cache                            ? ""
-                                        : options.latent_attention == LatentForm::kAbsorbed ? ", latent rows absorbed"
-                                                                                            : ", latent rows",
-                                        options.kv_cache_dtype == KvCacheDtype::kFp8 ? ", KV cache in FP8" : "",
-                                        ", streams ", streams, ", context ", context);
+      const std::string shape = text_of_shape(options, streams, context);
       const bool tera = bytes >= 1e12;
       std::printf(
           "%s: %.0f tokens/s, step %.3f ms, %.2f %s (%s), first token after %.1f ms, "
@@ -310,6 +326,20 @@ int decode_bench(BenchDecodeOptions& options, const OptionInput&, const std::str
   }
   if (!options.json.empty()) write_results(options.json, rows, device.name(), command);
   return 0;
+}
+
+int decode_bench(BenchDecodeOptions& options, const OptionInput&, const std::string& command) {
+  for (const std::int64_t context : options.contexts) {
+    if (context > options.steps / 2) continue;
+    throw Error("--contexts", text_of(context, " is no longer than half of the ", options.steps, " measured steps"),
+                text_of("at least ", options.steps / 2 + 1, ", or fewer --steps"));
+  }
+  if (options.profile && options.tensor_parallel_size > 1)
+    throw Error("--profile", "is of one process", "leave out --tensor_parallel_size");
+  return run_engine_job(
+      {.tensor_parallel_size = options.tensor_parallel_size, .device = options.device},
+      [&](EngineGroup* group) { return random_model(options, group); },
+      [&](EngineGroup* group) { return measure_decoding(options, command, group); });
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "cli/chat/local_answerer.h"
 #include "cli/chat/message_lines.h"
 #include "cli/chat/server_answerer.h"
+#include "cli/engine_job.h"
 #include "cli/registry.h"
 #include "core/error.h"
 #include "core/interrupt.h"
@@ -93,11 +94,26 @@ int chat_with(Answerer& answerer, const ChatOptions& options, const std::set<std
 
 int chat_with_server(const ChatOptions& options, const OptionInput& input, const std::set<std::string>& set_keys) {
   for (const char* key : {"chat_template", "quantization", "device", "max_model_len", "banned_token_ids",
-                          "latent_kv_cache", "latent_attention", "kv_cache_dtype"})
+                          "latent_kv_cache", "latent_attention", "kv_cache_dtype", "tensor_parallel_size"})
     if (input.was_set(key)) throw Error(input.place_of(key), "has no effect with --server", "remove it");
   catch_interrupts();
   ServerAnswerer answerer(options);
   if (::isatty(STDIN_FILENO) != 0) log_info(text_of("chatting with ", answerer.model(), " on ", options.server));
+  return chat_with(answerer, options, set_keys);
+}
+
+// Loads the model, or this rank's part of it.
+LoadedModel load(const ChatOptions& options, EngineGroup* group) {
+  const auto part = [&](std::unique_ptr<Model> whole) {
+    return group != nullptr ? group->part_of(std::move(whole)) : std::move(whole);
+  };
+  return load_model(options.model_name_or_path, std::nullopt, open_device(options.device), part, options.quantization);
+}
+
+int chat_with_model(const ChatOptions& options, EngineGroup* group, const std::set<std::string>& set_keys) {
+  LoadedModel loaded = load(options, group);
+  LocalAnswerer answerer(options, loaded, group);
+  catch_interrupts();
   return chat_with(answerer, options, set_keys);
 }
 
@@ -109,11 +125,13 @@ int run(const ChatOptions& given, const OptionInput& input) {
   if (options.server.empty() || names_model)
     options.model_name_or_path = model_argument("chat", given.model_name_or_path, input);
   if (!options.server.empty()) return chat_with_server(options, input, set_keys);
-  Device& device = open_device(options.device);
-  LoadedModel loaded = load_model(options.model_name_or_path, std::nullopt, device, {}, options.quantization);
-  LocalAnswerer answerer(options, loaded);
-  catch_interrupts();
-  return chat_with(answerer, options, set_keys);
+  return run_engine_job(
+      {.tensor_parallel_size = options.tensor_parallel_size,
+       .model = options.model_name_or_path,
+       .device = options.device,
+       .converses = true},
+      [&](EngineGroup* group) { return load(options, group); },
+      [&](EngineGroup* group) { return chat_with_model(options, group, set_keys); });
 }
 
 }  // namespace

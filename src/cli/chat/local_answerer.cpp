@@ -15,8 +15,9 @@ constexpr std::int64_t kLongestConversation = 8192;
 
 }  // namespace
 
-LocalAnswerer::LocalAnswerer(const ChatOptions& options, LoadedModel& loaded)
+LocalAnswerer::LocalAnswerer(const ChatOptions& options, LoadedModel& loaded, EngineGroup* group)
     : loaded_(loaded),
+      group_(group),
       template_(chat_template_of(loaded.tokenizer, options.chat_template)),
       stop_token_ids_(stop_token_ids(loaded.generation_config, *loaded.model, loaded.tokenizer)) {
   make_engine(options);
@@ -82,7 +83,8 @@ void LocalAnswerer::make_engine(const ChatOptions& options) {
                                                      .adjust_logits = adjusts_logits_,
                                                      .latent_kv_cache = options.latent_kv_cache,
                                                      .latent_attention = options.latent_attention,
-                                                     .kv_cache_dtype = options.kv_cache_dtype}));
+                                                     .kv_cache_dtype = options.kv_cache_dtype}),
+                                     group_);
 }
 
 }  // namespace hone

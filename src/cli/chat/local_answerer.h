@@ -15,9 +15,9 @@ namespace hone {
 
 class LocalAnswerer : public Answerer {
  public:
-  // Allocates an engine for one sequence. `loaded` must outlive the object. Throws Error if max_model_len exceeds the
-  // model's positions or the engine does not fit into memory.
-  LocalAnswerer(const ChatOptions& options, LoadedModel& loaded);
+  // Allocates an engine for one sequence. `loaded` must outlive the object. group: as for Engine. Throws Error if
+  // max_model_len exceeds the model's positions or the engine does not fit into memory.
+  LocalAnswerer(const ChatOptions& options, LoadedModel& loaded, EngineGroup* group = nullptr);
 
   [[nodiscard]] ChatAnswer answer(const ChatTurn& turn, const std::function<void(AnswerPiece)>& show) override;
   void options_changed(const ChatOptions& options) override;
@@ -29,6 +29,7 @@ class LocalAnswerer : public Answerer {
   [[nodiscard]] std::string cut_text(std::int64_t prompt_tokens, const Completion& completion) const;
 
   LoadedModel& loaded_;
+  EngineGroup* group_;
   ChatTemplate template_;
   std::vector<TokenId> stop_token_ids_;
   std::unique_ptr<Engine> engine_;

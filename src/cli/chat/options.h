@@ -23,6 +23,7 @@ struct ChatOptions : SamplingKeys {
   LatentForm latent_attention = LatentForm::kExpanded;
   KvCacheDtype kv_cache_dtype = KvCacheDtype::kAuto;
   DeviceChoice device = DeviceChoice::kAutomatic;
+  std::int64_t tensor_parallel_size = 1;
   std::string server;
   std::string api_key;
   bool fold_thoughts = true;
@@ -43,6 +44,7 @@ struct ChatOptions : SamplingKeys {
     v("latent_attention", latent_attention, kLatentAttentionHelp);
     v("kv_cache_dtype", kv_cache_dtype, kKvCacheDtypeHelp);
     v("device", device, kDeviceHelp);
+    v("tensor_parallel_size", tensor_parallel_size, kTensorGroupHelp, within(1, 1024));
     v("max_model_len", max_model_len, "Maximum tokens per conversation; 0: the model's positions, at most 8,192",
       at_least(0));
     v.group("Server");

@@ -2,11 +2,10 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "backend/collective.h"
 #include "backend/device_option.h"
+#include "cli/engine_job.h"
 #include "cli/pipeline/problems.h"
 #include "cli/registry.h"
-#include "cli/training_job.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/interrupt.h"
@@ -20,7 +19,6 @@
 #include "eval/registry.h"
 #include "eval/report.h"
 #include "model/loaded_model.h"
-#include "model/tensor_parallel_model.h"
 #include "rl/options.h"
 
 namespace hone {
@@ -68,9 +66,7 @@ struct EvalOptions : SamplingKeys {
     v("latent_attention", latent_attention, kLatentAttentionHelp);
     v("kv_cache_dtype", kv_cache_dtype, kKvCacheDtypeHelp);
     v("device", device, kDeviceHelp);
-    v("tensor_parallel_size", tensor_parallel_size,
-      "Processes that divide each layer, started on this machine unless torchrun, mpirun or srun started them",
-      within(1, 1024));
+    v("tensor_parallel_size", tensor_parallel_size, kTensorGroupHelp, within(1, 1024));
     v.group("Task");
     v("task", task,
       "Tasks: aime24, aime25, math_500, gpqa:diamond, lcb, lcb_v4 (all: these six), gsm8k; jsonl: your own file");
@@ -163,22 +159,18 @@ int compare(const EvalOptions& options) {
 }
 
 // Loads the model or, in a tensor group, this rank's part of it.
-LoadedModel load(const EvalOptions& options, Device& device, const Job& job) {
-  const auto part = [&](std::unique_ptr<Model> whole) -> std::unique_ptr<Model> {
-    if (job.size() == 1) return whole;
-    return std::make_unique<TensorParallelModel>(std::move(whole), job.rank(), job.size());
+LoadedModel load(const EvalOptions& options, EngineGroup* group) {
+  const auto part = [&](std::unique_ptr<Model> whole) {
+    return group != nullptr ? group->part_of(std::move(whole)) : std::move(whole);
   };
-  const Quantization quantization = job.size() == 1 ? options.quantization : Quantization::kNone;
-  return load_model(options.model_name_or_path, std::nullopt, device, part, quantization);
+  return load_model(options.model_name_or_path, std::nullopt, open_device(options.device), part, options.quantization);
 }
 
-// Answers the problems and, on the first rank of a tensor group, scores the answers. All ranks generate the same.
-int evaluate(const EvalOptions& options, const Job& job) {
+// Answers the problems and scores the answers.
+int evaluate(const EvalOptions& options, EngineGroup* group) {
   std::vector<Evaluation> evaluations = read_evaluations(options);
   Device& device = open_device(options.device);
-  const std::unique_ptr<Collective> group = job.size() > 1 ? make_collective(device, *job.peers()) : nullptr;
-  const CollectiveScope scope(nullptr, group.get());
-  LoadedModel loaded = load(options, device, job);
+  LoadedModel loaded = load(options, group);
   const std::int64_t longest = model_len(loaded.model->shape(), options.max_model_len, kLongestAnswer);
   Engine engine(*loaded.model, loaded.tokenizer, loaded.weights, std::make_shared<Arena>(device),
                 engine_options({.max_model_len = longest,
@@ -186,7 +178,8 @@ int evaluate(const EvalOptions& options, const Job& job) {
                                 .adjust_logits = options.adjusts_logits(),
                                 .latent_kv_cache = options.latent_kv_cache,
                                 .latent_attention = options.latent_attention,
-                                .kv_cache_dtype = options.kv_cache_dtype}));
+                                .kv_cache_dtype = options.kv_cache_dtype}),
+                group);
   AnswerOptions answers;
   answers.seed = static_cast<std::uint64_t>(options.seed);
   answers.system_prompt = options.system_prompt;
@@ -194,10 +187,9 @@ int evaluate(const EvalOptions& options, const Job& job) {
   catch_interrupts();
   const ChatTemplate chat_template = chat_template_of(loaded.tokenizer, options.chat_template);
   // The journal holds the answers of an interrupted evaluation, to resume it. It is removed once the report is written.
-  // The ranks of a group have none: they must all generate the same answers.
   const std::filesystem::path answered = std::filesystem::path(options.output_dir) / "answers.jsonl";
   std::optional<Journal> journal;
-  if (!options.output_dir.empty() && job.size() == 1) journal.emplace(answered, "key");
+  if (!options.output_dir.empty()) journal.emplace(answered, "key");
   answers.model_key = weights_key(loaded.path);
   if (options.quantization != Quantization::kAutomatic)
     answers.model_key += text_of("\nquantization ", name_of(options.quantization));
@@ -210,12 +202,9 @@ int evaluate(const EvalOptions& options, const Job& job) {
     answers.samples = options.samples.value_or(evaluation.task.samples);
     auto samples = answer_problems(engine, loaded.tokenizer, chat_template, evaluation.problems, answers,
                                    journal ? &*journal : nullptr);
-    if (!job.is_first()) continue;
     results.push_back(
         run_scoring(evaluation.task, std::move(evaluation.problems), std::move(samples), options.group_by));
   }
-  job.barrier();  // no rank ends while another one generates or scores
-  if (!job.is_first()) return 0;
   std::fputs(report_table(results).c_str(), stdout);
   if (!options.output_dir.empty()) {
     EvalOptions copy = options;
@@ -237,19 +226,12 @@ int run(const EvalOptions& given, const OptionInput& input) {
   EvalOptions options = given;
   options.model_name_or_path = model_argument("eval", given.model_name_or_path, input);
   if (!options.output_dir.empty()) ensure_writable_folder(options.output_dir, "output_dir");
-  const auto size = static_cast<int>(options.tensor_parallel_size);
-  if (size == 1) return evaluate(options, {});
-  if (options.quantization == Quantization::kFp8) {
-    throw Error("tensor_parallel_size", text_of("is ", size, ", but FP8 weights are not divided"),
-                "--quantization none");
-  }
-  const JobPlace place = job_place();
-  if (place.is_job() && place.size != size) {
-    throw Error("tensor_parallel_size",
-                text_of("is ", size, ", but the launcher has started ", place.size, " processes"), "start as many");
-  }
-  const LocalRanks ranks = place.is_job() ? LocalRanks{} : LocalRanks{.count = size, .total = size};
-  return run_ranks(ranks, place, kAnswerLimit.count(), [&](const Job& job) { return evaluate(options, job); });
+  return run_engine_job(
+      {.tensor_parallel_size = options.tensor_parallel_size,
+       .model = options.model_name_or_path,
+       .device = options.device},
+      [&](EngineGroup* group) { return load(options, group); },
+      [&](EngineGroup* group) { return evaluate(options, group); });
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // hone generate: generates completions for the prompts of a dataset and filters them into new data.
 #include <cstdio>
 
+#include "cli/engine_job.h"
 #include "cli/registry.h"
 #include "core/error.h"
 #include "core/interrupt.h"
@@ -16,10 +17,9 @@ void print_count(const std::string& name, std::int64_t count) {
   std::printf("%-44s %12s\n", name.c_str(), format_count(count).c_str());
 }
 
-int run(const GenerateOptions& options, const OptionInput& input) {
-  check_options(options, input);
+int generate_and_count(const GenerateOptions& options, EngineGroup* group) {
   catch_interrupts();
-  const GenerateCounts counts = generate(options);
+  const GenerateCounts counts = generate(options, group);
   const auto line = [](const std::string& name, std::int64_t count) {
     if (count > 0) print_count(name, count);
   };
@@ -42,6 +42,16 @@ int run(const GenerateOptions& options, const OptionInput& input) {
   line("kept", counts.kept);
   log_info(text_of("wrote ", output_folder(options), "/data.jsonl"));
   return 0;
+}
+
+int run(const GenerateOptions& options, const OptionInput& input) {
+  check_options(options, input);
+  return run_engine_job(
+      {.tensor_parallel_size = options.tensor_parallel_size,
+       .model = options.model_name_or_path,
+       .device = options.device},
+      [&](EngineGroup* group) { return load_generator(options, group); },
+      [&](EngineGroup* group) { return generate_and_count(options, group); });
 }
 
 }  // namespace

@@ -43,6 +43,8 @@ struct ServeOptions {
   std::int64_t max_lora_rank = 16;
   Quantization quantization = Quantization::kAutomatic;
   DeviceChoice device = DeviceChoice::kAutomatic;
+  std::int64_t tensor_parallel_size = 1;
+  std::int64_t ddp_timeout = 300;
 
   std::string host = "127.0.0.1";
   std::int64_t port = 8000;
@@ -72,6 +74,14 @@ struct ServeOptions {
 
   template <class Visitor>
   void fields(Visitor& v) {
+    model_fields(v);
+    server_fields(v);
+    engine_fields(v);
+  }
+
+ private:
+  template <class Visitor>
+  void model_fields(Visitor& v) {
     v.group("Model");
     v("model_name_or_path", model_name_or_path, "Folder or Hugging Face name of the model; also the first argument");
     v.alias("model", "model_name_or_path");
@@ -89,6 +99,13 @@ struct ServeOptions {
     v("max_lora_rank", max_lora_rank, "Largest rank of an adapter", within(1, 512));
     v("quantization", quantization, kQuantizationHelp);
     v("device", device, kDeviceHelp);
+    v("tensor_parallel_size", tensor_parallel_size, kTensorGroupHelp, within(1, 1024));
+    v("ddp_timeout", ddp_timeout,
+      "Seconds after which a process of tensor_parallel_size that does not answer ends the server", at_least(1));
+  }
+
+  template <class Visitor>
+  void server_fields(Visitor& v) {
     v.group("Server");
     v("host", host, "Name or address of the interface to listen on; 0.0.0.0: all");
     v("port", port, "TCP port; 0: any free one", within(0, 65535));
@@ -110,6 +127,10 @@ struct ServeOptions {
       "unless host is 127.0.0.1");
     v("page", page, "Serve a web page for conversations at /");
     v("runs", runs, "Folder of runs that the page shows at /watch, as hone watch does; unset: none");
+  }
+
+  template <class Visitor>
+  void engine_fields(Visitor& v) {
     v.group("Engine");
     v("max_model_len", max_model_len,
       "Maximum tokens of prompt and completion; 0: the model's positions, at most 32,768", at_least(0));

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "backend/device_memory.h"
+#include "cli/engine_job.h"
 #include "cli/registry.h"
 #include "cli/serve/options.h"
 #include "core/error.h"
@@ -21,23 +22,33 @@
 #include "model/loaded_model.h"
 #include "serve/request_error.h"
 #include "serve/service.h"
+#include "system/job_place.h"
 
 namespace hone {
 namespace {
 
 constexpr std::int64_t kLongestServed = 32768;
 
+// Returns the bytes of the device that are available to this process. The ranks of a group agree on the least, and
+// those of one machine share its memory.
+std::int64_t available_bytes(Device& device, EngineGroup* group) {
+  auto available = static_cast<std::int64_t>(memory_of(device).available);
+  if (group == nullptr) return available;
+  group->send(GroupOrder::kMemory);
+  available = group->least(available);
+  return device.kind() == DeviceKind::kCpu ? available / job_place().local_size : available;
+}
+
 // Returns the blocks of the KV cache: as many as max_num_seqs completions of max_model_len need, or as fit into
 // kv_cache_memory_bytes or a share of the device's memory.
 std::int64_t kv_blocks(const ServeOptions& options, const EngineOptions& engine, const LoadedModel& loaded,
-                       Device& device) {
+                       Device& device, EngineGroup* group) {
   const std::int64_t per_sequence = (engine.max_model_len + engine.block_size - 1) / engine.block_size;
   const auto block_bytes = static_cast<std::int64_t>(
       bytes_of_block(*loaded.model, model_dtype(*loaded.model, loaded.weights), engine, device.kind()));
   const std::int64_t share = device.kind() == DeviceKind::kCpu ? 8 : 2;
-  const std::int64_t most = options.kv_cache_memory_bytes > 0
-                                ? options.kv_cache_memory_bytes
-                                : static_cast<std::int64_t>(memory_of(device).available) / share;
+  const std::int64_t most =
+      options.kv_cache_memory_bytes > 0 ? options.kv_cache_memory_bytes : available_bytes(device, group) / share;
   const std::int64_t blocks = most / std::max<std::int64_t>(block_bytes, 1);
   if (blocks < per_sequence) {
     throw Error(options.kv_cache_memory_bytes > 0 ? "kv_cache_memory_bytes" : "max_model_len",
@@ -49,7 +60,8 @@ std::int64_t kv_blocks(const ServeOptions& options, const EngineOptions& engine,
   return std::min(blocks, per_sequence * engine.max_num_seqs);
 }
 
-EngineOptions serving_engine(const ServeOptions& options, const LoadedModel& loaded, Device& device) {
+EngineOptions serving_engine(const ServeOptions& options, const LoadedModel& loaded, Device& device,
+                             EngineGroup* group) {
   EngineOptions engine;
   engine.max_model_len = model_len(loaded.model->shape(), options.max_model_len, kLongestServed);
   engine.max_num_seqs = options.max_num_seqs;
@@ -65,7 +77,7 @@ EngineOptions serving_engine(const ServeOptions& options, const LoadedModel& loa
   engine.latent_kv_cache = options.latent_kv_cache;
   engine.latent_attention = options.latent_attention;
   engine.kv_cache_dtype = options.kv_cache_dtype;
-  engine.num_blocks = kv_blocks(options, engine, loaded, device);
+  engine.num_blocks = kv_blocks(options, engine, loaded, device, group);
   return resolved(engine);
 }
 
@@ -153,15 +165,16 @@ void check_weight_updates(const ServeOptions& options) {
 }
 
 // Gives a model its layer for multi-token prediction and slots for adapters if the options ask for them, and sets
-// `model_with_slots` to the latter.
-ModelWrap served_parts(const ServeOptions& options, const AdapterSlots*& model_with_slots) {
-  return [&options, &model_with_slots](std::unique_ptr<Model> model) -> std::unique_ptr<Model> {
+// `model_with_slots` to the latter. In a group it returns this rank's part.
+ModelWrap served_parts(const ServeOptions& options, EngineGroup* group, const AdapterSlots*& model_with_slots) {
+  return [&options, group, &model_with_slots](std::unique_ptr<Model> model) -> std::unique_ptr<Model> {
     prepare_model(*model, {.num_speculative_tokens = options.num_speculative_tokens,
                            .speculative_method = options.speculative_method,
                            .latent_kv_cache = options.latent_kv_cache,
                            .latent_attention = options.latent_attention,
                            .kv_cache_dtype = options.kv_cache_dtype,
                            .adapter_slots = options.max_loras});
+    if (group != nullptr) return group->part_of(std::move(model));
     if (options.max_loras == 0) return model;
     auto with = std::make_unique<AdapterSlots>(std::move(model), options.max_loras, options.max_lora_rank);
     model_with_slots = with.get();
@@ -180,35 +193,34 @@ std::shared_ptr<AdapterTable> adapter_table(const ServeOptions& options, const A
   return table;
 }
 
-int run_serve(const ServeOptions& given, const OptionInput& input) {
-  ServeOptions options = given;
-  options.model_name_or_path = model_argument("serve", given.model_name_or_path, input);
-  if (const char* key = std::getenv("HONE_API_KEY"); options.api_key.empty() && key != nullptr) options.api_key = key;
-  check_weight_updates(options);
-  const HttpOptions http = http_options(options);
-  if (!options.runs.empty() && !is_folder(options.runs))
-    throw Error("runs", text_of(options.runs, " is not a folder"), "give a folder that has runs");
+// Loads the model, or this rank's part of it.
+LoadedModel load_served(const ServeOptions& options, EngineGroup* group, const AdapterSlots*& slots) {
+  return load_model(options.model_name_or_path, std::nullopt, open_device(options.device),
+                    served_parts(options, group, slots), options.quantization);
+}
+
+// Serves until a signal arrives.
+int serve(const ServeOptions& options, const HttpOptions& http, EngineGroup* group) {
   Device& device = open_device(options.device);
-  if (options.max_loras == 0) options.max_loras = std::ssize(options.adapters);
   const AdapterSlots* slots = nullptr;
-  LoadedModel loaded =
-      load_model(options.model_name_or_path, std::nullopt, device, served_parts(options, slots), options.quantization);
-  const EngineOptions engine_options = serving_engine(options, loaded, device);
+  LoadedModel loaded = load_served(options, group, slots);
+  const EngineOptions engine_options = serving_engine(options, loaded, device, group);
   ServedModel model = served_model(options, loaded, engine_options);
   if (slots != nullptr) model.adapters = adapter_table(options, *slots, model_dtype(*slots, loaded.weights));
   const std::optional<EmbedderOptions> embeddings = embedder_options(options, loaded, engine_options);
   if (embeddings) model.embeddings = served_embeddings(*loaded.model);
-  ResidentModel resident(*loaded.model, loaded.tokenizer, std::move(loaded.weights), engine_options, embeddings);
+  ResidentModel resident(*loaded.model, loaded.tokenizer, std::move(loaded.weights), engine_options, embeddings, group);
   catch_interrupts("\nhone: shutting down; press Ctrl+C again to exit immediately\n");
   ServerMetrics metrics(model.names.front(), model.max_model_len);
   EngineLoop loop(resident, metrics, options.max_queued_requests, slots);
-  const Service service(model, loop, metrics,
-                        {.version = HONE_VERSION,
-                         .api_key = options.api_key,
-                         .allow_weight_updates = options.allow_weight_updates,
-                         .page = options.page,
-                         .runs = options.runs,
-                         .transfer = make_weight_transfer(*loaded.model, device, options.host)});
+  const Service service(
+      model, loop, metrics,
+      {.version = HONE_VERSION,
+       .api_key = options.api_key,
+       .allow_weight_updates = options.allow_weight_updates,
+       .page = options.page,
+       .runs = options.runs,
+       .transfer = group == nullptr ? make_weight_transfer(*loaded.model, device, options.host) : nullptr});
   HttpServer server(http, [&](const ServerRequest& request, const std::shared_ptr<ServerReply>& reply) {
     service.handle(request, reply);
   });
@@ -223,6 +235,36 @@ int run_serve(const ServeOptions& given, const OptionInput& input) {
   loop.run(stop, std::chrono::milliseconds(static_cast<std::int64_t>(options.shutdown_timeout * 1000)));
   server.wait_until_idle(std::chrono::seconds(5));
   return 0;
+}
+
+// Throws Error for what a tensor group cannot do.
+void check_group(const ServeOptions& options) {
+  if (options.tensor_parallel_size == 1) return;
+  if (options.max_loras > 0) {
+    throw Error("tensor_parallel_size",
+                text_of("is ", options.tensor_parallel_size, ", but the slots of adapters are not divided"),
+                "merge the adapter (hone merge), or --tensor_parallel_size 1");
+  }
+}
+
+int run_serve(const ServeOptions& given, const OptionInput& input) {
+  ServeOptions options = given;
+  options.model_name_or_path = model_argument("serve", given.model_name_or_path, input);
+  if (const char* key = std::getenv("HONE_API_KEY"); options.api_key.empty() && key != nullptr) options.api_key = key;
+  check_weight_updates(options);
+  const HttpOptions http = http_options(options);
+  if (!options.runs.empty() && !is_folder(options.runs))
+    throw Error("runs", text_of(options.runs, " is not a folder"), "give a folder that has runs");
+  if (options.max_loras == 0) options.max_loras = std::ssize(options.adapters);
+  check_group(options);
+  const AdapterSlots* slots = nullptr;
+  return run_engine_job(
+      {.tensor_parallel_size = options.tensor_parallel_size,
+       .model = options.model_name_or_path,
+       .device = options.device,
+       .answer_limit = options.ddp_timeout},
+      [&](EngineGroup* group) { return load_served(options, group, slots); },
+      [&](EngineGroup* group) { return serve(options, http, group); });
 }
 
 }  // namespace

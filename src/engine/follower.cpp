@@ -1,0 +1,136 @@
+#include "engine/follower.h"
+
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <utility>
+
+#include "backend/collective.h"
+#include "backend/device_memory.h"
+#include "core/error.h"
+#include "engine/embedder.h"
+#include "engine/engine.h"
+#include "engine/resident_weights.h"
+
+namespace hone {
+namespace {
+
+class Follower {
+ public:
+  Follower(EngineGroup& group, const Model& model, const Tokenizer& tokenizer, TensorStore weights)
+      : group_(group), model_(model), tokenizer_(tokenizer), weights_(model, std::move(weights), &group) {}
+
+  // Returns false at the end.
+  [[nodiscard]] bool carry_out(const EngineGroup::Received& received) {
+    switch (received.order) {
+      case GroupOrder::kMakeEngine:
+        make_engine(received.value<EngineOptions>());
+        return true;
+      case GroupOrder::kMakeEmbedder:
+        make_embedder(received.value<EmbedderOptions>());
+        return true;
+      case GroupOrder::kAllocate:
+        if (group_.together([&] { (void)arena_->base(); })) drop();
+        return true;
+      case GroupOrder::kRunEngine:
+      case GroupOrder::kRunEmbedder:
+        run(received);
+        return true;
+      case GroupOrder::kSettle:
+        wait_for_all_but(0);
+        return true;
+      case GroupOrder::kMemory:
+        (void)group_.least(static_cast<std::int64_t>(memory_of(weights_.device()).available));
+        return true;
+      case GroupOrder::kSleep:
+        drop();
+        weights_.give_back(received.value<SleepLevel>());
+        return true;
+      // The first rank reports what goes wrong in these.
+      case GroupOrder::kWakeWeights:
+        (void)weights_.take_back();
+        return true;
+      case GroupOrder::kUpdateWeights:
+        (void)weights_.update(received.content);
+        return true;
+      case GroupOrder::kEnd:
+        wait_for_all_but(0);
+        return false;
+    }
+    throw Defect(text_of("order ", static_cast<int>(received.order)));
+  }
+
+ private:
+  void drop() {
+    wait_for_all_but(0);
+    embedder_.reset();
+    engine_.reset();
+    arena_.reset();
+  }
+
+  // Memory of an engine is given back before there is another.
+  void make_engine(const EngineOptions& options) {
+    drop();
+    arena_ = std::make_shared<Arena>(weights_.device());
+    try {
+      engine_ = std::make_unique<Engine>(model_, tokenizer_, weights_.store(), arena_, options, &group_);
+    } catch (const JobFailure&) {
+      throw;
+    } catch (const Error&) {
+      drop();  // the first rank reports it
+    }
+  }
+
+  void make_embedder(const EmbedderOptions& options) {
+    try {
+      embedder_ = std::make_unique<Embedder>(model_, weights_.store(), arena_, options, &group_);
+    } catch (const JobFailure&) {
+      throw;
+    } catch (const Error&) {
+      drop();
+    }
+  }
+
+  void run(const EngineGroup::Received& received) {
+    std::size_t program = 0;
+    HONE_ASSERT(received.content.size() >= sizeof program, received.content.size(), " bytes of a run");
+    std::memcpy(&program, received.content.data(), sizeof program);
+    const std::string_view changes = std::string_view(received.content).substr(sizeof program);
+    if (received.order == GroupOrder::kRunEngine) {
+      engine_->follow(program, changes);
+    } else {
+      embedder_->follow(program, changes);
+    }
+    launched_.push_back(weights_.device().mark());
+    // The next order may come while this run is under way, as the first rank launches one step ahead.
+    wait_for_all_but(1);
+  }
+
+  // Waits for the oldest runs, so that the loss of a rank is noticed.
+  void wait_for_all_but(std::size_t left) {
+    while (launched_.size() > left) {
+      weights_.device().wait(launched_.front());
+      check_operations();
+      launched_.pop_front();
+      if (!launched_.empty()) expect_operations();
+    }
+  }
+
+  EngineGroup& group_;
+  const Model& model_;
+  const Tokenizer& tokenizer_;
+  ResidentWeights weights_;
+  std::shared_ptr<Arena> arena_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<Embedder> embedder_;
+  std::deque<DeviceMark> launched_;  // ends of the runs under way, oldest first
+};
+
+}  // namespace
+
+void follow_engine(EngineGroup& group, const Model& model, const Tokenizer& tokenizer, TensorStore weights) {
+  Follower follower(group, model, tokenizer, std::move(weights));
+  while (follower.carry_out(group.receive())) continue;
+}
+
+}  // namespace hone
