@@ -298,7 +298,7 @@ template <class T>
 void paged_attention_forward(const PagedAttentionArgs<T>& args) {
   check_attention_shape(args.queries.shape);
   check_paged(args);
-  run_forward(args.queries, PagedKeys<T>{args});
+  run_forward(args.queries, PagedKeyRows<T>{args});
 }
 
 template <class T>

@@ -48,7 +48,7 @@ struct PlainKeys {
 
 // Source of keys and values in pages, which are gathered one tile at a time.
 template <class T>
-struct PagedKeys {
+struct PagedKeyRows {
   const PagedAttentionArgs<T>& args;
 
   [[nodiscard]] std::int64_t start(std::int64_t sequence) const {
