@@ -1,7 +1,7 @@
 // The connection to a trainer through which both agree on an NCCL communicator: vLLM's StatelessProcessGroup of two
-// ranks over a TCPStore. Either this process hosts the store as rank 0 (`trl vllm-serve`, TRL 0.16 to 1.8), or it joins
-// the trainer's as rank 1 (vLLM's weight transfer, TRL since 1.12).
-// Source: vllm/distributed/utils.py, vllm/distributed/weight_transfer/nccl_common.py.
+// ranks over a TCPStore. Either this process hosts the store as rank 0 (`trl vllm-serve`, TRL 0.16 to 1.10), or it
+// joins the trainer's as rank 1 (vLLM's weight transfer, TRL since 1.11). Source: vllm/distributed/utils.py,
+// vllm/distributed/weight_transfer/nccl_common.py.
 #pragma once
 
 #include <atomic>

@@ -1,8 +1,8 @@
 // Weights that a running trainer sends over NCCL: the connection to the trainer, and the update that its tensors make.
 //
-// Two forms are supported. In that of `trl vllm-serve` (TRL 0.16 to 1.8) this process hosts the TCPStore, and each
+// Two forms are supported. In that of `trl vllm-serve` (TRL 0.16 to 1.10) this process hosts the TCPStore, and each
 // tensor is announced by a call that is answered before the tensor is broadcast. In that of vLLM's weight transfer (TRL
-// since 1.12) the trainer hosts the store, and one call announces tensors that it broadcasts meanwhile, one by one or
+// since 1.11) the trainer hosts the store, and one call announces tensors that it broadcasts meanwhile, one by one or
 // packed into buffers.
 //
 // An update lasts from its first call until the trainer ends it. Meanwhile no request is under way: those that have

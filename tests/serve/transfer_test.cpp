@@ -143,7 +143,7 @@ Json announcement(const std::vector<Sent>& tensors) {
   return info;
 }
 
-// TRL's client of version 0.16 to 1.8: rank 1 of a store that the server hosts.
+// TRL's client of version 0.16 to 1.10: rank 1 of a store that the server hosts.
 class OlderTrainer {
  public:
   explicit OlderTrainer(const SmallServer& server, FakeBroadcasts& broadcasts)

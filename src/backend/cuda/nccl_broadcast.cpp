@@ -55,6 +55,7 @@ class NcclReceiver final : public BroadcastReceiver {
       const cudaError_t status = cudaStreamQuery(stream_);
       if (status == cudaSuccess) return;
       if (status != cudaErrorNotReady) check_cuda(status, name);
+      (void)cudaGetLastError();  // forgets "not ready", which the check of the next launch would report
       pause(name, gives_up);
     }
   }
