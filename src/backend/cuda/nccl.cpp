@@ -1,4 +1,4 @@
-// Collective operations between GPUs by NCCL, which is opened at run time.
+// Collective operations between GPUs by NCCL, or RCCL in a build for HIP, which is opened at run time.
 #include <dlfcn.h>
 
 #include <array>
@@ -32,6 +32,17 @@ struct NcclId {
 using NcclComm = void*;
 enum NcclType : int { kNcclUint8 = 1, kNcclFloat = 7, kNcclDouble = 8, kNcclBfloat16 = 9 };
 constexpr int kNcclSum = 0;
+
+#ifdef HONE_HIP
+constexpr const char* kNcclName = "librccl.so.1";  // has the functions of NCCL
+constexpr const char* kNcclPath = "/opt/rocm/lib/librccl.so.1";
+constexpr std::string_view kNcclAdvice = "install RCCL, or set LD_LIBRARY_PATH to its folder";
+#else
+constexpr const char* kNcclName = "libnccl.so.2";
+constexpr const char* kNcclPath = "/usr/local/cuda/lib64/libnccl.so.2";
+constexpr std::string_view kNcclAdvice =
+    "install NCCL (libnccl2), or set LD_LIBRARY_PATH to its folder, such as that of pip's nvidia-nccl-cu13";
+#endif
 
 class NcclLibrary {
  public:
@@ -72,18 +83,16 @@ class NcclLibrary {
   static void* open() {
     // Multicast over NVLink adds in the switch, in another order than the ranks.
     ::setenv("NCCL_NVLS_ENABLE", "0", 0);
-    for (const char* name : {"libnccl.so.2", "/usr/local/cuda/lib64/libnccl.so.2"}) {
+    for (const char* name : {kNcclName, kNcclPath}) {
       if (void* library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL)) return library;
     }
-    throw Error(
-        "nccl", "libnccl.so.2 was not found",
-        "install NCCL (libnccl2), or set LD_LIBRARY_PATH to its folder, such as that of pip's nvidia-nccl-cu13");
+    throw Error("nccl", text_of(kNcclName, " was not found"), kNcclAdvice);
   }
 
   template <class Function>
   void bind(Function& function, const char* name) {
     function = reinterpret_cast<Function>(::dlsym(library_, name));
-    if (function == nullptr) throw Error("nccl", text_of("libnccl.so.2 has no ", name), "install a newer NCCL");
+    if (function == nullptr) throw Error("nccl", text_of(kNcclName, " has no ", name), "install a newer one");
   }
 
   void* library_;

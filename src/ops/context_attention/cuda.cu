@@ -31,12 +31,14 @@ void launch_piece_forward(const TileQueries<T>& queries, const PieceKeys<T>& key
   launch_simple_attention_forward(queries, keys, stream);
 }
 
+#ifndef HONE_HIP
 void launch_piece_forward(const TileQueries<__nv_bfloat16>& queries, const PieceKeys<__nv_bfloat16>& keys,
                           cudaStream_t stream) {
   with_tensor_tiles(queries.head_dim, [&]<int kWidth, int kTiles>() {
     launch_tensor_attention_forward<kWidth, 4, kTiles, false>(queries, keys, {}, stream);
   });
 }
+#endif
 
 template <class T>
 void forward(const KernelCall& call) {
