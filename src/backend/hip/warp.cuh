@@ -1,7 +1,7 @@
 // CUDA's collectives of a warp of 32 lanes for HIP, whose waves have 32 or 64 lanes.
 //
-// HIP's shuffles take a width: with 32, each half of a wave of 64 exchanges values within itself. A ballot is one of the
-// whole wave, of which a warp takes its half. HIP of ROCm 5 has no masks: the lanes that are active take part. hone
+// HIP's shuffles take a width: with 32, each half of a wave of 64 exchanges values within itself. A ballot is one of
+// the whole wave, of which a warp takes its half. HIP of ROCm 5 has no masks: the lanes that are active take part. hone
 // calls collectives with all 32 lanes of a warp, and collective_of() lets the emulation (tests/support/hip) check it.
 #pragma once
 
@@ -31,7 +31,8 @@ __device__ inline void collective_of(unsigned, const CollectiveSite&) {}
 }  // namespace hone
 
 template <class T>
-__device__ inline T __shfl_sync(unsigned mask, T value, int lane, hone::CollectiveSite site = hone::CollectiveSite::current()) {
+__device__ inline T __shfl_sync(unsigned mask, T value, int lane,
+                                hone::CollectiveSite site = hone::CollectiveSite::current()) {
   hone::collective_of(mask, site);
   return __shfl(value, lane, hone::kWarpLanes);
 }
@@ -57,7 +58,7 @@ __device__ inline unsigned __ballot_sync(unsigned mask, bool value,
 // The lanes whose value is that of this lane.
 template <class T>
 __device__ inline unsigned __match_any_sync(unsigned mask, T value,
-                                             hone::CollectiveSite site = hone::CollectiveSite::current()) {
+                                            hone::CollectiveSite site = hone::CollectiveSite::current()) {
   unsigned same = 0;
   for (int lane = 0; lane < hone::kWarpLanes; ++lane) {
     const T other = __shfl_sync(mask, value, lane, site);
@@ -67,7 +68,7 @@ __device__ inline unsigned __match_any_sync(unsigned mask, T value,
 }
 
 __device__ inline unsigned __reduce_max_sync(unsigned mask, unsigned value,
-                                           hone::CollectiveSite site = hone::CollectiveSite::current()) {
+                                             hone::CollectiveSite site = hone::CollectiveSite::current()) {
   for (int lanes = hone::kWarpLanes / 2; lanes > 0; lanes /= 2) {
     const unsigned other = __shfl_xor_sync(mask, value, lanes, site);
     value = other > value ? other : value;
