@@ -1,7 +1,9 @@
 #include "support/hip/device.h"
 
+#include <utility>
+
 #include "backend/cuda/device.h"
-#include "program/kernel.h"
+#include "ops/registry.h"
 
 namespace hone {
 
@@ -9,9 +11,14 @@ void register_emulated_kernels(KernelRegistry& registry);  // generated
 
 namespace emulation {
 
+// A build for CUDA has registered its kernels for the same kind of device.
 Device& device() {
   static const bool registered = [] {
-    register_emulated_kernels(kernel_registry());
+    register_operations();
+    KernelRegistry kernels;
+    register_all_ops_cpu(kernels);
+    register_emulated_kernels(kernels);
+    kernel_registry() = std::move(kernels);
     return true;
   }();
   (void)registered;

@@ -5,7 +5,7 @@
 
 namespace hone::emulation {
 
-// Returns the device; the first call registers its kernels.
+// Returns the device; the first call registers its kernels in place of those of a build for CUDA.
 [[nodiscard]] Device& device();
 
 }  // namespace hone::emulation

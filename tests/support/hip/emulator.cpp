@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "hip/hip_runtime.h"
 #include "support/hip/fiber.h"
+#include "support/hip/limits.h"
 
 dim3 threadIdx, blockIdx, blockDim, gridDim;
 

@@ -24,7 +24,6 @@
 namespace hone::emulation {
 
 inline constexpr unsigned kWaveLanes = 64;
-inline constexpr std::size_t kSharedBytes = std::size_t{64} << 10;  // of a block, as gfx942 has
 
 struct Extent {
   unsigned x = 1, y = 1, z = 1;
@@ -48,6 +47,6 @@ enum class Collective : std::uint8_t { kShuffle, kBallot, kMeet };
 [[nodiscard]] unsigned wave_lane();
 // Fills a shared variable with garbage the first time that a thread of the block reaches it.
 void enter_shared(void* variable, std::size_t bytes);
-extern std::byte dynamic_shared[kSharedBytes + 256];
+extern std::byte dynamic_shared[];
 
 }  // namespace hone::emulation

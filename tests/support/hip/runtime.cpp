@@ -7,6 +7,7 @@
 
 #include "hip/hip_runtime_api.h"
 #include "support/hip/emulator.h"
+#include "support/hip/limits.h"
 
 struct ihipGraph {
   std::vector<std::function<void()>> work;
