@@ -1,4 +1,7 @@
 // The library of GEMMs of the emulated GPU: plain loops on the CPU.
+#include <numeric>
+#include <vector>
+
 #include "backend/cuda/cublas.h"
 #include "core/dtype.h"
 #include "core/error.h"
@@ -31,15 +34,29 @@ void store(void* data, DType type, std::int64_t at, double value) {
   }
 }
 
+// The rows [rows, k] of an operand in f64; `across` elements from one row to the next and `along` within a row.
+std::vector<double> rows_of(const void* data, DType type, std::int64_t rows, std::int64_t k, std::int64_t across,
+                            std::int64_t along) {
+  std::vector<double> values(static_cast<std::size_t>(rows * k));
+  for (std::int64_t i = 0; i < rows; ++i) {
+    for (std::int64_t l = 0; l < k; ++l) {
+      values[static_cast<std::size_t>(i * k + l)] = element(data, type, i * across + l * along);
+    }
+  }
+  return values;
+}
+
 void multiply(const GemmArgs& args) {
+  const bool a_turned = args.transpose_a == Transpose::kYes;
+  const bool b_turned = args.transpose_b == Transpose::kYes;
+  const std::int64_t k = args.k;
+  const std::vector<double> a =
+      rows_of(args.a, args.a_type, args.m, k, a_turned ? 1 : args.lda, a_turned ? args.lda : 1);
+  const std::vector<double> b =
+      rows_of(args.b, args.b_type, args.n, k, b_turned ? args.ldb : 1, b_turned ? 1 : args.ldb);
   for (std::int64_t i = 0; i < args.m; ++i) {
     for (std::int64_t j = 0; j < args.n; ++j) {
-      double sum = 0;
-      for (std::int64_t l = 0; l < args.k; ++l) {
-        const std::int64_t a = args.transpose_a == Transpose::kYes ? l * args.lda + i : i * args.lda + l;
-        const std::int64_t b = args.transpose_b == Transpose::kYes ? j * args.ldb + l : l * args.ldb + j;
-        sum += element(args.a, args.a_type, a) * element(args.b, args.b_type, b);
-      }
+      double sum = std::inner_product(a.begin() + i * k, a.begin() + (i + 1) * k, b.begin() + j * k, 0.0);
       if (args.bias != nullptr) sum += element(args.bias, args.bias_type, j);
       const std::int64_t at = i * args.ldc + j;
       if (args.accumulate) sum += element(args.c, args.c_type, at);

@@ -17,7 +17,8 @@ dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 namespace hone::emulation {
 
-alignas(128) std::byte dynamic_shared[kSharedBytes + 256];
+constexpr std::size_t kPastTheEnd = 256;  // bytes after the shared memory of a block that must not change
+alignas(128) std::byte dynamic_shared[kSharedBytes + kPastTheEnd];
 
 namespace {
 
@@ -135,7 +136,7 @@ void Block::run(const Extent& block, std::size_t shared_bytes, const std::source
   entered_.clear();
   if (count_ == 0 || count_ > 1024) report(text_of(count_, " threads in a block"));
   if (shared_bytes > kSharedBytes) report(text_of(shared_bytes, " bytes of shared memory are more than there are"));
-  std::memset(dynamic_shared, 0xFF, sizeof(dynamic_shared));
+  std::memset(dynamic_shared, 0xFF, shared_bytes + kPastTheEnd);
   while (threads_.size() < count_) threads_.push_back(std::make_unique<Thread>());
   order_.resize(count_);
   std::iota(order_.begin(), order_.end(), 0u);
@@ -157,7 +158,7 @@ void Block::run(const Extent& block, std::size_t shared_bytes, const std::source
     }
   }
   const auto is_garbage = [](std::byte byte) { return byte == std::byte{0xFF}; };
-  if (!std::all_of(dynamic_shared + shared_bytes, std::end(dynamic_shared), is_garbage)) {
+  if (!std::all_of(dynamic_shared + shared_bytes, dynamic_shared + shared_bytes + kPastTheEnd, is_garbage)) {
     report(text_of("shared memory is written past its ", shared_bytes, " bytes"));
   }
 }
@@ -216,16 +217,22 @@ std::optional<std::string> Block::obstacle(unsigned first, const Thread& thread)
 // Lets the lanes of collectives continue whose lanes are all there.
 bool Block::release_collectives() {
   std::vector<unsigned> ready;
+  std::uint64_t seen = 0;  // lanes of the wave whose collective has been looked at
   for (unsigned i = 0; i < count_; ++i) {
     const Thread& thread = *threads_[i];
-    if (thread.state != State::kAtCollective) continue;
     const unsigned first = i / kWaveLanes * kWaveLanes;
+    if (i == first) seen = 0;
+    if (thread.state != State::kAtCollective || (seen >> (i - first) & 1u) != 0) continue;
     if (const auto problem = obstacle(first, thread)) report(*problem);
+    seen |= thread.mask;  // lanes that are there are at the same collective with the same mask
+    const std::size_t before = ready.size();
     bool all = true;
     for (unsigned lane = 0; lane < kWaveLanes; ++lane) {
-      if ((thread.mask >> lane & 1u) != 0 && threads_[first + lane]->state != State::kAtCollective) all = false;
+      if ((thread.mask >> lane & 1u) == 0) continue;
+      all = all && threads_[first + lane]->state == State::kAtCollective;
+      ready.push_back(first + lane);
     }
-    if (all) ready.push_back(i);
+    if (!all) ready.resize(before);
   }
   // The bits of all lanes are there, and no lane changes its own before the next step.
   for (const unsigned i : ready) {

@@ -23,6 +23,7 @@ class Fiber {
 
  private:
   void* memory_ = nullptr;         // stack, below it a page without access
+  std::size_t top_ = 0;            // offset of the end of the stack
   void* stack_pointer_ = nullptr;  // where the fiber continues
   void (*function_)(void*) = nullptr;
   void* argument_ = nullptr;
