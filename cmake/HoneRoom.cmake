@@ -46,7 +46,9 @@ function(hone_room name)
   if(HONE_HIP AND name MATCHES "^(backend|ops)$")
     target_link_libraries(hone_${name} PRIVATE ${HONE_HIP_RUNTIME} ${CMAKE_DL_LIBS})
     target_include_directories(hone_${name} SYSTEM PRIVATE ${HONE_HIP_HEADERS})
-    target_compile_options(hone_${name} PRIVATE -Wno-unused-result)  # HIP's functions are nodiscard, CUDA's are not
+    if(name STREQUAL "backend")  # HIP's functions are nodiscard, CUDA's are not
+      target_compile_options(hone_backend PRIVATE -Wno-unused-result)
+    endif()
   endif()
   if(HONE_CUDA AND name MATCHES "^(backend|ops)$")
     # PRIVATE, so that other rooms compile by the same commands with CUDA and without.

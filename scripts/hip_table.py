@@ -5,6 +5,7 @@ The table follows from the sources: what an operation's folder includes, and wha
   same     the kernels of the CUDA backend
   simple   kernels without matrix units, where the CUDA backend has others that use them or PTX
   library  GEMMs by rocBLAS, where the CUDA backend uses cuBLASLt; kernels around them are the same
+  large    the kernels of the CUDA backend, which refuse a GPU with too little shared memory, such as gfx942
   none     no kernel: the operation cannot run
 """
 import pathlib
@@ -48,6 +49,8 @@ def form(folder, absent):
     text = "".join(p.read_text() for p in sources)
     if "cublas().gemm" in text:
         return "library"
+    if " bytes of shared memory; " in text:
+        return "large"
     if CUDA_ONLY & closure or absent & set(names):
         return "simple"
     return "same"
@@ -55,7 +58,7 @@ def form(folder, absent):
 
 def table():
     absent = left_out()
-    rows = {"same": [], "simple": [], "library": [], "none": []}
+    rows = {"same": [], "simple": [], "library": [], "large": [], "none": []}
     for folder in sorted(OPS.iterdir()):
         if folder.is_dir():
             found = form(folder, absent)

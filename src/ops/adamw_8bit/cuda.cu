@@ -339,6 +339,12 @@ void launch(const KernelCall& call) {
                               .elements = elements,
                               .rounds = ceil_div(rounds, waves)};
   const auto kernel = adamw_8bit_kernel<T, G>;
+  const std::size_t most = cuda_device_of(call).shared_bytes_per_block();
+  if (most < kSharedBytes) {
+    throw Error("adamw_8bit",
+                text_of("needs ", kSharedBytes, " bytes of shared memory; ", call.device->name(), " has ", most),
+                "use optim: adamw_torch");
+  }
   check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes),
              "cudaFuncSetAttribute");
   const auto grid = static_cast<unsigned>(std::min(blocks, waves * kWave));
