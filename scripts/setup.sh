@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs the apt packages for building and testing hone on Debian 12 and Ubuntu 24.04, and fetches the sources of
 # xgrammar, which has no package (scripts/fetch_xgrammar.sh). Returns quickly if nothing is missing.
-#   scripts/setup.sh [--dev | --package]   --dev: also the tools of scripts/{format,tidy,run_fuzzers}.sh
+#   scripts/setup.sh [--dev | --package]   --dev: also the tools of scripts/{format,tidy,run_fuzzers}.sh and, on
+#                                                 Debian 12, those of scripts/build_hip.sh
 #                                          --package: also the tools of scripts/package.sh
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -17,7 +18,12 @@ fi
 python3 -m pip --version >/dev/null 2>&1 || packages+=(python3-pip)
 case "${1:-}" in
   "") ;;
-  --dev) packages+=(clang-format-19 clang-tidy-19 clang-19 libclang-rt-19-dev libomp-19-dev) ;;
+  --dev)
+    packages+=(clang-format-19 clang-tidy-19 clang-19 libclang-rt-19-dev libomp-19-dev)
+    if grep -qs '^VERSION_CODENAME=bookworm$' /etc/os-release; then
+      packages+=(lld-19 libamdhip64-dev rocm-device-libs)
+    fi
+    ;;
   --package) packages+=(binutils dpkg-dev file gzip) ;;
   *)
     echo "usage: scripts/setup.sh [--dev | --package]" >&2

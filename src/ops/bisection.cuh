@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "backend/gpu/kernel.cuh"
+
 namespace hone {
 
 // Returns the last i below `count` for which key(i) <= value. key(0), key(1), ... ascend, and key(0) is.

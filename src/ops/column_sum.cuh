@@ -41,7 +41,8 @@ __global__ void __launch_bounds__(kColumnSumColumns* kColumnSumGroups)
   __syncthreads();
 #pragma unroll
   for (int half = kColumnSumGroups / 2; half > 0; half /= 2) {
-    if (threadIdx.y < half) shared[threadIdx.y][threadIdx.x] += shared[threadIdx.y + half][threadIdx.x];
+    if (threadIdx.y < static_cast<unsigned>(half))
+      shared[threadIdx.y][threadIdx.x] += shared[threadIdx.y + half][threadIdx.x];
     __syncthreads();
   }
   if (adds) sums[column] = before + shared[0][threadIdx.x];

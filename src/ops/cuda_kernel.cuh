@@ -3,14 +3,12 @@
 // result does not depend on the number of rows.
 #pragma once
 
-#include <cuda_bf16.h>
-#include <cuda_runtime.h>
-
 #include <cstdint>
 #include <type_traits>
 
 #include "backend/cuda/check.h"
 #include "backend/cuda/device.h"
+#include "backend/gpu/kernel.cuh"
 #include "program/kernel.h"
 
 namespace hone {
@@ -131,19 +129,6 @@ __device__ inline void store_values(T* to, const T (&values)[kSize]) {
   }
 }
 
-// Loads a number that all lanes need in a later iteration of a loop. The asm hides from the compiler that all lanes get
-// the same value; otherwise it would move it to a uniform register and wait for it in the iteration that loads it.
-[[nodiscard]] __device__ inline float load_for_later(const float* from) {
-  float value;
-  asm volatile("ld.global.f32 %0, [%1];" : "=f"(value) : "l"(from));
-  return value;
-}
-[[nodiscard]] __device__ inline double load_for_later(const double* from) {
-  double value;
-  asm volatile("ld.global.f64 %0, [%1];" : "=d"(value) : "l"(from));
-  return value;
-}
-
 // Allows the blocks of the next kernel, if launch_dependent launches it, to start as blocks of this one end
 // (programmatic dependent launch).
 __device__ inline void allow_dependent_launch() {
@@ -180,6 +165,10 @@ struct LaunchShape {
 template <class... Parameters, class... Arguments>
 void launch_dependent(const LaunchShape& shape, cudaStream_t stream, void (*kernel)(Parameters...),
                       const Arguments&... arguments) {
+#ifdef HONE_HIP
+  kernel<<<shape.grid, shape.block, shape.shared_bytes, stream>>>(static_cast<Parameters>(arguments)...);
+  check_launch("launch");
+#else
   cudaLaunchConfig_t config{};
   config.gridDim = shape.grid;
   config.blockDim = shape.block;
@@ -193,6 +182,7 @@ void launch_dependent(const LaunchShape& shape, cudaStream_t stream, void (*kern
     config.numAttrs = 1;
   }
   check_cuda(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...), "cudaLaunchKernelEx");
+#endif
 }
 
 // Elements of T in 16 bytes.

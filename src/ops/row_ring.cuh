@@ -1,7 +1,6 @@
 // Ring buffer in shared memory that prefetches rows, for kernels whose blocks process one row after the other.
 #pragma once
 
-#include "backend/cuda/mma.cuh"
 #include "ops/held_row.cuh"
 
 namespace hone {

@@ -25,10 +25,8 @@ inline constexpr std::uint32_t kSteepBits = 0xC2AE;
 // Returns the bits of sigmoid<__nv_bfloat16>() for x above -87, in fewer instructions: neither exp(-|x|) nor
 // 1 + exp(-|x|) has to be scaled.
 [[nodiscard]] __device__ inline float sigmoid_above_steep(float x) {
-  float e;
-  float inverse;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(-fabsf(x) * 1.4426950408889634f));
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(1.0f + e));
+  const float e = exp2_fast(-fabsf(x) * 1.4426950408889634f);
+  const float inverse = reciprocal_fast(1.0f + e);
   return x < 0.0f ? e * inverse : inverse;
 }
 

@@ -8,11 +8,15 @@
 
 namespace hone::test {
 
-// The host, or with HONE_TEST_DEVICE=cuda the GPU.
+// Returns the emulated GPU (tests/support/hip) in a test program that has one.
+inline Device& (*emulated_device)() = nullptr;
+
+// The host, with HONE_TEST_DEVICE=cuda the GPU, with HONE_TEST_DEVICE=emulated the emulated one.
 [[nodiscard]] inline Device& test_device() {
-  const char* wanted = std::getenv("HONE_TEST_DEVICE");
-  return open_device(wanted != nullptr && std::string_view(wanted) == "cuda" ? DeviceChoice::kCuda
-                                                                             : DeviceChoice::kCpu);
+  const char* value = std::getenv("HONE_TEST_DEVICE");
+  const std::string_view wanted = value != nullptr ? value : "cpu";
+  if (wanted == "emulated" && emulated_device != nullptr) return emulated_device();
+  return open_device(wanted == "cuda" ? DeviceChoice::kCuda : DeviceChoice::kCpu);
 }
 
 // A GPU's kernels leave out what lies outside of a tensor: they cannot throw.

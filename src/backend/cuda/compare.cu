@@ -2,6 +2,7 @@
 
 #include "backend/cuda/check.h"
 #include "backend/cuda/compare.h"
+#include "backend/gpu/kernel.cuh"
 
 namespace hone {
 namespace {

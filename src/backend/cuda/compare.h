@@ -1,9 +1,9 @@
 // Compares two ranges of GPU memory.
 #pragma once
 
-#include <cuda_runtime_api.h>
-
 #include <cstddef>
+
+#include "backend/gpu/runtime.h"
 
 namespace hone {
 

@@ -1,12 +1,11 @@
 // GEMMs with cuBLASLt. The library is loaded at the first use, so that hone starts faster and without it.
 #pragma once
 
-#include <cuda_runtime_api.h>
-
 #include <memory>
 
 #include "backend/gemm.h"
 #include "backend/gemm_tuning.h"
+#include "backend/gpu/runtime.h"
 
 namespace hone {
 

@@ -7,7 +7,7 @@
 #include <memory>
 #include <utility>
 
-#include "backend/cuda/cuda_library.h"
+#include "backend/cuda/gpu_library.h"
 
 namespace hone {
 namespace {
@@ -80,8 +80,8 @@ Function* CublasLibrary::function(const char* name) const {
 }
 
 CublasLibrary::CublasLibrary()
-    : library_(open_cuda_library("libcublasLt.so.13", "cublasLt",
-                                 "set LD_LIBRARY_PATH to the folder of CUDA 13's libraries")) {
+    : library_(open_gpu_library("libcublasLt.so.13", "cublasLt",
+                                "set LD_LIBRARY_PATH to the folder of CUDA 13's libraries")) {
   check_cublas(cublasLtCreate(&handle_), "Create");
 }
 

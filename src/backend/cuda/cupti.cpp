@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "backend/cuda/cuda_library.h"
+#include "backend/cuda/gpu_library.h"
 #include "core/error.h"
 
 namespace hone {
@@ -34,7 +34,7 @@ std::string hint_for(CUptiResult status) {
 }  // namespace
 
 CuptiLibrary::CuptiLibrary()
-    : library_(open_cuda_library(
+    : library_(open_gpu_library(
           "libcupti.so.13", kCuptiPlace,
           "set LD_LIBRARY_PATH to the folder of CUDA 13's CUPTI, such as that of pip's nvidia-cuda-cupti",
           {"extras/CUPTI/lib64", "lib64"})) {

@@ -16,7 +16,6 @@ constexpr std::size_t kRingBytes = std::size_t{32} << 20;
 constexpr std::size_t kLargestPiece = kRingBytes / 4;
 constexpr std::size_t kMostInFlight = 256;  // bounds the number of events when many small uploads fill the ring
 constexpr std::size_t kReadingsBytes = std::size_t{64} << 10;
-constexpr int kOldestCapability = 80;
 
 std::atomic<int> chosen_ordinal{0};
 
@@ -37,52 +36,19 @@ class CudaGraph final : public Recording {
   cudaStream_t stream_;
 };
 
-std::string advice(cudaError_t status) {
-  switch (status) {
-    case cudaErrorMemoryAllocation:
-      return "another process may use the GPU's memory: see nvidia-smi";
-    case cudaErrorInsufficientDriver:
-      return "the driver is older than CUDA 13 needs (580 or later)";
-    default:
-      return {};
-  }
-}
-
 // Throws Error if work on the GPU, which was waited for, has failed.
 void check_work(cudaError_t status) {
   if (status == cudaSuccess) return;
-  throw Error("cuda", text_of("work on the GPU: ", cudaGetErrorName(status), ": ", cudaGetErrorString(status)),
-              "if the message names no operation, set CUDA_LAUNCH_BLOCKING=1");
+  throw Error(kGpuBackend, text_of("work on the GPU: ", cudaGetErrorName(status), ": ", cudaGetErrorString(status)),
+              kAdviceOnWork);
 }
 
 }  // namespace
 
 void check_cuda(cudaError_t status, std::string_view call) {
   if (status == cudaSuccess) return;
-  throw Error("cuda", text_of(call, ": ", cudaGetErrorName(status), ": ", cudaGetErrorString(status)), advice(status));
-}
-
-std::string cuda_obstacle() {
-  int devices = 0;
-  const cudaError_t status = cudaGetDeviceCount(&devices);
-  if (status == cudaErrorInsufficientDriver) {
-    int driver = 0;
-    cudaDriverGetVersion(&driver);
-    if (driver == 0) return "no NVIDIA driver was found";
-    return text_of("the driver supports CUDA ", driver / 1000, ".", driver % 1000 / 10, "; ", CUDART_VERSION / 1000,
-                   ".", CUDART_VERSION % 1000 / 10, " is needed");
-  }
-  if (status == cudaErrorNoDevice || (status == cudaSuccess && devices == 0)) return "there is no GPU";
-  if (status != cudaSuccess) return cudaGetErrorString(status);
-  cudaDeviceProp properties{};
-  if (cudaGetDeviceProperties(&properties, chosen_cuda_device()) != cudaSuccess)
-    return "the GPU's properties cannot be read";
-  const int capability = properties.major * 10 + properties.minor;
-  if (capability < kOldestCapability) {
-    return text_of(properties.name, " has compute capability ", properties.major, ".", properties.minor,
-                   "; 8.0 or later is needed");
-  }
-  return {};
+  throw Error(kGpuBackend, text_of(call, ": ", cudaGetErrorName(status), ": ", cudaGetErrorString(status)),
+              advice_on(status));
 }
 
 void choose_cuda_device(int ordinal) { chosen_ordinal = ordinal; }
@@ -100,7 +66,7 @@ CudaDevice& cuda_device() {
 
 CudaDevice::CudaDevice(int ordinal) : ordinal_(ordinal) {
   const std::string obstacle = cuda_obstacle();
-  if (!obstacle.empty()) throw Error("cuda", obstacle);
+  if (!obstacle.empty()) throw Error(kGpuBackend, obstacle);
   check_cuda(cudaSetDevice(ordinal_), "cudaSetDevice");
   check_cuda(cudaGetDeviceProperties(&properties_, ordinal_), "cudaGetDeviceProperties");
   check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
@@ -245,7 +211,7 @@ std::byte* CudaDevice::allocate(std::size_t bytes) {
     throw Error("memory",
                 text_of("cannot allocate ", format_bytes(bytes), " on ", name(), ": ", format_bytes(free), " of ",
                         format_bytes(total), " are free, hone holds ", format_bytes(allocated_bytes())),
-                advice(status));
+                advice_on(status));
   }
   check_cuda(status, "cudaMalloc");
   auto* result = static_cast<std::byte*>(data);

@@ -1,7 +1,5 @@
-// CUDA implementation of Device.
+// Implementation of Device by CUDA or, in a build for HIP, by HIP (backend/gpu/runtime.h).
 #pragma once
-
-#include <cuda_runtime_api.h>
 
 #include <deque>
 #include <memory>
@@ -11,6 +9,7 @@
 
 #include "backend/cuda/cublas.h"
 #include "backend/device.h"
+#include "backend/gpu/runtime.h"
 
 namespace hone {
 
@@ -40,8 +39,10 @@ class CudaDevice final : public Device {
   [[nodiscard]] cudaStream_t stream() const { return stream_; }
   [[nodiscard]] int ordinal() const { return ordinal_; }
   [[nodiscard]] const cudaDeviceProp& properties() const { return properties_; }
-  // Compute capability as a number: 90 for sm_90.
-  [[nodiscard]] int compute_capability() const { return properties_.major * 10 + properties_.minor; }
+  // Compute capability as a number: 90 for sm_90; 0 for a GPU of AMD, whose versions are others.
+  [[nodiscard]] int compute_capability() const;
+  // Shared memory that a block can have, in bytes.
+  [[nodiscard]] std::size_t shared_bytes_per_block() const;
   // Number of SMs. May determine grid sizes, but never the order of a sum (ops/slices.h): results must not depend on
   // the GPU model.
   [[nodiscard]] int sm_count() const { return properties_.multiProcessorCount; }

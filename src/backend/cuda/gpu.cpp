@@ -11,12 +11,13 @@ namespace hone {
 std::optional<Error> gpu_obstacle() {
   const std::string obstacle = cuda_obstacle();
   if (obstacle.empty()) return std::nullopt;
-  return Error("device", "cuda cannot be used: " + obstacle, "use device: cpu");
+  return Error("device", text_of(kGpuBackend, " cannot be used: ", obstacle), "use device: cpu");
 }
 
 std::optional<Error> gpu_fp8_obstacle() {
   const int capability = cuda_device().compute_capability();
   if (capability == 90) return std::nullopt;
+  if (capability == 0) return Error("fp8", "a build for HIP has no products of e4m3 for training", "remove fp8");
   return Error("fp8",
                text_of(cuda_device().name(), " has compute capability ", capability / 10, ".", capability % 10,
                        "; cuBLASLt multiplies e4m3 with scales for blocks of 128 on 9.0 only"),

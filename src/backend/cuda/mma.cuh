@@ -1,35 +1,13 @@
-// Building blocks of bf16 tensor-core kernels (sm_80 and later): asynchronous copies to shared memory, a swizzled
-// layout of shared memory, loading of fragments, and mma. The layouts of fragments are those of PTX's mma.m16n8k16 and
+// Building blocks of bf16 tensor-core kernels (sm_80 and later): a swizzled layout of shared memory, loading of
+// fragments, and mma. The layouts of fragments are those of PTX's mma.m16n8k16 and
 // ldmatrix.
 #pragma once
 
-#include <cuda_bf16.h>
-#include <cuda_runtime.h>
-
 #include <cstdint>
 
+#include "backend/cuda/kernel.cuh"
+
 namespace hone {
-
-// Copies 16 bytes to shared memory asynchronously. If `valid` is false it writes zeros and does not read `from`.
-__device__ inline void copy_async16(std::uint32_t shared, const void* from, bool valid) {
-  const int bytes = valid ? 16 : 0;
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(shared), "l"(from), "r"(bytes) : "memory");
-}
-// Does the same for 4 bytes.
-__device__ inline void copy_async4(std::uint32_t shared, const void* from, bool valid) {
-  const int bytes = valid ? 4 : 0;
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;\n" ::"r"(shared), "l"(from), "r"(bytes) : "memory");
-}
-__device__ inline void copy_async_commit() { asm volatile("cp.async.commit_group;\n" ::: "memory"); }
-// Waits until at most `kPending` committed groups of this thread are incomplete.
-template <int kPending>
-__device__ inline void copy_async_wait() {
-  asm volatile("cp.async.wait_group %0;\n" ::"n"(kPending) : "memory");
-}
-
-[[nodiscard]] __device__ inline std::uint32_t shared_address(const void* pointer) {
-  return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
-}
 
 __device__ inline void load_matrices(std::uint32_t (&r)[4], std::uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\n"
@@ -58,20 +36,6 @@ __device__ inline void multiply_add(float (&c)[4], const std::uint32_t (&a)[4], 
       "%3};\n"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
-// Packs two floats as bf16 into a register, `low` in the lower half, rounded to nearest even.
-[[nodiscard]] __device__ inline std::uint32_t packed_bf16(float low, float high) {
-  std::uint32_t result;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;\n" : "=r"(result) : "f"(high), "f"(low));
-  return result;
-}
-
-// 2^x with an error of at most 2 ulp; results below 2^-126 are flushed to 0.
-[[nodiscard]] __device__ inline float exp2_fast(float x) {
-  float result;
-  asm("ex2.approx.ftz.f32 %0, %1;\n" : "=f"(result) : "f"(x));
-  return result;
 }
 
 // Swizzled matrix of bf16 rows in shared memory; kWidth is a multiple of 64 elements. The 16-byte chunk c of row r is

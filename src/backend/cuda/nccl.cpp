@@ -1,4 +1,4 @@
-// Collective operations between GPUs by NCCL, which is opened at run time.
+// Collective operations between GPUs by NCCL, or RCCL in a build for HIP, which is opened at run time.
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -165,7 +165,7 @@ class GpuCollective final : public Collective {
       check_cuda(cudaEventCreateWithFlags(&events.done, cudaEventDisableTiming), "cudaEventCreate");
     }
     check_cuda(cudaEventRecord(events.started, gpu_.stream()), "cudaEventRecord");
-    check_cuda(cudaStreamWaitEvent(side_, events.started), "cudaStreamWaitEvent");
+    check_cuda(cudaStreamWaitEvent(side_, events.started, 0), "cudaStreamWaitEvent");
     stream_ = side_;
     operations();
     stream_ = gpu_.stream();
@@ -175,7 +175,7 @@ class GpuCollective final : public Collective {
   void wait(int slot) override {
     const auto found = slots_.find(slot);
     HONE_ASSERT(found != slots_.end(), "no operation was started in slot ", slot);
-    check_cuda(cudaStreamWaitEvent(gpu_.stream(), found->second.done), "cudaStreamWaitEvent");
+    check_cuda(cudaStreamWaitEvent(gpu_.stream(), found->second.done, 0), "cudaStreamWaitEvent");
   }
 
   void expect() override {

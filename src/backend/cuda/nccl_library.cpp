@@ -4,18 +4,25 @@
 
 #include <cstdlib>
 
-#include "backend/cuda/cuda_library.h"
+#include "backend/cuda/gpu_library.h"
 #include "core/error.h"
 
 namespace hone {
 namespace {
 
+#ifdef HONE_HIP
+constexpr std::string_view kName = "librccl.so.1";  // has the functions of NCCL
+constexpr std::string_view kAdvice = "install RCCL, or set LD_LIBRARY_PATH to its folder";
+#else
+constexpr std::string_view kName = "libnccl.so.2";
+constexpr std::string_view kAdvice =
+    "install NCCL (libnccl2), or set LD_LIBRARY_PATH to its folder, such as that of pip's nvidia-nccl-cu13";
+#endif
+
 void* open_library() {
   // Multicast over NVLink adds in the switch, in another order than the ranks.
   ::setenv("NCCL_NVLS_ENABLE", "0", 0);
-  return open_cuda_library(
-      "libnccl.so.2", "nccl",
-      "install NCCL (libnccl2), or set LD_LIBRARY_PATH to its folder, such as that of pip's nvidia-nccl-cu13");
+  return open_gpu_library(kName, "nccl", kAdvice);
 }
 
 }  // namespace
@@ -45,7 +52,7 @@ void NcclLibrary::check(int status, std::string_view call, bool may_continue) co
 template <class Function>
 void NcclLibrary::bind(Function& function, const char* name) {
   function = reinterpret_cast<Function>(::dlsym(library_, name));
-  if (function == nullptr) throw Error("nccl", text_of("libnccl.so.2 has no ", name), "install a newer NCCL");
+  if (function == nullptr) throw Error("nccl", text_of(kName, " has no ", name), "install a newer one");
 }
 
 }  // namespace hone

@@ -70,7 +70,7 @@ void SideCopies::start(int slot, void* to, const void* from, std::size_t bytes, 
   }
   const cudaStream_t side = kind == cudaMemcpyDeviceToHost ? to_host_ : to_gpu_;
   check_cuda(cudaEventRecord(events.started, stream_), "cudaEventRecord");
-  check_cuda(cudaStreamWaitEvent(side, events.started), "cudaStreamWaitEvent");
+  check_cuda(cudaStreamWaitEvent(side, events.started, 0), "cudaStreamWaitEvent");
   check_cuda(cudaMemcpyAsync(to, from, bytes, kind, side), "a concurrent copy between host and GPU");
   check_cuda(cudaEventRecord(events.done, side), "cudaEventRecord");
 }
@@ -78,7 +78,7 @@ void SideCopies::start(int slot, void* to, const void* from, std::size_t bytes, 
 void SideCopies::wait(int slot) {
   const auto found = slots_.find(slot);
   HONE_ASSERT(found != slots_.end(), "no copy was started in slot ", slot);
-  check_cuda(cudaStreamWaitEvent(stream_, found->second.done), "cudaStreamWaitEvent");
+  check_cuda(cudaStreamWaitEvent(stream_, found->second.done, 0), "cudaStreamWaitEvent");
 }
 
 }  // namespace hone

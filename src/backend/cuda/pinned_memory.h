@@ -1,11 +1,10 @@
 // Pinned host memory, and copies between it and a GPU that run concurrently with the GPU's other work.
 #pragma once
 
-#include <cuda_runtime_api.h>
-
 #include <map>
 
 #include "backend/cuda/device.h"
+#include "backend/gpu/runtime.h"
 
 namespace hone {
 

@@ -58,11 +58,7 @@ struct AdamwStepNumbers {
 
  private:
   // Square root and quotient within 2 ulp. The exact versions branch, and take the slow branch if a moment is 0.
-  static __device__ float root(float value) {
-    float result;
-    asm("sqrt.approx.f32 %0, %1;" : "=f"(result) : "f"(value));
-    return result;
-  }
+  static __device__ float root(float value) { return root_fast(value); }
   static __device__ double root(double value) { return sqrt(value); }
   static __device__ float quotient(float a, float b) { return __fdividef(a, b); }
   static __device__ double quotient(double a, double b) { return a / b; }

@@ -29,7 +29,6 @@
 // of its state block, and a maximum does not depend on order. Waves and rounds only decide which warp does the work.
 #include <algorithm>
 
-#include "backend/cuda/mma.cuh"
 #include "ops/adamw/packs.cuh"
 #include "ops/adamw/step.cuh"
 #include "ops/adamw_8bit/adamw_8bit.h"
@@ -146,9 +145,7 @@ __device__ float value_of(int table, const std::uint32_t (&codes)[2], int k) {
 // Packs the upper bytes of four words into one; with `signs`, eight copies of each word's sign bit instead.
 __device__ std::uint32_t upper_bytes(const std::uint32_t (&words)[kPack], int first, bool signs = false) {
   const auto pair = [&](std::uint32_t low, std::uint32_t high) {
-    std::uint32_t both;
-    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(both) : "r"(low), "r"(high), "r"(signs ? 0xFBu : 0x73u));
-    return both;
+    return permuted_bytes(low, high, signs ? 0xFBu : 0x73u);
   };
   return __byte_perm(pair(words[first], words[first + 1]), pair(words[first + 2], words[first + 3]), 0x5410);
 }
@@ -342,6 +339,12 @@ void launch(const KernelCall& call) {
                               .elements = elements,
                               .rounds = ceil_div(rounds, waves)};
   const auto kernel = adamw_8bit_kernel<T, G>;
+  const std::size_t most = cuda_device_of(call).shared_bytes_per_block();
+  if (most < kSharedBytes) {
+    throw Error("adamw_8bit",
+                text_of("needs ", kSharedBytes, " bytes of shared memory; ", call.device->name(), " has ", most),
+                "use optim: adamw_torch");
+  }
   check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes),
              "cudaFuncSetAttribute");
   const auto grid = static_cast<unsigned>(std::min(blocks, waves * kWave));

@@ -1,7 +1,6 @@
 #include "ops/attention/attention.h"
+#include "ops/attention/backward.cuh"
 #include "ops/attention/forward.cuh"
-#include "ops/attention/tensor_backward.cuh"
-#include "ops/attention/wgmma_backward_launch.cuh"
 #include "ops/cuda_kernel.cuh"
 #include "ops/registry.h"
 

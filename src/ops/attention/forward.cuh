@@ -1,11 +1,23 @@
 // Attention forward for every dtype and every source of keys (packed or paged): bf16 on tensor cores, f32 and f64
-// without.
+// without. A build for HIP has the kernels without tensor cores for all three.
 #pragma once
 
+#include <span>
+
 #include "ops/attention/simple_forward.cuh"
+#ifndef HONE_HIP
 #include "ops/attention/tensor_forward.cuh"
+#endif
 
 namespace hone {
+
+#ifdef HONE_HIP
+// The kernels without tensor cores need no workspace.
+struct ForwardPlan {
+  static constexpr std::size_t workspace_bytes = 0;
+  ForwardPlan(std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, bool) {}
+};
+#endif
 
 template <class T, class Keys>
 void launch_attention_forward(const TileQueries<T>& queries, const Keys& keys, const ForwardPlan&, std::span<std::byte>,

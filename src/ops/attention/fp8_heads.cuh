@@ -1,9 +1,7 @@
 // Heads of FP8 pages (core/float8_head.h), widened on a GPU. A scale is a power of two, so that every product is exact.
 #pragma once
 
-#include <cuda_bf16.h>
-
-#include "backend/cuda/bulk_copy.cuh"
+#include "backend/gpu/kernel.cuh"
 #include "ops/fp8_linear/fp8_bits.cuh"
 
 namespace hone {
@@ -13,12 +11,11 @@ namespace hone {
   return (std::uint32_t{scale} << 7) * 0x10001u;
 }
 
-// The two bytes of a word that a selector of prmt names, as fp8_bits.cuh spreads them. The selector is 0x1800 for bytes
+// The two bytes of a word that a selector names, as fp8_bits.cuh spreads them. The selector is 0x1800 for bytes
 // 0 and 1 and 0x3A22 for bytes 2 and 3: it puts the sign of the first byte below the second one, so that the shift
 // brings it to bit 15.
 [[nodiscard]] __device__ inline std::uint32_t spread_pair(std::uint32_t word, std::uint32_t selector) {
-  std::uint32_t placed;
-  asm("prmt.b32 %0, %1, 0, %2;" : "=r"(placed) : "r"(word), "r"(selector));
+  const std::uint32_t placed = permuted_bytes(word, 0, selector);
   return static_cast<std::uint32_t>(static_cast<std::int32_t>(placed) >> 4) & 0x87F087F0u;
 }
 
@@ -40,24 +37,6 @@ namespace hone {
 [[nodiscard]] __device__ inline float widened_byte(std::uint32_t byte, std::uint8_t scale) {
   const float spread = __uint_as_float((byte & 0x80u) << 24 | (byte & 0x7Fu) << 20);  // the number times 2^-120
   return spread * 0x1p120f * __uint_as_float(std::uint32_t{scale} << 23);
-}
-
-__device__ inline void store_shared16(std::uint32_t shared, const uint4& words) {
-  asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};\n" ::"r"(shared), "r"(words.x), "r"(words.y), "r"(words.z),
-               "r"(words.w)
-               : "memory");
-}
-
-// Creates the tensor map of u8 [rows, heads, width] in global memory, with `row_stride` bytes from one row to the next,
-// that is copied in boxes of box_rows rows by one head by `width` columns, to addresses that are multiples of 128
-// bytes. width is a multiple of 16.
-[[nodiscard]] inline CUtensorMap byte_boxes(const std::uint8_t* data, std::int64_t rows, std::int64_t row_stride,
-                                            std::int64_t heads, std::int64_t width, std::int64_t box_rows) {
-  return tensor_boxes<3>(
-      data, CU_TENSOR_MAP_DATA_TYPE_UINT8,
-      {static_cast<cuuint64_t>(width), static_cast<cuuint64_t>(heads), static_cast<cuuint64_t>(rows)},
-      {static_cast<cuuint64_t>(width), static_cast<cuuint64_t>(row_stride)},
-      {static_cast<cuuint32_t>(width), 1, static_cast<cuuint32_t>(box_rows)}, CU_TENSOR_MAP_SWIZZLE_NONE);
 }
 
 }  // namespace hone

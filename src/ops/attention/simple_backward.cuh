@@ -1,6 +1,6 @@
-// Attention backward without tensor cores, for f32 and f64. Two kernels compute the scores again: one for dq, with a
-// few query rows to a warp and a key to a lane; one for dk and dv, with a few keys to a warp and a query row to a lane,
-// over the group's query heads and their rows in order. Every gradient is summed in one order.
+// Attention backward without tensor cores, for the dtypes of simple_forward.cuh. Two kernels compute the scores again:
+// one for dq, with a few query rows to a warp and a key to a lane; one for dk and dv, with a few keys to a warp and a
+// query row to a lane, over the group's query heads and their rows in order. Every gradient is summed in one order.
 #pragma once
 
 #include <cmath>
@@ -110,21 +110,22 @@ struct SimpleRows {
 };
 
 template <int kParts, class T>
-__device__ void write_simple_row(T* to, const T (&values)[kParts], int width) {
+__device__ void write_simple_row(T* to, const CudaAccumulator<T> (&values)[kParts], int width) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
   for (int part = 0; part < kParts; ++part) {
-    if (lane + 32 * part < width) to[lane + 32 * part] = values[part];
+    if (lane + 32 * part < width) to[lane + 32 * part] = narrowed<T>(values[part]);
   }
 }
 
 template <int kParts, class T>
 __global__ void __launch_bounds__(kSimpleWarps * 32)
     simple_attention_backward_queries(AttentionGradients<T> args, std::int64_t tiles, int stages) {
-  constexpr int kRows = SimpleRows<T>::kRows;
+  using A = CudaAccumulator<T>;
+  constexpr int kRows = SimpleRows<A>::kRows;
   extern __shared__ __align__(128) unsigned char shared_bytes[];
   const int width = args.head_dim;
-  const SimpleRows<T> shared(shared_bytes, width, stages);
+  const SimpleRows<A> shared(shared_bytes, width, stages);
   const std::int32_t group = args.group();
   const auto kv_head = static_cast<std::int64_t>(blockIdx.x % args.kv_heads);
   const std::int64_t index = tiles - 1 - blockIdx.x / args.kv_heads;
@@ -146,9 +147,9 @@ __global__ void __launch_bounds__(kSimpleWarps * 32)
   start_rows(shared.own_gradient, kSimpleBackwardRows, width, width, own_gradient, args.grad_o);
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  T lse[kRows] = {};
-  T overlap[kRows] = {};
-  T grad_q[kRows][kParts] = {};
+  A lse[kRows] = {};
+  A overlap[kRows] = {};
+  A grad_q[kRows][kParts] = {};
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
     const std::int64_t row = tile.first + warp * kRows + r;
@@ -157,7 +158,7 @@ __global__ void __launch_bounds__(kSimpleWarps * 32)
     overlap[r] = args.overlap[token_of(row) * args.heads + head_of(row)];
   }
   const std::int64_t keys = tile.outside ? 0 : (tile.end - 1) / group + 1;
-  const auto copy = [&](int i, T* k, T* v) {
+  const auto copy = [&](int i, A* k, A* v) {
     const std::int64_t key = static_cast<std::int64_t>(i) * kSimpleKeys;
     const auto row_of = [&](const T* from, int row) {
       return key + row < keys ? from + (tile.token + key + row) * args.stride + kv_head * width : nullptr;
@@ -165,16 +166,16 @@ __global__ void __launch_bounds__(kSimpleWarps * 32)
     start_rows(k, kSimpleKeys, width, shared.pitch, [&](int row) { return row_of(args.k, row); }, args.k);
     start_rows(v, kSimpleKeys, width, shared.pitch, [&](int row) { return row_of(args.v, row); }, args.v);
   };
-  const auto use = [&](int i, const T* k, const T* v) {
+  const auto use = [&](int i, const A* k, const A* v) {
     const std::int64_t key = static_cast<std::int64_t>(i) * kSimpleKeys;
-    T score[kRows];
-    T grad_weight[kRows];
+    A score[kRows];
+    A grad_weight[kRows];
     shared.products(k, v, score, grad_weight);
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       const std::int64_t row = tile.first + warp * kRows + r;
       const bool seen = row < tile.end && key + lane <= row / group;
-      const T weight = seen ? std::exp(score[r] * args.scale - lse[r]) : T(0);
+      const A weight = seen ? std::exp(score[r] * args.scale - lse[r]) : A(0);
       score[r] = weight * (grad_weight[r] - overlap[r]) * args.scale;
     }
     shared.add(k, score, grad_q);
@@ -190,10 +191,11 @@ __global__ void __launch_bounds__(kSimpleWarps * 32)
 template <int kParts, class T>
 __global__ void __launch_bounds__(kSimpleWarps * 32)
     simple_attention_backward_keys(AttentionGradients<T> args, std::int64_t, int stages) {
-  constexpr int kRows = SimpleRows<T>::kRows;
+  using A = CudaAccumulator<T>;
+  constexpr int kRows = SimpleRows<A>::kRows;
   extern __shared__ __align__(128) unsigned char shared_bytes[];
   const int width = args.head_dim;
-  const SimpleRows<T> shared(shared_bytes, width, stages);
+  const SimpleRows<A> shared(shared_bytes, width, stages);
   const auto kv_head = static_cast<std::int64_t>(blockIdx.x % args.kv_heads);
   begin_dependent_kernel();
   const SequenceTile tile =
@@ -207,15 +209,15 @@ __global__ void __launch_bounds__(kSimpleWarps * 32)
   start_rows(shared.own_gradient, kSimpleBackwardRows, width, width, [&](int i) { return own_row(args.v, i); }, args.v);
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  T grad_k[kRows][kParts] = {};
-  T grad_v[kRows][kParts] = {};
+  A grad_k[kRows][kParts] = {};
+  A grad_v[kRows][kParts] = {};
   // Tiles of query rows: those of the group's first head in order, then those of the next head.
   const std::int64_t queries = tile.outside ? 0 : tile.rows;
   const std::int64_t begin = tile.first / kSimpleKeys * kSimpleKeys;
   const int tiles_a_head = tile.outside ? 0 : static_cast<int>((queries - begin + kSimpleKeys - 1) / kSimpleKeys);
   const auto head_of = [&](int i) { return kv_head * args.group() + i / tiles_a_head; };
   const auto query_of = [&](int i) { return begin + static_cast<std::int64_t>(i % tiles_a_head) * kSimpleKeys; };
-  const auto copy = [&](int i, T* q, T* grad_o) {
+  const auto copy = [&](int i, A* q, A* grad_o) {
     const std::int64_t head = head_of(i);
     const std::int64_t query = query_of(i);
     const auto query_row = [&](int row) {
@@ -227,20 +229,20 @@ __global__ void __launch_bounds__(kSimpleWarps * 32)
     start_rows(q, kSimpleKeys, width, shared.pitch, query_row, args.q);
     start_rows(grad_o, kSimpleKeys, width, shared.pitch, gradient_row, args.grad_o);
   };
-  const auto use = [&](int i, const T* q, const T* grad_o) {
+  const auto use = [&](int i, const A* q, const A* grad_o) {
     const std::int64_t query = query_of(i);
     const bool used = query + lane < queries;
     const std::int64_t at = (tile.token + query + lane) * args.heads + head_of(i);
-    const T lse = used ? args.lse[at] : T(0);
-    const T overlap = used ? args.overlap[at] : T(0);
-    T score[kRows];
-    T grad_weight[kRows];
-    T weight[kRows];
+    const A lse = used ? args.lse[at] : A(0);
+    const A overlap = used ? args.overlap[at] : A(0);
+    A score[kRows];
+    A grad_weight[kRows];
+    A weight[kRows];
     shared.products(q, grad_o, score, grad_weight);
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       const bool seen = used && query + lane >= tile.first + warp * kRows + r;
-      weight[r] = seen ? std::exp(score[r] * args.scale - lse) : T(0);
+      weight[r] = seen ? std::exp(score[r] * args.scale - lse) : A(0);
       score[r] = weight[r] * (grad_weight[r] - overlap) * args.scale;
     }
     shared.add(grad_o, weight, grad_v);
@@ -260,8 +262,9 @@ template <class T>
 void launch_simple_attention_backward(const AttentionGradients<T>& args, cudaStream_t stream) {
   const std::int64_t query_tiles = tiles_capacity(args.sequences, args.group(), kSimpleBackwardRows);
   const std::int64_t key_tiles = tiles_capacity(args.sequences, 1, kSimpleBackwardRows);
-  const SimpleShared<T> shared(args.head_dim,
-                               2 * kSimpleBackwardRows * args.head_dim + staged_weights<T>(kSimpleBackwardRows));
+  using A = CudaAccumulator<T>;
+  const SimpleShared<A> shared(args.head_dim,
+                               2 * kSimpleBackwardRows * args.head_dim + staged_weights<A>(kSimpleBackwardRows));
   with_head_parts(args.head_dim, [&]<int kParts>() {
     const auto launch = [&](auto kernel, std::int64_t tiles) {
       check_cuda(

@@ -1,13 +1,13 @@
-// Attention forward without tensor cores, for f32 and f64. A warp has a few query rows and each lane one key of a tile;
-// tiles of 32 keys are counted from the sequence's start. A row's result depends only on its query and on the keys up
-// to its position.
+// Attention forward without tensor cores, for f32 and f64, and for bf16 on GPUs for which tensor_forward.cuh is not
+// built: its numbers are widened in shared memory and everything is computed in f32. A warp has a few query rows and
+// each lane one key of a tile; tiles of 32 keys are counted from the sequence's start. A row's result depends only on
+// its query and on the keys up to its position.
 #pragma once
 
 #include <cmath>
 #include <limits>
 
 #include "backend/cuda/device.h"
-#include "backend/cuda/mma.cuh"
 #include "ops/attention/fp8_heads.cuh"
 #include "ops/attention/tiles.cuh"
 
@@ -40,15 +40,19 @@ template <class T>
 
 // Starts copying rows of `width` elements to shared memory, `pitch` elements apart; source(row) is null for a row of
 // zeros. All rows are copied concurrently: a row at a time, a tile takes as long as its rows' latencies together.
-template <class T, class Source>
-__device__ void start_rows(T* shared, int rows, int width, int pitch, const Source& source, const T* anywhere) {
-  const int packs = width / kPackSize<T>;
+template <class A, class T, class Source>
+__device__ void start_rows(A* shared, int rows, int width, int pitch, const Source& source, const T* anywhere) {
+  const int packs = width / kPackSize<A>;
   for (int i = static_cast<int>(threadIdx.x); i < rows * packs; i += kSimpleWarps * 32) {
     const int row = i / packs;
-    const int column = (i - row * packs) * kPackSize<T>;
+    const int column = (i - row * packs) * kPackSize<A>;
     const T* from = source(row);
-    copy_async16(shared_address(shared + row * pitch + column), from != nullptr ? from + column : anywhere,
-                 from != nullptr);
+    A* const to = shared + row * pitch + column;
+    if constexpr (std::is_same_v<A, T>) {
+      copy_async16(shared_address(to), from != nullptr ? from + column : anywhere, from != nullptr);
+    } else {
+      for (int e = 0; e < kPackSize<A>; ++e) to[e] = from != nullptr ? widened(from[column + e]) : A(0);
+    }
   }
 }
 
@@ -180,8 +184,15 @@ struct SimpleShared {
   SimpleShared(std::int64_t head_dim, std::int64_t own) {
     const std::size_t tile = SimpleTiles<T>::elements(static_cast<int>(head_dim)) * sizeof(T);
     const std::size_t own_bytes = static_cast<std::size_t>(own) * sizeof(T);
-    stages = own_bytes + 2 * tile <= cuda_device().properties().sharedMemPerBlockOptin ? 2 : 1;
+    const std::size_t most = cuda_device().shared_bytes_per_block();
+    stages = own_bytes + 2 * tile <= most ? 2 : 1;
     bytes = own_bytes + static_cast<std::size_t>(stages) * tile;
+    if (bytes > most) {
+      throw Error("attention",
+                  text_of("head_dim ", head_dim, " needs ", bytes, " bytes of shared memory; ", cuda_device().name(),
+                          " has ", most),
+                  "use a smaller head_dim");
+    }
   }
 };
 
@@ -189,13 +200,14 @@ struct SimpleShared {
 template <int kParts, class T, class Keys>
 __global__ void __launch_bounds__(kSimpleWarps * 32)
     simple_attention_forward(TileQueries<T> queries, Keys keys, std::int64_t tiles, int stages) {
+  using A = CudaAccumulator<T>;
   constexpr int kRows = kSimpleForwardRows / kSimpleWarps;  // rows of a warp
   extern __shared__ __align__(128) unsigned char shared_bytes[];
   const int width = queries.head_dim;
-  const int pitch = simple_pitch<T>(width);
-  T* shared_q = reinterpret_cast<T*>(shared_bytes);
-  T* staged = shared_q + kSimpleForwardRows * width;
-  const SimpleTiles<T> shared{staged + staged_weights<T>(kSimpleForwardRows), width, stages};
+  const int pitch = simple_pitch<A>(width);
+  A* shared_q = reinterpret_cast<A*>(shared_bytes);
+  A* staged = shared_q + kSimpleForwardRows * width;
+  const SimpleTiles<A> shared{staged + staged_weights<A>(kSimpleForwardRows), width, stages};
 
   const std::int32_t group = queries.group();
   const auto kv_head = static_cast<std::int32_t>(blockIdx.x % queries.kv_heads);
@@ -220,16 +232,16 @@ __global__ void __launch_bounds__(kSimpleWarps * 32)
   const bool idle = tile.first + warp * kRows >= tile.end;
   const std::int64_t start = keys.start(tile);
   std::int64_t position[kRows];
-  T o[kRows][kParts] = {};
-  T greatest[kRows];
-  T sum[kRows] = {};
+  A o[kRows][kParts] = {};
+  A greatest[kRows];
+  A sum[kRows] = {};
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
     position[r] = start + (tile.first + warp * kRows + r) / group;
-    greatest[r] = -std::numeric_limits<T>::infinity();
+    greatest[r] = -std::numeric_limits<A>::infinity();
   }
   const std::int64_t last = start + (tile.end - 1) / group;
-  const auto copy = [&](int i, T* k, T* v) {
+  const auto copy = [&](int i, A* k, A* v) {
     const std::int64_t key = static_cast<std::int64_t>(i) * kSimpleKeys;
     if constexpr (Keys::kFp8) {
       widen_rows(k, width, pitch, keys, tile, kv_head, false, key, last);
@@ -243,27 +255,27 @@ __global__ void __launch_bounds__(kSimpleWarps * 32)
       start_rows(v, kSimpleKeys, width, pitch, [&](int row) { return row_of(keys.v, row); }, keys.v);
     }
   };
-  const auto use = [&](int i, const T* k_rows, const T* v_rows) {
+  const auto use = [&](int i, const A* k_rows, const A* v_rows) {
     if (idle) return;
     const std::int64_t key = static_cast<std::int64_t>(i) * kSimpleKeys;
-    T weight[kRows] = {};
-    for (int d = 0; d < width; d += kPackSize<T>) {
+    A weight[kRows] = {};
+    for (int d = 0; d < width; d += kPackSize<A>) {
       const auto k = pack_at(k_rows + lane * pitch + d);
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
         const auto q = pack_at(shared_q + (warp * kRows + r) * width + d);
 #pragma unroll
-        for (int e = 0; e < kPackSize<T>; ++e) weight[r] = std::fma(q[e], k[e], weight[r]);
+        for (int e = 0; e < kPackSize<A>; ++e) weight[r] = std::fma(q[e], k[e], weight[r]);
       }
     }
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       // A tile past the row's position changes nothing: its weights are 0 and `most` stays, as the first tile has a key
       // that the row sees.
-      const T score = key + lane <= position[r] ? weight[r] * queries.scale : -std::numeric_limits<T>::infinity();
-      const T here = warp_max(score);
-      const T most = here > greatest[r] ? here : greatest[r];
-      const T decay = std::exp(greatest[r] - most);
+      const A score = key + lane <= position[r] ? weight[r] * queries.scale : -std::numeric_limits<A>::infinity();
+      const A here = warp_max(score);
+      const A most = here > greatest[r] ? here : greatest[r];
+      const A decay = std::exp(greatest[r] - most);
       weight[r] = std::exp(score - most);
       sum[r] = std::fma(sum[r], decay, warp_sum(weight[r]));
       greatest[r] = most;
@@ -280,7 +292,7 @@ __global__ void __launch_bounds__(kSimpleWarps * 32)
     const std::int64_t head = (tile.token + row / group) * queries.heads + head_of(row);
 #pragma unroll
     for (int part = 0; part < kParts; ++part) {
-      if (lane + 32 * part < width) queries.o[head * width + lane + 32 * part] = o[r][part] / sum[r];
+      if (lane + 32 * part < width) queries.o[head * width + lane + 32 * part] = narrowed<T>(o[r][part] / sum[r]);
     }
     if (lane == 0) queries.lse[head] = greatest[r] + std::log(sum[r]);
   }
@@ -289,8 +301,9 @@ __global__ void __launch_bounds__(kSimpleWarps * 32)
 template <class T, class Keys>
 void launch_simple_attention_forward(const TileQueries<T>& queries, const Keys& keys, cudaStream_t stream) {
   const std::int64_t tiles = tiles_capacity(queries.sequences, queries.group(), kSimpleForwardRows);
-  const SimpleShared<T> shared(queries.head_dim,
-                               kSimpleForwardRows * queries.head_dim + staged_weights<T>(kSimpleForwardRows));
+  using A = CudaAccumulator<T>;
+  const SimpleShared<A> shared(queries.head_dim,
+                               kSimpleForwardRows * queries.head_dim + staged_weights<A>(kSimpleForwardRows));
   with_head_parts(queries.head_dim, [&]<int kParts>() {
     const auto kernel = simple_attention_forward<kParts, T, Keys>;
     check_cuda(

@@ -35,7 +35,7 @@
 
 #include "backend/cuda/device.h"
 #include "backend/cuda/mma.cuh"
-#include "ops/attention/fp8_heads.cuh"
+#include "ops/attention/fp8_boxes.cuh"
 #include "ops/attention/tensor_forward_state.cuh"
 #include "ops/attention/tiles.cuh"
 #include "ops/attention/wgmma_decode.cuh"

@@ -15,13 +15,6 @@ namespace hone {
 inline constexpr int kWgmmaKeys = 128;  // keys of a block
 inline constexpr int kGradQAdders = 3;  // warps that add to grad_q in turn
 
-// Capacities of rows and sequences, and the query heads.
-struct WgmmaBackwardSizes {
-  std::int64_t rows, sequences;          // of queries
-  std::int64_t key_rows, key_sequences;  // of keys
-  std::int64_t heads, head_dim;
-};
-
 // Workspace in device memory. Query tiles are those of sequence_tile(query sequences, 1, kWgmmaQueries, index).
 struct WgmmaBackwardWork {
   float* grad_q;        // [tiles, heads] of kWgmmaQueries x head_dim in the order of WgmmaBackward::grad_q_place

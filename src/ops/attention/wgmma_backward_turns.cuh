@@ -12,6 +12,13 @@
 
 namespace hone {
 
+// Capacities of rows and sequences, and the query heads.
+struct WgmmaBackwardSizes {
+  std::int64_t rows, sequences;          // of queries
+  std::int64_t key_rows, key_sequences;  // of keys
+  std::int64_t heads, head_dim;
+};
+
 inline constexpr int kWgmmaQueries = 64;  // query rows of a tile
 
 // Rows and sequences of the keys, whose gradients have the same stride.

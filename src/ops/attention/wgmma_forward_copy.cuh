@@ -6,7 +6,7 @@
 
 #include "backend/cuda/bulk_copy.cuh"
 #include "backend/cuda/mma.cuh"
-#include "ops/attention/fp8_heads.cuh"
+#include "ops/attention/fp8_boxes.cuh"
 #include "ops/attention/tensor_forward_state.cuh"
 #include "ops/attention/wgmma_schedule.cuh"
 

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "ops/attention/backward.cuh"
 #include "ops/attention/forward.cuh"
-#include "ops/attention/wgmma_backward_launch.cuh"
 #include "ops/bisection.cuh"
 #include "ops/context_attention/context_attention.h"
 #include "ops/cuda_kernel.cuh"

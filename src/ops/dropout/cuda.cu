@@ -72,14 +72,14 @@ void forward(const KernelCall& call) {
   const std::int64_t blocks = ceil_div(x.elements(), kDropoutBlock * kThreads * kHeld);
   if (blocks == 0) return;
   dropout_kernel<T><<<static_cast<unsigned>(blocks), kThreads, 0, stream_of(call)>>>(
-      {.x = cuda_data<T>(x),
-       .draw = cuda_data<std::int32_t>(call.in(DropoutIn::draw)),
-       .y = cuda_data<T>(call.out(0)),
-       .rows = row_count(x),
-       .row_size = x.row_size(),
-       .site = static_cast<std::uint32_t>(a.site),
-       .threshold = threshold,
-       .scale = static_cast<CudaAccumulator<T>>(dropout_scale(threshold))});
+      Dropping<T>{.x = cuda_data<T>(x),
+                  .draw = cuda_data<std::int32_t>(call.in(DropoutIn::draw)),
+                  .y = cuda_data<T>(call.out(0)),
+                  .rows = row_count(x),
+                  .row_size = x.row_size(),
+                  .site = static_cast<std::uint32_t>(a.site),
+                  .threshold = threshold,
+                  .scale = static_cast<CudaAccumulator<T>>(dropout_scale(threshold))});
   check_launch("dropout");
 }
 

@@ -112,11 +112,16 @@ void forward(const KernelCall& call) {
   const TensorView& expert = call.in(0);
   const auto experts = call.attributes_as<ExpertOrderAttributes>().experts;
   const std::int64_t counts_bytes = experts * static_cast<std::int64_t>(sizeof(std::int32_t));
-  HONE_ASSERT(counts_bytes <= kSharedCounts, experts, " experts");
+  // The result does not depend on the number of warps. The kernel has kMostWarps other numbers in shared memory.
+  const std::int64_t most =
+      std::min<std::int64_t>(kSharedCounts, static_cast<std::int64_t>(cuda_device_of(call).shared_bytes_per_block()) -
+                                                kMostWarps * static_cast<std::int64_t>(sizeof(std::int32_t)));
+  HONE_ASSERT(counts_bytes <= most, experts, " experts");
   const std::int64_t warps = std::clamp<std::int64_t>(
-      std::min<std::int64_t>(kSharedCounts / counts_bytes, ceil_div(expert.elements(), 32)), 1, kMostWarps);
-  check_cuda(cudaFuncSetAttribute(expert_order_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedCounts),
-             "cudaFuncSetAttribute");
+      std::min<std::int64_t>(most / counts_bytes, ceil_div(expert.elements(), 32)), 1, kMostWarps);
+  check_cuda(
+      cudaFuncSetAttribute(expert_order_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(most)),
+      "cudaFuncSetAttribute");
   launch_dependent({1, static_cast<unsigned>(32 * warps), static_cast<std::size_t>(warps * counts_bytes)},
                    stream_of(call), expert_order_kernel, expert.as<std::int32_t>(), row_count(expert),
                    expert.row_size(), static_cast<int>(experts), call.out(ExpertOrderOut::position).as<std::int32_t>(),

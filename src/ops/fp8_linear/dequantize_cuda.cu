@@ -3,7 +3,7 @@
 #include "ops/cuda_kernel.cuh"
 #include "ops/fp8_linear/fp8_bits.cuh"
 #include "ops/fp8_linear/fp8_cuda.h"
-#include "ops/linear/few_rows_kernels.cuh"
+#include "ops/linear/quad.cuh"
 
 namespace hone {
 namespace {

@@ -5,9 +5,9 @@
 // product is then exact, otherwise in f32 with one rounding to bf16.
 #pragma once
 
-#include <cuda_bf16.h>
-
 #include <cstdint>
+
+#include "backend/gpu/kernel.cuh"
 
 namespace hone {
 
@@ -34,13 +34,7 @@ template <bool kExact>
 
 // Two spread bytes times a power of two.
 [[nodiscard]] __device__ inline std::uint32_t scaled_exactly(std::uint32_t spread, std::uint32_t twice) {
-  std::uint32_t product;
-#if __CUDA_ARCH__ >= 900
-  asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(product) : "r"(spread), "r"(twice));
-#else
-  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(product) : "r"(spread), "r"(twice), "r"(0x80008000u));
-#endif
-  return product;
+  return multiplied_pairs(spread, twice);
 }
 // Two spread bytes times any scale.
 [[nodiscard]] __device__ inline std::uint32_t scaled_in_f32(std::uint32_t spread, float wide) {

@@ -1,10 +1,9 @@
 // Kernels for FP8 weights on a GPU.
 #pragma once
 
-#include <cuda_runtime_api.h>
-
 #include <cstdint>
 
+#include "backend/gpu/runtime.h"
 #include "ops/fp8_linear/fp8_linear.h"
 
 namespace hone {

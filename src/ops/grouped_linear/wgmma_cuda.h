@@ -1,10 +1,9 @@
 // The products of grouped_linear on Hopper's tensor cores (wgmma_product.cuh).
 #pragma once
 
-#include <cuda_runtime_api.h>
-
 #include <cstdint>
 
+#include "backend/gpu/runtime.h"
 #include "program/kernel.h"
 
 namespace hone {

@@ -1,8 +1,6 @@
 // Rounding heads to FP8 pages on a GPU (core/float8_head.h), shared by kv_append and rope_append.
 #pragma once
 
-#include <cuda_fp8.h>
-
 #include "core/float8.h"
 #include "ops/cuda_kernel.cuh"
 #include "ops/kv_append/kv_append.h"
@@ -65,8 +63,7 @@ __device__ void append_fp8(const Fp8Pages& pages, const T* heads, std::int64_t s
     for (int i = 0; i < kHeadParts; ++i) {
       const int column = lane + 32 * i;
       if (column >= pages.head_dim) continue;
-      to[column] =
-          scale == 255u ? std::uint8_t{0} : __nv_cvt_float_to_fp8(numbers[i] * factor, __NV_SATFINITE, __NV_E4M3);
+      to[column] = scale == 255u ? std::uint8_t{0} : e4m3_one(numbers[i] * factor);
     }
     if (lane == 0) {
       (of_values ? pages.value_scales : pages.key_scales)[(page * pages.kv_heads + head) * pages.block_size + offset] =

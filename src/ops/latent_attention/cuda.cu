@@ -3,8 +3,10 @@
 
 #include "ops/latent_attention/latent_attention.h"
 #include "ops/latent_attention/simple_latent.cuh"
-#include "ops/latent_attention/wgmma_latent.cuh"
 #include "ops/registry.h"
+#ifndef HONE_HIP
+#include "ops/latent_attention/wgmma_latent.cuh"
+#endif
 
 namespace hone {
 namespace {
@@ -23,6 +25,7 @@ PagedKeys<T> latent_keys(const KernelCall& call) {
           .block_size = static_cast<std::int32_t>(cache.dim(1))};
 }
 
+#ifndef HONE_HIP
 LatentLaunch launch_of(const Type& query, const Type& cache, const Type& table, const LatentAttentionAttributes& a) {
   return {query.rows(), table.rows(), a.heads, table.shape[1].size * cache.shape[1].size};
 }
@@ -52,6 +55,7 @@ bool attend_on_hopper(const KernelCall& call, const LatentAttentionAttributes& a
                              launch_of(*query.type, *cache.type, *call.in(LatentAttentionIn::block_table).type, a),
                              call.workspace, stream_of(call));
 }
+#endif
 
 void attend(const KernelCall& call) {
   const auto& a = call.attributes_as<LatentAttentionAttributes>();
@@ -59,7 +63,9 @@ void attend(const KernelCall& call) {
   const TensorView& query = call.in(LatentAttentionIn::query);
   const Sequences sequences{call.in(LatentAttentionIn::cu_seqlens).as<std::int32_t>(),
                             row_count(call.in(LatentAttentionIn::block_table)), query.capacity()};
+#ifndef HONE_HIP
   if (attend_on_hopper(call, a, sequences)) return;
+#endif
   for_cuda_floating(query.dtype(), [&]<class T>() {
     launch_simple_latent<T>({.sequences = sequences,
                              .keys = latent_keys<T>(call),
@@ -73,6 +79,9 @@ void attend(const KernelCall& call) {
   });
 }
 
+#ifdef HONE_HIP
+std::size_t workspace(InputTypes, std::span<const Type>, const Attributes&) { return 0; }
+#else
 std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes& attributes) {
   const auto& a = attributes.as<LatentAttentionAttributes>();
   const Type& cache = *inputs[LatentAttentionIn::cache];
@@ -80,6 +89,7 @@ std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes
   return launch_of(*inputs[LatentAttentionIn::query], cache, *inputs[LatentAttentionIn::block_table], a)
       .workspace_bytes;
 }
+#endif
 
 }  // namespace
 

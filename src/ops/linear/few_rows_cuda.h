@@ -1,9 +1,8 @@
 // Linear layers of few rows on Hopper, at the rate of memory and bit for bit as with many rows.
 #pragma once
 
-#include <cuda_runtime_api.h>
-
 #include "backend/gemm.h"
+#include "backend/gpu/runtime.h"
 
 namespace hone {
 

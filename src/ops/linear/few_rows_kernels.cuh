@@ -3,6 +3,7 @@
 #pragma once
 
 #include "ops/linear/few_rows_ring.cuh"
+#include "ops/linear/quad.cuh"
 
 namespace hone {
 
@@ -20,22 +21,6 @@ __device__ inline void store(float* to, float first, float second) {
 }
 __device__ inline void store(__nv_bfloat16* to, float first, float second) {
   *reinterpret_cast<__nv_bfloat162*>(to) = __floats2bfloat162_rn(first, second);
-}
-
-// Transposes 4 x 4 words of the four threads of a quad: word i of thread j becomes word j of thread i.
-__device__ inline void transpose_quad(std::uint32_t (&words)[4], int thread) {
-#pragma unroll
-  for (int distance = 1; distance < 4; distance *= 2) {
-    const bool upper = (thread & distance) != 0;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      if ((i & distance) != 0) continue;
-      std::uint32_t& low = words[i];
-      std::uint32_t& high = words[i | distance];
-      const std::uint32_t got = __shfl_xor_sync(0xFFFFFFFFu, upper ? low : high, distance);
-      (upper ? low : high) = got;
-    }
-  }
 }
 
 // Writes half of the sums of a thread: those of one token, of which it has two rows of W in each group of 8 rows. The

@@ -183,7 +183,8 @@ class Head {
   }
 
   void differentiate(const LogitsPiece<A>& piece, std::int64_t rows, const A* dlogp, const A* lse) {
-    logits_to_gradient<T><<<static_cast<unsigned>(rows), kLogSoftmaxThreads, 0, stream_of(call_)>>>(piece, dlogp, lse);
+    logits_to_gradient<T, A>
+        <<<static_cast<unsigned>(rows), kLogSoftmaxThreads, 0, stream_of(call_)>>>(piece, dlogp, lse);
     check_launch("linear_logprobs: gradients of logits");
   }
 
@@ -243,7 +244,7 @@ class Head {
               .accumulate = piece.first_id > 0});
     if (!has_sum || piece.first_id + piece.ids < vocab_) return;
     const std::int64_t count = rows * hidden_;
-    narrowed_rows<T>
+    narrowed_rows<T, A>
         <<<static_cast<unsigned>(ceil_div(count, 4 * 256)), 256, 0, stream_of(call_)>>>(work_.dx, dx, count);
     check_launch("linear_logprobs: gradients of rows");
   }

@@ -9,7 +9,7 @@
 
 #include "core/dtype.h"
 
-#ifdef __CUDACC__
+#if defined(__CUDACC__) || defined(__HIP__)
 #define HONE_MERGE_FUNCTION __host__ __device__ inline
 #else
 #define HONE_MERGE_FUNCTION inline

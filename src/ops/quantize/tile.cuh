@@ -20,8 +20,6 @@
 // Maxima do not depend on an order, so neither do the results.
 #pragma once
 
-#include <cuda_fp8.h>
-
 #include "core/float8.h"
 #include "ops/cuda_kernel.cuh"
 #include "ops/fp8_linear/fp8_bits.cuh"
@@ -101,23 +99,6 @@ struct TileMemory {
 [[nodiscard]] __device__ inline bool has_zero(const uint4& factors) {
   const std::uint32_t least = __vminu2(__vminu2(factors.x, factors.y), __vminu2(factors.z, factors.w));
   return (least & 0xFFFFu) == 0 || least >> 16 == 0;
-}
-
-// Four numbers of f32 as e4m3, the first in the lowest byte.
-[[nodiscard]] __device__ inline std::uint32_t e4m3_four(float a, float b, float c, float d) {
-#if __CUDA_ARCH__ >= 890
-  std::uint32_t bytes;
-  asm("{.reg .b16 low, high;\n"
-      "cvt.rn.satfinite.e4m3x2.f32 low, %2, %1;\n"
-      "cvt.rn.satfinite.e4m3x2.f32 high, %4, %3;\n"
-      "mov.b32 %0, {low, high};}"
-      : "=r"(bytes)
-      : "f"(a), "f"(b), "f"(c), "f"(d));
-  return bytes;
-#else
-  const std::uint32_t low = __nv_cvt_float2_to_fp8x2({a, b}, __NV_SATFINITE, __NV_E4M3);
-  return low | static_cast<std::uint32_t>(__nv_cvt_float2_to_fp8x2({c, d}, __NV_SATFINITE, __NV_E4M3)) << 16;
-#endif
 }
 
 [[nodiscard]] __device__ inline float low_half(std::uint32_t pair) { return __uint_as_float(pair << 16); }

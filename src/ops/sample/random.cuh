@@ -1,6 +1,9 @@
 // RandomStream (core/random.h) on a GPU.
 #pragma once
 
+#include <string_view>
+
+#include "backend/gpu/kernel.cuh"
 #include "core/random.h"
 
 namespace hone {
