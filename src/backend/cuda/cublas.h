@@ -36,8 +36,13 @@ class Cublas {
   void set_tuning(const GemmTuning& tuning);
 
  private:
+#ifdef HONE_HIP
+  struct RocblasState;
+  std::unique_ptr<RocblasState> state_;
+#else
   struct State;
   std::unique_ptr<State> state_;
+#endif
 };
 
 }  // namespace hone

@@ -61,18 +61,18 @@ void RocblasLibrary::check(RocblasStatus status, const char* call) {
   if (status != 0) throw Error("rocblas", text_of(call, ": status ", status));
 }
 
-struct Cublas::State {
+struct Cublas::RocblasState {
   RocblasLibrary library;
   RocblasHandle handle = nullptr;
 
-  State() {
+  RocblasState() {
     RocblasLibrary::check(library.create(&handle), "rocblas_create_handle");
     // Atomics would add in the order in which blocks end.
     RocblasLibrary::check(library.set_atomics(handle, kRocblasNoAtomics), "rocblas_set_atomics_mode");
   }
 };
 
-Cublas::Cublas() : state_(std::make_unique<State>()) {}
+Cublas::Cublas() : state_(std::make_unique<RocblasState>()) {}
 Cublas::~Cublas() = default;
 
 // rocBLAS has no table of algorithms that hone could search.

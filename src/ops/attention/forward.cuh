@@ -13,10 +13,12 @@ namespace hone {
 
 #ifdef HONE_HIP
 // The kernels without tensor cores need no workspace.
-struct ForwardPlan {
+struct SimpleForwardPlan {
   static constexpr std::size_t workspace_bytes = 0;
-  ForwardPlan(std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, bool) {}
+  SimpleForwardPlan(std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t,
+                    bool) {}
 };
+using ForwardPlan = SimpleForwardPlan;
 #endif
 
 template <class T, class Keys>

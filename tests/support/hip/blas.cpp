@@ -67,7 +67,7 @@ void multiply(const GemmArgs& args) {
 
 }  // namespace
 
-struct Cublas::State {};
+struct Cublas::RocblasState {};
 Cublas::Cublas() = default;
 Cublas::~Cublas() = default;
 void Cublas::set_tuning(const GemmTuning&) {}
