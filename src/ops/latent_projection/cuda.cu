@@ -1,7 +1,9 @@
 // Projections of each head by W_UK and W_UV. In bf16 a block multiplies 64 rows by 64 columns of a head on tensor
 // cores, 64 elements of the sum at a time; otherwise a thread computes an element. Either sum is in ascending order,
-// whatever the other rows are.
+// whatever the other rows are. A build for HIP has no tensor cores.
+#ifndef HONE_HIP
 #include "backend/cuda/mma.cuh"
+#endif
 #include "ops/cuda_kernel.cuh"
 #include "ops/latent_projection/latent_projection.h"
 #include "ops/registry.h"
@@ -37,6 +39,7 @@ __device__ void copy_rest(const HeadProducts<T>& of, int head, std::int64_t firs
   }
 }
 
+#ifndef HONE_HIP
 // y += rows [warp_row, warp_row + 16) times the weights, both 64 elements of the sum wide.
 template <bool kTransposed>
 __device__ void add_products(float (&y)[kTileWidth / 8][4], const SharedRows<kTileWidth>& rows,
@@ -109,6 +112,7 @@ __global__ void __launch_bounds__(kThreads) latent_projection_tile(HeadProducts<
     return first + row < end ? of.y + (first + row) * of.y_stride + head * of.y_head + column : nullptr;
   });
 }
+#endif
 
 // blockIdx: columns, row, head.
 template <bool kTransposed, class T>
@@ -142,10 +146,12 @@ void launch_products(const HeadProducts<T>& of, cudaStream_t stream) {
                      stream, kernel, of);
     check_launch("latent_projection");
   };
+#ifndef HONE_HIP
   if constexpr (std::is_same_v<T, __nv_bfloat16>) {
     const auto sizes = of.depth | of.columns | of.x_head | of.y_head | of.x_stride | of.y_stride | of.weight_stride;
     if (sizes % 8 == 0) return launch(latent_projection_tile<kTransposed>, kTileWidth, kTileWidth);
   }
+#endif
   launch(latent_projection_element<kTransposed, T>, kThreads, 1);
 }
 
