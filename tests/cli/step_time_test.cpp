@@ -51,6 +51,10 @@ Layout stages(std::int64_t size, Layout layout) {
   layout.pipeline_parallel_size = size;
   return layout;
 }
+Layout context(std::int64_t size, Layout layout) {
+  layout.context_parallel_size = size;
+  return layout;
+}
 Layout experts(std::int64_t size, Layout layout) {
   layout.expert_parallel_size = size;
   return layout;
@@ -107,6 +111,8 @@ const std::vector<MeasuredRun>& measured_runs() {
        OptimizerType::kAdamwBf16, kWide},
       {"the same, pipeline_parallel_size 2, 8 micro-batches", "H200", "llama-3.1-8b", 8192,
        stages(2, batches(1, 8, kNothing)), 10214, 2, OptimizerType::kAdamwBf16, kWide},
+      {"the same, context_parallel_size 2", "H200", "llama-3.1-8b", 8192, context(2, batches(1, 2, kNothing)), 10003, 2,
+       OptimizerType::kAdamwBf16, kWide},
       {"DeepSeek-V2-Lite, 4 x 2048, adamw_8bit, expert_parallel_size 2", "H200", "deepseek-v2-lite", 2048,
        experts(2, batches(4, 1, kNothing)), 18006, 2, k8bit, kWide},
       {"the same, 4 micro-batches", "H200", "deepseek-v2-lite", 2048, experts(2, batches(4, 4, kNothing)), 19551, 2,

@@ -38,9 +38,7 @@ class LatentSequences {
     blocks_ = static_cast<std::int64_t>(lengths_.size()) * max_blocks_ + 1;
     while (blocks_ % 7 == 0) ++blocks_;
     for (std::size_t s = 0; s < lengths_.size(); ++s) {
-      rows_.push_back(normal_values<T>(static_cast<std::size_t>(lengths_[s] * sizes.width()), 2 * s));
-      queries_.push_back(
-          normal_values<T>(static_cast<std::size_t>(lengths_[s] * sizes.heads * sizes.width()), 2 * s + 1));
+      rows_.push_back(normal_values<T>(static_cast<std::size_t>(lengths_[s] * sizes.width()), s));
     }
   }
   // The same numbers in another type.
@@ -56,7 +54,6 @@ class LatentSequences {
       return to;
     };
     rows_ = converted(other.rows_);
-    queries_ = converted(other.queries_);
   }
 
   // The results of parts of different sequences, computed in one step with `spare` rows more than they have. Positions
@@ -72,9 +69,7 @@ class LatentSequences {
       used += part.count;
       cu_seqlens.push_back(static_cast<std::int32_t>(used));
       starts.push_back(static_cast<std::int32_t>(part.start));
-      const std::int64_t step = sizes_.heads * sizes_.width();
-      const auto from = queries_[part.sequence].begin() + part.start * step;
-      query.insert(query.end(), from, from + part.count * step);
+      append_queries(part, query);
       for (std::int64_t i = 0; i < max_blocks_; ++i) table.push_back(page(part.sequence, i));
       for (std::int64_t i = 0; i < part.start + part.count; ++i) {
         const std::int64_t slot =
@@ -105,6 +100,15 @@ class LatentSequences {
   template <class>
   friend class LatentSequences;
 
+  // Drawn where they are used, since those of all positions would be many. They are numbers of bf16 in every type.
+  void append_queries(const LatentPart& part, std::vector<T>& to) const {
+    const RandomStream random(part.sequence, "queries");
+    const std::int64_t step = sizes_.heads * sizes_.width();
+    for (std::int64_t i = part.start * step; i < (part.start + part.count) * step; ++i) {
+      const BFloat16 value(static_cast<float>(random.normal(static_cast<std::uint64_t>(i))));
+      to.push_back(static_cast<T>(static_cast<float>(value)));
+    }
+  }
   [[nodiscard]] std::int32_t page(std::size_t sequence, std::int64_t i) const {  // never the same page twice
     return static_cast<std::int32_t>((static_cast<std::int64_t>(sequence) * max_blocks_ + i) * 7 % blocks_);
   }
@@ -126,7 +130,7 @@ class LatentSequences {
   LatentSizes sizes_;
   std::vector<std::int64_t> lengths_;
   std::int64_t max_blocks_ = 0, blocks_ = 0;
-  std::vector<std::vector<T>> rows_, queries_;  // of each sequence
+  std::vector<std::vector<T>> rows_;  // of each sequence
 };
 
 // Attention of each head to all rows that a query sees, in f64.
