@@ -42,9 +42,9 @@ if(HONE_TESTS)
 endif()
 END
   printf '#!/bin/sh\necho "quickstart ran"\n' >"$clone/hone.sh"
-  printf '#!/bin/sh\n' >"$clone/scripts/setup.sh"
+  for script in setup build_hip check_emulated; do printf '#!/bin/sh\n' >"$clone/scripts/$script.sh"; done
   printf '#!/bin/sh\n' >"$clone/bin/nvcc" # for .ci/run
-  chmod +x "$clone"/{hone.sh,scripts/setup.sh,scripts/check_commits.sh,bin/nvcc}
+  chmod +x "$clone"/{hone.sh,scripts/{setup,build_hip,check_emulated,check_commits}.sh,bin/nvcc}
 }
 
 # Runs a command in the clone and fails unless its output has a line that matches `wanted`, an extended regular expression.
