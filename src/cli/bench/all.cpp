@@ -79,6 +79,8 @@ std::vector<Arguments> benchmarks(const AllOptions& options, std::int64_t gpus) 
        "64", "--device", device},
       with({"grouped_gemm", "--seconds", seconds, "--device", device},
            cpu ? Arguments{"--shapes", "64x8", "--hidden_size", "256", "--intermediate_size", "176"} : Arguments{}),
+      with({"latent_attention", "--seconds", seconds, "--device", device},
+           cpu ? Arguments{"--streams", "1", "--contexts", "128", "--heads", "16"} : Arguments{}),
       {"tokenizer", "--seconds", seconds},
       {"data", "--seconds", seconds},
       with({"scaling", "--processes", list, "--seconds", seconds, "--warmup_seconds", seconds}, step),
