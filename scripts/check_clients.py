@@ -307,10 +307,10 @@ def trl():
     error = refused(Exception, lambda: trainer.init_communicator("cuda:0"))
     check("TRL: no communicator on a CPU", error and "no weight-transfer engine" in str(error), error)
     error = refused(Exception, lambda: trainer.update_named_param("model.norm.weight", torch.ones(32)))
-    check("TRL: weights over NCCL are refused", error and "which needs a GPU" in str(error), error)
+    check("TRL: weights over NCCL are refused", error and "which needs a server on one GPU" in str(error), error)
     older = {"host": "0.0.0.0", "port": 51216, "world_size": 2, "client_device_uuid": "x"}  # of TRL 0.16 to 1.10
     answer = trainer.session.post(OPEN_URL + "/init_communicator/", json=older)
-    check("TRL: nor is there one for older clients", answer.status_code == 501 and "which needs a GPU" in answer.text, answer.text)
+    check("TRL: nor is there one for older clients", answer.status_code == 501 and "which needs a server on one GPU" in answer.text, answer.text)
     trainer.close_communicator()
 
 

@@ -46,6 +46,8 @@ int run_engine_job(const EngineJob& engine_job, const LoadPart& load,
                 text_of("is ", size, ", but the launcher has started ", place.size, " processes"), "start as many");
   }
   LocalRanks ranks;
+  // Before the ranks are there, which would wait for a download no longer than for any other answer.
+  if (!place.is_job() && !engine_job.model.empty()) (void)resolve_model(engine_job.model);
   if (!place.is_job()) ranks = {.count = size, .total = size, .converses = engine_job.converses};
   return run_ranks(ranks, place, engine_job.answer_limit,
                    [&](const Job& job) { return work_in_group(engine_job, job, load, lead); });

@@ -2,6 +2,7 @@
 // the others follow its engine.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -9,6 +10,7 @@
 #include "backend/device_option.h"
 #include "engine/engine_group.h"
 #include "model/loaded_model.h"
+#include "system/peers.h"
 
 namespace hone {
 
@@ -16,8 +18,8 @@ struct EngineJob {
   std::int64_t tensor_parallel_size = 1;
   std::string model = {};  // folder or name; empty: nothing is to be found or downloaded
   DeviceChoice device = DeviceChoice::kAutomatic;
-  std::int64_t answer_limit = 300;  // seconds after which a rank that does not answer ends the job
-  bool converses = false;           // Ctrl+C stops an answer and not the job
+  std::int64_t answer_limit = std::chrono::seconds(kAnswerLimit).count();  // seconds until a silent rank ends the job
+  bool converses = false;                                                  // Ctrl+C stops an answer and not the job
 };
 
 // Loads the model or, in a group, this rank's part of it.

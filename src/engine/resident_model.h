@@ -32,6 +32,10 @@ class ResidentModel {
   [[nodiscard]] std::int64_t version() const { return version_; }
   // Bytes of the device that weights and KV cache take now.
   [[nodiscard]] std::size_t bytes() const;
+  // To be called when a run may be under way whose results are not wanted any more (EngineGroup::settle()).
+  void settle() {
+    if (group_ != nullptr) group_->settle();
+  }
   // Throws JobFailure if a rank of the group has ended. Waits for nothing.
   void check_ranks() const;
   // Throws Defect while the model is asleep.

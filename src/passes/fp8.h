@@ -22,10 +22,10 @@ enum class Fp8Copies : std::uint8_t {
 
 // Returns the program with each linear() and grouped_linear() by one of these weights, all bf16 with matrices whose
 // dimensions are multiples of 128, replaced by scaled_linear() or scaled_grouped_linear() of its quantized operands.
-// Layers that read the same value share its quantized copy, which has the columns for the weight gradient if `training`
-// and the weight is trainable. To be run when types are final and before gradients are taken, so that the backward pass
-// is in FP8 too. copies: of a program that trains. Throws Error if the rows of an operand are no multiple of
-// kQuantizedRows.
+// Linear layers that read the same value share its quantized copy, which has the columns for the weight gradient if
+// `training` and the weight is trainable. To be run when types are final and before gradients are taken, so that the
+// backward pass is in FP8 too. copies: of a program that trains. Throws Error if the rows of an operand are no multiple
+// of kQuantizedRows.
 [[nodiscard]] Program with_fp8(const Program& program, const Fp8Weights& weights, bool training,
                                Fp8Copies copies = Fp8Copies::kMade);
 

@@ -8,7 +8,9 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "core/error.h"
 #include "core/log.h"
@@ -17,6 +19,8 @@
 
 namespace hone {
 namespace {
+
+constexpr std::chrono::milliseconds kAcceptPause{100};
 
 Descriptor listen_at(const std::string& host, std::uint16_t port, std::uint16_t& bound) {
   const sockaddr_in address = ipv4_address(host, port);
@@ -117,6 +121,8 @@ void StoreServer::run() {
 
 void StoreServer::accept_one() {
   Descriptor socket(::accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  // Without descriptors the listener stays readable.
+  if (!socket.open() && (errno == EMFILE || errno == ENFILE)) std::this_thread::sleep_for(kAcceptPause);
   if (!socket.open() || connections_.size() >= kMostStoreClients) return;
   const int yes = 1;
   (void)::setsockopt(socket.number(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);

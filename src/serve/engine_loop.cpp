@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "serve/request_error.h"
+#include "system/peers.h"
 
 namespace hone {
 namespace {
@@ -182,7 +183,11 @@ void EngineLoop::finish(const EngineAction& action) {
     action.act(resident_);
     if (resident_.is_asleep()) std::ranges::fill(slots_, Slot());  // sleep may forget weights
     asleep_ = resident_.is_asleep();
+    if (!resident_.has_whole_weights()) fail_requests();
     action.done(nullptr);
+  } catch (const JobFailure& error) {
+    action.done(&error);
+    throw;
   } catch (const std::exception& error) {
     asleep_ = resident_.is_asleep();
     if (!resident_.has_whole_weights()) fail_requests();
@@ -261,7 +266,10 @@ void EngineLoop::drop_unwanted() {
 }
 
 bool EngineLoop::take_embeddings() {
-  if (embedding_ && !embedding_->sink->wanted()) end_embeddings();
+  if (embedding_ && !embedding_->sink->wanted()) {
+    resident_.settle();
+    end_embeddings();
+  }
   if (embedding_) return true;
   const std::lock_guard lock(mutex_);
   if (embeddings_.empty() || !actions_.empty()) return false;  // a job that has not begun waits for actions

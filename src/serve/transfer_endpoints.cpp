@@ -115,10 +115,12 @@ TrainerAddress address_of(RequestParameters& parameters) {
   return address;
 }
 
-// Runs the action that joins a communicator.
-void submit_join(EngineLoop& loop, const std::shared_ptr<WeightTransfer>& transfer,
+// Runs the action that joins a communicator. Called on threads of the transfer, which must not be its last owners.
+void submit_join(EngineLoop& loop, const std::weak_ptr<WeightTransfer>& transfer,
                  std::function<void(const std::exception*)> done) {
-  const auto join = [transfer](ResidentModel&) { transfer->join(); };
+  const auto join = [transfer](ResidentModel&) {
+    if (const auto joining = transfer.lock()) joining->join();
+  };
   const EngineAction action{.under_way = UnderWay::kKeep, .act = join, .done = done};
   if (loop.submit(action) == Admission::kAccepted) return;
   const RequestError closing({}, "the server shuts down", {}, 503);
@@ -165,9 +167,8 @@ void answer_init_communicator(const Service& service, const ServerRequest& reque
   if (world_size != 2)
     throw RequestError("world_size", text_of("is ", world_size), "this server is rank 0 of 2, and the trainer rank 1");
   const auto host = [transfer, port, &loop = service.loop()](ResidentModel& resident) {
-    transfer->host(static_cast<std::uint16_t>(port), resident, loop, [weak = std::weak_ptr(transfer), &loop] {
-      if (const auto joined = weak.lock()) submit_join(loop, joined, report);
-    });
+    transfer->host(static_cast<std::uint16_t>(port), resident, loop,
+                   [weak = std::weak_ptr(transfer), &loop] { submit_join(loop, weak, report); });
   };
   act(service, reply, UnderWay::kKeep, host, fixed({{"message", "Request received, initializing communicator"}}));
 }
@@ -194,10 +195,7 @@ void answer_close_communicator(const Service& service, const ServerRequest&,
                                const std::shared_ptr<ServerReply>& reply) {
   const std::shared_ptr<WeightTransfer> transfer = service.options().transfer;
   if (!transfer) return reply->send({.status = 200, .body = json_text({{"message", "there is no communicator"}})});
-  const auto close = [transfer, &loop = service.loop()](ResidentModel& resident) {
-    transfer->finish(resident, loop);
-    transfer->close(resident, loop);
-  };
+  const auto close = [transfer, &loop = service.loop()](ResidentModel& resident) { transfer->close(resident, loop); };
   act(service, reply, UnderWay::kKeep, close, fixed({{"message", "Request received, closing communicator"}}));
 }
 
@@ -216,9 +214,8 @@ void answer_init_transfer(const Service& service, const ServerRequest& request,
   const auto connect = [transfer, address, joined, &loop = service.loop()](ResidentModel& resident) {
     transfer->connect(address, resident, loop,
                       [weak = std::weak_ptr(transfer), joined, &loop](const std::exception* error) {
-                        const auto connected = weak.lock();
-                        if (error != nullptr || !connected) return joined(error);
-                        submit_join(loop, connected, joined);
+                        if (error != nullptr) return joined(error);
+                        submit_join(loop, weak, joined);
                       });
   };
   const auto refused = [joined](const std::exception* error) {

@@ -1,5 +1,6 @@
 #include "serve/weight_transfer.h"
 
+#include <limits>
 #include <span>
 #include <utility>
 
@@ -19,6 +20,12 @@ constexpr std::chrono::seconds kTensorLimit{600};
 constexpr std::chrono::seconds kBarrierLimit{60};
 
 constexpr const char* kFix = "initialize the communicator again";
+
+// The sum, or the largest number if it is larger: announced sizes are any numbers.
+std::size_t sum_of(std::size_t a, std::size_t b) {
+  std::size_t sum = 0;
+  return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<std::size_t>::max() : sum;
+}
 
 }  // namespace
 
@@ -77,8 +84,10 @@ void WeightTransfer::connect(TrainerAddress address, ResidentModel& resident, En
 
 void WeightTransfer::close(ResidentModel& resident, EngineLoop& loop) {
   stop_connecting();
+  if (open_ && tensors_.has_all() && !refused_) finish(resident, loop);
   if (open_) give_up("its communicator has been closed", resident, loop);
   receiver_.reset();
+  address_ = {};
   link_.reset();
   connected_.reset();
   set_failure(kNone);
@@ -98,7 +107,7 @@ void WeightTransfer::join() {
       link_ = std::move(connected_);
     }
   }
-  if (!address_.id) return;  // closed meanwhile
+  if (!address_.id) throw RequestError({}, "the communicator has been closed meanwhile", kFix, 409);
   receiver_.reset();
   try {
     receiver_ = backend_.join(*address_.id, is_host_ ? 0 : 1, kRanks, gives_up_after(kCommunicatorLimit));
@@ -117,8 +126,10 @@ void WeightTransfer::begin(ResidentModel& resident, EngineLoop& loop) {
   tensors_.begin();
   open_ = true;
   refused_ = false;
+  last_call_ = Clock::now();
   loop.hold([this, &loop](ResidentModel& held) {
-    if (link_ && link_->is_lost()) give_up("the trainer has left", held, loop);
+    if (link_ && link_->is_lost()) return give_up("the trainer has left", held, loop);
+    if (Clock::now() > last_call_ + kTensorLimit) give_up("the trainer has sent nothing for ten minutes", held, loop);
   });
 }
 
@@ -132,8 +143,9 @@ std::byte* WeightTransfer::staging(std::size_t bytes, ResidentModel& resident) {
 }
 
 void WeightTransfer::receive_group(std::span<const TensorNotice> group, bool load, ResidentModel& resident) {
+  last_call_ = Clock::now();
   std::size_t bytes = 0;
-  for (const TensorNotice& notice : group) bytes += notice.bytes();
+  for (const TensorNotice& notice : group) bytes = sum_of(bytes, notice.bytes());
   if (bytes == 0) return;
   std::byte* data = staging(bytes, resident);
   receiver_->receive(data, bytes, is_host_ ? 1 : 0, gives_up_after(kTensorLimit));
@@ -142,11 +154,12 @@ void WeightTransfer::receive_group(std::span<const TensorNotice> group, bool loa
     if (load) tensors_.load(notice, data, resident.weights());
     data += notice.bytes();
   }
+  last_call_ = Clock::now();
 }
 
 void WeightTransfer::receive_one(const TensorNotice& notice, ResidentModel& resident, EngineLoop& loop) {
-  begin(resident, loop);
   try {
+    begin(resident, loop);
     receive_group({&notice, 1}, true, resident);
   } catch (const Error& error) {
     give_up(error.what(), resident, loop);
@@ -172,7 +185,7 @@ void WeightTransfer::receive_all(std::vector<TensorNotice> notices, std::optiona
     for (std::size_t first = 0; first < last_.size();) {
       std::size_t end = first;
       std::size_t bytes = 0;
-      do bytes += last_[end++].bytes();
+      do bytes = sum_of(bytes, last_[end++].bytes());
       while (limit && bytes <= *limit && end < last_.size());
       receive_group(std::span(last_).subspan(first, end - first), refusal.empty(), resident);
       first = end;

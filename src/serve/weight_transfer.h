@@ -63,7 +63,8 @@ class WeightTransfer {
                std::function<void(const std::exception*)> over);
   // Joins the communicator.
   void join();
-  // Ends the connection to the trainer. An update that is open is given up.
+  // Ends the connection to the trainer. An update that is open ends if every weight has been received; otherwise it is
+  // given up.
   void close(ResidentModel& resident, EngineLoop& loop);
   // Returns true between the first and the last call of an update.
   [[nodiscard]] bool is_open() const { return open_; }
@@ -111,7 +112,8 @@ class WeightTransfer {
   std::unique_ptr<BroadcastReceiver> receiver_;
   Buffer staging_;
   bool open_ = false;
-  bool refused_ = false;  // a call of the open update named a tensor that does not belong to the model
+  Clock::time_point last_call_;  // of the open update
+  bool refused_ = false;         // a call of the open update named a tensor that does not belong to the model
   std::vector<TensorNotice> last_;
 
   static constexpr const char* kNone = "there is no communicator";

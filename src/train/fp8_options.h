@@ -32,9 +32,9 @@ struct Fp8Options {
 // Checks the options with each other. Throws Error that begins with the place recorded in `input`.
 void check_fp8(const Fp8Options& options, std::int64_t tensor_parallel_size, const OptionInput& input);
 
-// Returns the weights whose products are in FP8: matrices of linear layers with dimensions that are multiples of 128.
-// Logs once what stays in bfloat16. Null without fp8. Throws Error if the weights are not bfloat16, no weight fits or
-// the GPU on which they are to run cannot multiply so. gpu: the run is on this machine's GPU.
+// Returns the weights whose products are in FP8: matrices of linear layers and experts with dimensions that are
+// multiples of 128. Logs once what stays in bfloat16. Null without fp8. Throws Error if the weights are not bfloat16,
+// no weight fits or the GPU on which they are to run cannot multiply so. gpu: the run is on this machine's GPU.
 [[nodiscard]] std::shared_ptr<const Fp8Weights> fp8_weights_of(const Fp8Options& options, const Model& model,
                                                                DType dtype, bool gpu);
 

@@ -232,15 +232,15 @@ TEST_F(ServeGroup, SigtermFinishesRequestsAndLeavesNoProcess) {
 // The processes of an idle server wait without using the processor, longer than a rank may take to answer.
 TEST_F(ServeGroup, WaitsForRequestsAtRest) {
   run("qwen3", "model", 1, 1);
-  ServerProgram server(serve("model", 2, {"--ddp_timeout", "1"}));
+  ServerProgram server(serve("model", 2, {"--ddp_timeout", "15"}));
   ASSERT_NE(server.port(), 0) << server.log();
   const Json body{{"prompt", "What"}, {"max_tokens", 8}};
   EXPECT_EQ(fetch(server.port(), "POST", "/v1/completions", body.dump()).status, 200);
   std::vector<double> before;
   for (const pid_t rank : ranks_of(server.id())) before.push_back(seconds_used(rank));
-  std::this_thread::sleep_for(std::chrono::seconds(3));
+  std::this_thread::sleep_for(std::chrono::seconds(17));
   std::size_t r = 0;
-  for (const pid_t rank : ranks_of(server.id())) EXPECT_LT(seconds_used(rank) - before.at(r++), 1.0);
+  for (const pid_t rank : ranks_of(server.id())) EXPECT_LT(seconds_used(rank) - before.at(r++), 5.0);
   EXPECT_EQ(r, 2u);
   EXPECT_EQ(fetch(server.port(), "POST", "/v1/completions", body.dump()).status, 200) << server.log();
 }
@@ -275,7 +275,7 @@ TEST_F(ServeGroup, AKilledRankEndsTheServerWithOneLine) {
 
 TEST_F(ServeGroup, ARankThatHangsEndsTheServer) {
   run("qwen3", "model", 1, 1);
-  ServerProgram server(serve("model", 2, {"--ddp_timeout", "5"}));
+  ServerProgram server(serve("model", 2, {"--ddp_timeout", "15"}));
   ASSERT_NE(server.port(), 0) << server.log();
   const std::vector<pid_t> ranks = ranks_of(server.id());
   ASSERT_EQ(ranks.size(), 2u);
@@ -285,7 +285,7 @@ TEST_F(ServeGroup, ARankThatHangsEndsTheServer) {
   EXPECT_EQ(response.status, 500) << response.body;
   EXPECT_NE(server.wait(), 0);
   EXPECT_THAT(server.log(), HasSubstr("hone: error: rank 1 ("));
-  EXPECT_THAT(server.log(), HasSubstr("has not answered for 5 s"));
+  EXPECT_THAT(server.log(), HasSubstr("has not answered for 15 s"));
 }
 
 TEST_F(ServeGroup, WhatCannotBeDividedIsRefused) {

@@ -145,6 +145,11 @@ Gradients<T> pieces_of_rank(const Operands<T>& of, const Deal& deal, std::size_t
     piece_starts.push_back(static_cast<std::int32_t>(piece.start));
     piece_keys.push_back(deal.cu_seqlens[static_cast<std::size_t>(piece.document)]);
   }
+  for (int absent = 0; absent < 4; ++absent) {  // as many as two absent documents have
+    piece_bounds.push_back(piece_bounds.back());
+    piece_starts.push_back(0);
+    piece_keys.push_back(0);
+  }
   for (std::size_t d = 0; d + 1 < deal.cu_seqlens.size(); ++d) {
     document_pieces.push_back(static_cast<std::int32_t>(std::min(2 * (d + 1), deal.pieces[rank].size())));
   }

@@ -222,6 +222,34 @@ TEST(ScaledGroupedLinear, RowsDoNotDependOnOthers) {
   }
 }
 
+// The weight gradient accumulates, in both types; that of an expert without rows stays.
+TEST(ScaledGroupedLinear, AccumulatesAndRepeats) {
+  for (const GradientAccumulation type : {GradientAccumulation::kWide, GradientAccumulation::kAsWeights}) {
+    const ExpertShape shape{{40, 0, 24}, 128, 256, 0, type};
+    TestRun once(experts_program(shape));
+    TestRun twice(experts_program(shape));
+    run_experts(once, shape, operands_of(shape));
+    run_experts(twice, shape, operands_of(shape));
+    EXPECT_TRUE(once.gradient("weight") == twice.gradient("weight"));
+    twice.executable().run();
+    const auto values = [&](const std::vector<std::byte>& bytes) {
+      std::vector<float> read;
+      if (type == GradientAccumulation::kWide) return typed<float>(bytes);
+      for (const BFloat16 value : typed<BFloat16>(bytes)) read.push_back(float(value));
+      return read;
+    };
+    const std::vector<float> first = values(once.gradient("weight"));
+    const std::vector<float> sum = values(twice.gradient("weight"));
+    const float tolerance = type == GradientAccumulation::kWide ? 1e-4F : 1e-2F;
+    for (std::size_t i = 0; i < sum.size(); ++i)
+      ASSERT_NEAR(sum[i], 2 * first[i], tolerance * (1 + std::fabs(first[i]))) << i;
+    const auto matrix = static_cast<std::ptrdiff_t>(shape.n * shape.k);
+    const auto is_zero = [](float value) { return value == 0; };
+    EXPECT_TRUE(std::all_of(sum.begin() + matrix, sum.begin() + 2 * matrix, is_zero));
+    EXPECT_FALSE(std::all_of(sum.begin(), sum.begin() + matrix, is_zero));
+  }
+}
+
 TEST(ScaledGroupedLinear, KeptCopiesOfWeightsChangeNoBit) {
   const ExpertShape shape{{40, 9, 15}, 128, 256};
   const auto results = [&](Fp8Copies copies) {

@@ -22,14 +22,13 @@ class NcclReceiver final : public BroadcastReceiver {
   NcclReceiver(CudaDevice& gpu, const NcclId& id, int rank, int size, const GivesUp& gives_up) : gpu_(gpu) {
     check_cuda(cudaSetDevice(gpu_.ordinal()), "cudaSetDevice");
     check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
-    NcclConfig config{.blocking = 0};
-    nccl_.check(nccl_.init_config(&comm_, size, id, rank, &config), "ncclCommInitRankConfig", true);
-    wait_for_call("ncclCommInitRankConfig", gives_up);
-    Buffer one(gpu_, sizeof(float));
-    gpu_.synchronize();
-    run(
-        "ncclAllReduce",
-        [&] { return nccl_.all_reduce(one.data(), one.data(), 1, kNcclFloat, kNcclSum, comm_, stream_); }, gives_up);
+    try {
+      join(id, rank, size, gives_up);
+    } catch (...) {
+      abort();
+      (void)cudaStreamDestroy(stream_);
+      throw;
+    }
   }
   NcclReceiver(const NcclReceiver&) = delete;
   NcclReceiver& operator=(const NcclReceiver&) = delete;
@@ -47,6 +46,18 @@ class NcclReceiver final : public BroadcastReceiver {
   }
 
  private:
+  // Makes the communicator and sums a number over its ranks, as the trainer does.
+  void join(const NcclId& id, int rank, int size, const GivesUp& gives_up) {
+    NcclConfig config{.blocking = 0};
+    nccl_.check(nccl_.init_config(&comm_, size, id, rank, &config), "ncclCommInitRankConfig", true);
+    wait_for_call("ncclCommInitRankConfig", gives_up);
+    Buffer one(gpu_, sizeof(float));
+    gpu_.synchronize();
+    run(
+        "ncclAllReduce",
+        [&] { return nccl_.all_reduce(one.data(), one.data(), 1, kNcclFloat, kNcclSum, comm_, stream_); }, gives_up);
+  }
+
   template <class Call>
   void run(std::string_view name, const Call& call, const GivesUp& gives_up) {
     nccl_.check(call(), name, true);

@@ -21,6 +21,7 @@
 #include "core/strings.h"
 #include "core/terminal.h"
 #include "system/cache_folder.h"
+#include "system/peers.h"
 
 namespace hone {
 namespace {
@@ -34,6 +35,8 @@ bool take_message(Conversation& conversation, const TypedMessage& message) {
     if (message.may_be_command && is_chat_command(message.text)) return conversation.command(message.text);
     conversation.ask(message.text, true);
     if (interrupted() && !termination_requested()) print_answer(kStopped);
+  } catch (const JobFailure&) {
+    throw;
   } catch (const Error& error) {
     print_answer(text_of(error.what(), "\n"));
   }

@@ -85,7 +85,7 @@ std::size_t workspace(InputTypes, std::span<const Type>, const Attributes&) { re
 std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes& attributes) {
   const auto& a = attributes.as<LatentAttentionAttributes>();
   const Type& cache = *inputs[LatentAttentionIn::cache];
-  if (!is_wide(cache, a)) return 0;
+  if (!is_wide(cache, a) || !asks_for_wgmma()) return 0;
   return launch_of(*inputs[LatentAttentionIn::query], cache, *inputs[LatentAttentionIn::block_table], a)
       .workspace_bytes;
 }
