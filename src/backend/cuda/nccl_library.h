@@ -1,10 +1,10 @@
 // The functions of NCCL that are used, from the library that is opened at run time.
 #pragma once
 
-#include <cuda_runtime_api.h>
-
 #include <cstddef>
 #include <string_view>
+
+#include "backend/gpu/runtime.h"
 
 namespace hone {
 
