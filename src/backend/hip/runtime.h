@@ -17,6 +17,7 @@ inline constexpr hipError_t cudaSuccess = hipSuccess;
 inline constexpr hipError_t cudaErrorMemoryAllocation = hipErrorOutOfMemory;
 inline constexpr hipError_t cudaErrorInsufficientDriver = hipErrorInsufficientDriver;
 inline constexpr hipError_t cudaErrorNoDevice = hipErrorNoDevice;
+inline constexpr hipError_t cudaErrorNotReady = hipErrorNotReady;
 inline constexpr hipMemcpyKind cudaMemcpyHostToDevice = hipMemcpyHostToDevice;
 inline constexpr hipMemcpyKind cudaMemcpyDeviceToHost = hipMemcpyDeviceToHost;
 inline constexpr hipMemcpyKind cudaMemcpyDeviceToDevice = hipMemcpyDeviceToDevice;
@@ -52,7 +53,9 @@ inline constexpr hipStreamCaptureMode cudaStreamCaptureModeThreadLocal = hipStre
 #define cudaSetDevice hipSetDevice
 #define cudaStreamBeginCapture hipStreamBeginCapture
 #define cudaStreamCreateWithFlags hipStreamCreateWithFlags
+#define cudaStreamDestroy hipStreamDestroy
 #define cudaStreamEndCapture hipStreamEndCapture
+#define cudaStreamQuery hipStreamQuery
 #define cudaStreamSynchronize hipStreamSynchronize
 #define cudaStreamWaitEvent hipStreamWaitEvent
 
