@@ -12,7 +12,6 @@ namespace hone {
 namespace {
 
 constexpr int kThreads = 128;
-constexpr int kTileWidth = 64;
 
 // Products of all heads: y[row, head] = x[row, head] W[head], and what is copied. Strides in elements.
 template <class T>
@@ -40,6 +39,8 @@ __device__ void copy_rest(const HeadProducts<T>& of, int head, std::int64_t firs
 }
 
 #ifndef HONE_HIP
+constexpr int kTileWidth = 64;
+
 // y += rows [warp_row, warp_row + 16) times the weights, both 64 elements of the sum wide.
 template <bool kTransposed>
 __device__ void add_products(float (&y)[kTileWidth / 8][4], const SharedRows<kTileWidth>& rows,

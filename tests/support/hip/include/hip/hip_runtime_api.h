@@ -10,6 +10,7 @@ enum hipError_t {
   hipErrorOutOfMemory = 2,
   hipErrorInsufficientDriver = 35,
   hipErrorNoDevice = 100,
+  hipErrorNotReady = 600,
   hipErrorStreamCaptureInvalidated = 901,
 };
 enum hipMemcpyKind { hipMemcpyHostToHost, hipMemcpyHostToDevice, hipMemcpyDeviceToHost, hipMemcpyDeviceToDevice };
