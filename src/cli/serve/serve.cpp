@@ -232,7 +232,13 @@ int serve(const ServeOptions& options, const HttpOptions& http, EngineGroup* gro
     if (interrupted() && !std::exchange(drained, true)) server.drain();
     return interrupted();
   };
-  loop.run(stop, std::chrono::milliseconds(static_cast<std::int64_t>(options.shutdown_timeout * 1000)));
+  try {
+    loop.run(stop, std::chrono::milliseconds(static_cast<std::int64_t>(options.shutdown_timeout * 1000)));
+  } catch (const std::exception&) {  // requests under way have an error as their answer, which is to reach the clients
+    server.drain();
+    server.wait_until_idle(std::chrono::seconds(2));
+    throw;
+  }
   server.wait_until_idle(std::chrono::seconds(5));
   return 0;
 }
