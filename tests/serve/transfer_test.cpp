@@ -19,14 +19,13 @@
 #include "serve/small_server.h"
 #include "support/device.h"
 #include "support/paths.h"
+#include "support/trainer.h"
 
 namespace hone::test {
 namespace {
 
 using testing::HasSubstr;
 using Clock = std::chrono::steady_clock;
-
-Clock::time_point soon() { return Clock::now() + std::chrono::seconds(60); }
 
 // Broadcasts in the order in which a test sends them.
 class FakeBroadcasts {
@@ -165,11 +164,7 @@ class OlderTrainer {
     const RawResponse response = announce(tensor.name, "torch.float32", tensor.shape);
     EXPECT_EQ(response.status, 200) << response.body;
     broadcasts_.send(tensor.bytes);
-    const std::string pickle = store_->get(text_of("/broadcast_from/0/", ++barriers_), soon());
-    const std::string name = pickle.substr(13, pickle.size() - 15);
-    store_->set(text_of("/arrival_", name, "_1"), "1");
-    EXPECT_EQ(store_->get(text_of("/arrival_", name, "_0"), soon()), "1");
-    store_->set(text_of("/departure_", name, "_1"), "1");
+    trainer_barrier(*store_, ++barriers_);
   }
   void leave() { store_.reset(); }
 
