@@ -104,12 +104,23 @@ std::string EndpointClient::post(const std::string& url, const std::string& body
                          .timeout = options_.timeout,
                          .most = kMostBytes,
                          .cancelled = options_.cancelled};
+  return ask(url, [&] { return http_post(request); }, wanted, read);
+}
+
+std::string EndpointClient::get(const std::string& url, std::string_view wanted,
+                                const std::function<void(const std::string&)>& read) const {
+  const HttpRequest request{.url = url, .token = options_.token, .most = kMostBytes};
+  return ask(url, [&] { return http_get(request); }, wanted, read);
+}
+
+std::string EndpointClient::ask(const std::string& url, const std::function<HttpAnswer()>& send,
+                                std::string_view wanted, const std::function<void(const std::string&)>& read) const {
   const auto patient_until = Clock::now() + options_.patience;
   std::string problem;
   bool said = false;
   std::int64_t malformed = 0;
   for (std::int64_t tries = 1;; ++tries) {
-    const HttpAnswer answer = http_post(request);
+    const HttpAnswer answer = send();
     throw_if_over();
     if (answer.status == 200 && answer.failure.empty()) {
       try {

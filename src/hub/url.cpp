@@ -73,6 +73,8 @@ std::string Url::origin() const {
   return text_of(part_of(handle_.get(), CURLUPART_SCHEME), "://", host, port.empty() ? "" : ":", port);
 }
 
+std::string Url::host() const { return part_of(handle_.get(), CURLUPART_HOST); }
+
 std::string Url::path() const {
   std::string path = part_of(handle_.get(), CURLUPART_PATH);
   while (path.ends_with('/')) path.pop_back();

@@ -22,6 +22,7 @@ class Url {
   [[nodiscard]] bool is_http() const;  // true for http and https
   // Scheme, host and, if the URL names one, port: "https://host:8000". User and password are not part of it.
   [[nodiscard]] std::string origin() const;
+  [[nodiscard]] std::string host() const;  // a name, four numbers, or an IPv6 address in brackets
   [[nodiscard]] std::string path() const;  // without slashes at its end, so empty for the root
   void set_path(const std::string& path);
   // The whole URL, with user and password. Has no slash after the host if path and query are empty.

@@ -47,6 +47,8 @@ void HostedLink::barrier(Deadline deadline) {
     store_->erase(old);
 }
 
+void offer_id(StoreServer& store, const UniqueId& id) { store.set(broadcast_key(0, 0), pickle_of(id)); }
+
 JoinedLink::JoinedLink(const std::string& host, std::uint16_t port, Deadline deadline, std::function<bool()> stops)
     : store_(host, port, deadline, std::move(stops)) {
   (void)store_.add(kJoined, 1, deadline);

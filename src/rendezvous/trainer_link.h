@@ -47,6 +47,9 @@ class HostedLink final : public TrainerLink {
   std::unique_ptr<StoreServer> store_;   // last: its thread uses the others
 };
 
+// Offers an id at a store that this process hosts as a trainer, rank 0, to the ranks that join it as JoinedLink does.
+void offer_id(StoreServer& store, const UniqueId& id);
+
 // Rank 1: takes the id from the trainer, which is rank 0.
 class JoinedLink final : public TrainerLink {
  public:

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "backend/collective.h"
+#include "backend/gpu_collective.h"
 #include "core/error.h"
 #include "core/json_value.h"
 #include "core/log.h"
@@ -236,8 +237,7 @@ std::unique_ptr<RolloutSource> rollout_source(const GrpoRun& run, Workspace& wor
   if (run.options.rollout == RolloutKind::kOwn) {
     return std::make_unique<EngineRollout>(Engine(*run.model, run.tokenizer, workspace, run.engine));
   }
-  return std::make_unique<ServerRollout>(run.options, *run.model, workspace.store(kWeightStore), run.tokenizer,
-                                         run.generation_config);
+  return std::make_unique<ServerRollout>(run, workspace.store(kWeightStore));
 }
 
 }  // namespace
@@ -258,6 +258,8 @@ MetricValues train(GrpoRun& run) {
   const std::unique_ptr<Collective> collective =
       run.job.peers() != nullptr ? make_collective(device, *run.job.peers()) : nullptr;
   agree(run.job, run.options, run.options_json, device);
+  if (!run.broadcasts && run.options.rollout == RolloutKind::kServer && device.kind() == DeviceKind::kCuda)
+    run.broadcasts = gpu_broadcasts(device);
   Workspace workspace = trace_run(run);
   const std::size_t bytes = workspace.memory().total();
   const std::string title = run_title("grpo", run.options);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/broadcast_rank.h"
 #include "data/micro_batches.h"
 #include "data/prompt_set.h"
 #include "engine/engine.h"
@@ -39,6 +40,8 @@ struct GrpoRun {
   std::int64_t total_steps = 0;
   std::vector<RunObserver*> observers = {};  // must outlive the run
   Job job = {};                              // batch is that of all its processes
+  // Communicators with servers; unset: gpu_broadcasts() if the device is a GPU, otherwise there are none.
+  std::optional<BroadcastBackend> broadcasts = {};
   std::size_t benchmark_bytes_held = 0;  // device bytes that benchmarks of checkpoints allocate between steps (setup.h)
 };
 

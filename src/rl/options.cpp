@@ -5,7 +5,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/strings.h"
-#include "rl/server_rollout.h"
+#include "rl/server_weights.h"
 #include "system/job_place.h"
 #include "train/launch.h"
 
@@ -72,14 +72,18 @@ void check_importance(const GrpoOptions& options, const OptionInput& input) {
 void check_server(const GrpoOptions& options, const OptionInput& input) {
   if (options.rollout == RolloutKind::kOwn) {
     say_without_effect({"rollout_server", "vllm_server_url", "vllm_server_host", "vllm_server_port",
-                        "vllm_server_timeout", "rollout_key_variable", "rollout_weights_dir"},
+                        "vllm_server_timeout", "rollout_key_variable", "rollout_weights", "rollout_weights_dir"},
                        "completions come from hone's engine in this process (rollout: server uses a server)", input);
     return;
   }
   if (options.vllm_server_url.empty() && options.vllm_server_host.empty()) {
     throw Error(input.place_of("rollout"), "is server, but none is named", "vllm_server_url: http://localhost:8000");
   }
-  (void)rollout_server_url(options);
+  (void)rollout_server_urls(options);
+  if (options.rollout_weights == RolloutWeights::kNccl && options.rollout_server != RolloutServer::kHone) {
+    throw Error(input.place_of("rollout_weights"), "is nccl, which is for rollout_server: hone",
+                "rollout_weights: folder");
+  }
   if (options.exact_logprobs && input.was_set("exact_logprobs")) {
     throw Error(input.place_of("exact_logprobs"), "the probabilities of a server differ from the trainer's",
                 "remove it with rollout: server");

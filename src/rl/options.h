@@ -44,6 +44,11 @@ enum class RolloutServer : std::uint8_t { kVllm, kSglang, kHone };
 template <>
 inline constexpr EnumTable kEnumTable<RolloutServer>{.names = "vllm|sglang|hone"};
 
+// Way of the weights to servers; kAuto: over NCCL if trainer and servers can, otherwise through a folder.
+enum class RolloutWeights : std::uint8_t { kAuto, kFolder, kNccl };
+template <>
+inline constexpr EnumTable kEnumTable<RolloutWeights>{.names = "auto|folder|nccl"};
+
 template <>
 inline constexpr EnumTable kEnumTable<SandboxMode>{.names = "namespaces|bubblewrap|none"};
 
@@ -86,11 +91,12 @@ struct GrpoOptions : ModelOptions, DatasetOptions, TrainingOptions, RewardKeys, 
   bool latent_kv_cache = false;
   RolloutKind rollout = RolloutKind::kOwn;
   RolloutServer rollout_server = RolloutServer::kVllm;
-  std::string vllm_server_url;
+  std::vector<std::string> vllm_server_url;
   std::string vllm_server_host;
   std::int64_t vllm_server_port = 8000;
   double vllm_server_timeout = 240;
   std::string rollout_key_variable = "VLLM_API_KEY";
+  RolloutWeights rollout_weights = RolloutWeights::kAuto;
   std::string rollout_weights_dir;
   bool exact_logprobs = true;
   std::int64_t max_staleness = 0;
@@ -169,7 +175,10 @@ struct GrpoOptions : ModelOptions, DatasetOptions, TrainingOptions, RewardKeys, 
     v("rollout", rollout, "What generates: hone's engine in this process, or a server that receives the weights");
     v("rollout_server", rollout_server,
       "rollout: server: kind of the server, which decides how new weights are announced");
-    v.run_only([&] { v("vllm_server_url", vllm_server_url, "rollout: server: its URL, with or without /v1"); });
+    v.run_only([&] {
+      v("vllm_server_url", vllm_server_url,
+        "rollout: server: its URL, with or without /v1; several: the prompts are divided over them");
+    });
     v.alias("vllm_server_base_url", "vllm_server_url");
     v("vllm_server_host", vllm_server_host, "rollout: server: its host, if no URL is set");
     v("vllm_server_port", vllm_server_port, "rollout: server: its port, used with vllm_server_host", within(1, 65535));
@@ -178,6 +187,9 @@ struct GrpoOptions : ModelOptions, DatasetOptions, TrainingOptions, RewardKeys, 
       within(0.001, 1e6));
     v.run_only([&] {
       v("rollout_key_variable", rollout_key_variable, "rollout: server: environment variable that holds its API key");
+      v("rollout_weights", rollout_weights,
+        "rollout: server: how the weights reach the server: through a folder, or over NCCL from GPU to GPU, which "
+        "hone serve takes; auto: over NCCL where both can");
       v("rollout_weights_dir", rollout_weights_dir,
         "rollout: server: folder of the weights, which the server must see under this path; unset: rollout_weights in "
         "output_dir");

@@ -1,23 +1,18 @@
-// Rollouts by an inference server (vLLM or SGLang): weights are written to a folder that the server reloads, and
-// completions are requested over HTTP.
-// Sources: https://docs.vllm.ai/en/latest/serving/openai_compatible_server.html,
-// https://docs.sglang.ai/advanced_features/sglang_for_rl.html
+// Rollouts by inference servers (hone serve, vLLM or SGLang): the servers get the weights (server_weights.h), and
+// completions are requested over HTTP. The prompts are dealt out to the servers in turn, so that who answers first
+// changes nothing.
 #pragma once
 
-#include <filesystem>
-#include <memory>
+#include <atomic>
 #include <string>
 #include <vector>
 
 #include "endpoint/client.h"
+#include "rl/grpo_run.h"
 #include "rl/rollout.h"
+#include "rl/server_weights.h"
 
 namespace hone {
-
-// Returns the URL of the server that the options name, without /v1. Throws Error if it is not an http(s) URL.
-[[nodiscard]] std::string rollout_server_url(const GrpoOptions& options);
-// Returns the absolute path of the folder in which weights are written for the server.
-[[nodiscard]] std::filesystem::path rollout_weights_dir(const GrpoOptions& options);
 
 // Parses the answer to a request for `count` completions and returns them in the order of their indices: the token ids
 // and their log-probabilities, cut after the first stop token. Throws Error if the body is not JSON, and WrongAnswer,
@@ -29,29 +24,24 @@ namespace hone {
 class ServerRollout final : public RolloutSource {
  public:
   // All references must outlive the object. Sends no request.
-  ServerRollout(const GrpoOptions& options, const Model& model, const TensorStore& weights, const Tokenizer& tokenizer,
-                std::string generation_config);
+  ServerRollout(const GrpoRun& run, const TensorStore& weights);
 
   // Sends the weights if they have changed, then requests all completions: one request for each run of consecutive
-  // requests with the same prompt, many requests concurrently. Throws Error if the server refuses, does not answer or
+  // requests with the same prompt, many requests concurrently. Throws Error if a server refuses, does not answer or
   // gives an invalid answer, and Interrupted on Ctrl+C.
   [[nodiscard]] std::vector<Completion> generate(std::span<const Request> requests,
                                                  const OnFinished& on_finished) override;
   void weights_changed() override { weights_sent_ = false; }
 
  private:
-  void send_weights();
-  void write_weights(const std::filesystem::path& folder) const;
-  [[nodiscard]] std::vector<Completion> ask(std::span<const Request> group) const;  // all have the same prompt
+  // Returns a server's completions of requests that all have the same prompt.
+  [[nodiscard]] std::vector<Completion> ask(const std::string& server, std::span<const Request> group) const;
 
-  const GrpoOptions& options_;
-  const Model& model_;
-  const TensorStore& weights_;
-  const Tokenizer& tokenizer_;
-  std::string generation_config_;  // JSON
-  std::string server_;
+  const GrpoRun& run_;
+  std::vector<std::string> servers_;
   std::atomic<bool> cancelled_ = false;
   EndpointClient client_;
+  ServerWeights weights_;
   bool weights_sent_ = false;
 };
 

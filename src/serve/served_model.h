@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/dtype.h"
 #include "core/json.h"
 #include "engine/request.h"
 #include "grammar/grammar.h"
@@ -36,7 +37,8 @@ struct ServedModel {
   std::optional<std::int64_t> default_max_tokens;  // of requests that do not state it; unset: what max_model_len leaves
   std::int64_t max_model_len = 0;
   std::int64_t vocab_size = 0;
-  std::int64_t created = 0;  // seconds since 1970
+  DType dtype = DType::kF32;  // of the weights without a fixed type
+  std::int64_t created = 0;   // seconds since 1970
   bool split_reasoning = true;
   std::shared_ptr<GrammarCompiler> grammars = nullptr;  // null: no structured output
   std::shared_ptr<AdapterTable> adapters = nullptr;     // null: the server has no slots for adapters

@@ -114,9 +114,11 @@ TrainerAddress address_of(RequestParameters& parameters) {
   parameters.refuse_others();
   if (address.id.has_value() == (has_host && has_port))
     throw RequestError("init_info", "names no trainer", "give master_address and master_port, or nccl_unique_id_b64");
-  if (world_size != 2 || rank_offset != 1)
-    throw RequestError("init_info.world_size", text_of("is ", world_size, " with rank_offset ", rank_offset),
-                       "the trainer is rank 0 of 2, and this server rank 1");
+  if (rank_offset < 1 || rank_offset >= world_size)
+    throw RequestError("init_info.rank_offset", text_of("is ", rank_offset, " with world_size ", world_size),
+                       "the trainer is rank 0, and this server one of the others");
+  address.rank = static_cast<int>(rank_offset);
+  address.size = static_cast<int>(world_size);
   address.port = static_cast<std::uint16_t>(port);
   return address;
 }
@@ -150,6 +152,7 @@ void answer_server_info(const Service& service, const ServerRequest&, const std:
   if (service.options().transfer) transfer = {{"backend", "nccl"}};
   const Json config{{"model_config",
                      {{"model", service.model().names.front()},
+                      {"dtype", service.model().dtype == DType::kBf16 ? "torch.bfloat16" : "torch.float32"},
                       {"max_model_len", service.model().max_model_len},
                       {"logprobs_mode", "processed_logprobs"}}},
                     {"parallel_config", {{"tensor_parallel_size", 1}, {"data_parallel_size", 1}}},

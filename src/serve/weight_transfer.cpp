@@ -13,7 +13,6 @@
 namespace hone {
 namespace {
 
-constexpr int kRanks = 2;                               // this process and the trainer's that sends
 constexpr std::chrono::seconds kStoreLimit{120};        // for the trainer's id, on a separate thread
 constexpr std::chrono::seconds kCommunicatorLimit{60};  // the engine waits for it
 constexpr std::chrono::seconds kTensorLimit{600};
@@ -55,7 +54,7 @@ void WeightTransfer::host(std::uint16_t port, ResidentModel& resident, EngineLoo
   const BroadcastBackend::Id id = backend_.make_id();
   link_ = std::make_shared<HostedLink>(host_, port, id, std::move(joined));
   is_host_ = true;
-  address_ = {.id = id};
+  address_ = {.id = id, .rank = 0, .size = 2};
   set_failure({});
 }
 
@@ -86,7 +85,7 @@ void WeightTransfer::close(ResidentModel& resident, EngineLoop& loop) {
   stop_connecting();
   if (open_ && tensors_.has_all() && !refused_) finish(resident, loop);
   if (open_) give_up("its communicator has been closed", resident, loop);
-  receiver_.reset();
+  rank_.reset();
   address_ = {};
   last_.clear();
   link_.reset();
@@ -109,9 +108,9 @@ void WeightTransfer::join() {
     }
   }
   if (!address_.id) throw RequestError({}, "the communicator has been closed meanwhile", kFix, 409);
-  receiver_.reset();
+  rank_.reset();
   try {
-    receiver_ = backend_.join(*address_.id, is_host_ ? 0 : 1, kRanks, gives_up_after(kCommunicatorLimit));
+    rank_ = backend_.join(*address_.id, address_.rank, address_.size, gives_up_after(kCommunicatorLimit));
   } catch (const Error& error) {
     set_failure(error.what());
     throw;
@@ -121,8 +120,7 @@ void WeightTransfer::join() {
 void WeightTransfer::begin(ResidentModel& resident, EngineLoop& loop) {
   if (open_) return;
   require_communicator();
-  if (!receiver_)
-    throw RequestError({}, "the trainer has not joined the communicator", "wait for its initialization", 409);
+  if (!rank_) throw RequestError({}, "the trainer has not joined the communicator", "wait for its initialization", 409);
   if (!resident.has_weights()) throw RequestError({}, "the weights are asleep", "wake up the weights first", 409);
   tensors_.begin();
   open_ = true;
@@ -149,7 +147,7 @@ void WeightTransfer::receive_group(std::span<const TensorNotice> group, bool loa
   for (const TensorNotice& notice : group) bytes = sum_of(bytes, notice.bytes());
   if (bytes == 0) return;
   std::byte* data = staging(bytes, resident);
-  receiver_->receive(data, bytes, is_host_ ? 1 : 0, gives_up_after(kTensorLimit));
+  rank_->broadcast(data, bytes, is_host_ ? 1 : 0, gives_up_after(kTensorLimit));
   if (link_) link_->barrier(Clock::now() + kBarrierLimit);
   for (const TensorNotice& notice : group) {
     if (load) tensors_.load(notice, data, resident.weights());
@@ -221,7 +219,7 @@ void WeightTransfer::finish(ResidentModel& resident, EngineLoop& loop) {
 void WeightTransfer::give_up(std::string_view reason, ResidentModel& resident, EngineLoop& loop) {
   log_warning(text_of("an update of the weights is given up: ", reason));
   set_failure(text_of("the communicator has failed: ", reason));
-  receiver_.reset();
+  rank_.reset();
   if (tensors_.has_any()) resident.weights_changed(false);
   end(loop);
 }

@@ -20,7 +20,7 @@
 #include <thread>
 #include <vector>
 
-#include "backend/broadcast_receiver.h"
+#include "backend/broadcast_rank.h"
 #include "engine/resident_model.h"
 #include "model/received_tensors.h"
 #include "rendezvous/trainer_link.h"
@@ -37,6 +37,9 @@ struct TrainerAddress {
   std::uint16_t port = 0;
   std::optional<BroadcastBackend::Id> id = {};  // set: the communicator's id; there is no store
   std::optional<std::size_t> packed = {};       // the limit of packed buffers; unset: tensors come one by one
+  // This server's rank, and the ranks of the communicator: the trainer, rank 0, and the servers to which it sends.
+  int rank = 1;
+  int size = 2;
 };
 
 class WeightTransfer {
@@ -110,7 +113,7 @@ class WeightTransfer {
   std::shared_ptr<TrainerLink> link_;  // null without a store
   bool is_host_ = false;
   TrainerAddress address_;  // with the id of the communicator, once it is known
-  std::unique_ptr<BroadcastReceiver> receiver_;
+  std::unique_ptr<BroadcastRank> rank_;
   Buffer staging_;
   bool open_ = false;
   Clock::time_point last_call_;  // of the open update

@@ -1,5 +1,6 @@
 #include "system/sockets.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
@@ -49,6 +50,26 @@ sockaddr_in ipv4_address(const std::string& host, std::uint16_t port, const std:
   ::freeaddrinfo(found);
   address.sin_port = htons(port);
   return address;
+}
+
+sockaddr_in address_towards(sockaddr_in other, const std::string& where) {
+  constexpr std::uint16_t kAnyPort = 9;
+  other.sin_port = htons(kAnyPort);
+  // connect() of a datagram socket chooses a route and sends nothing.
+  const Descriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_in own{};
+  socklen_t length = sizeof own;
+  if (!socket.open() || ::connect(socket.number(), reinterpret_cast<const sockaddr*>(&other), sizeof other) != 0 ||
+      ::getsockname(socket.number(), reinterpret_cast<sockaddr*>(&own), &length) != 0)
+    throw Error(where, text_of("cannot be reached from this machine: ", std::strerror(errno)));
+  own.sin_port = 0;
+  return own;
+}
+
+std::string numbers_of(const sockaddr_in& address) {
+  std::array<char, INET_ADDRSTRLEN> text{};
+  (void)::inet_ntop(AF_INET, &address.sin_addr, text.data(), text.size());
+  return text.data();
 }
 
 std::string own_host() {

@@ -15,6 +15,12 @@ namespace hone {
 // Returns the address of a name or of four numbers. Throws Error that begins with `where` if there is none.
 [[nodiscard]] sockaddr_in ipv4_address(const std::string& host, std::uint16_t port, const std::string& where);
 
+// Returns the address of this machine from which packets to `other` leave, with port 0. Throws Error that begins with
+// `where` if there is no way to it.
+[[nodiscard]] sockaddr_in address_towards(sockaddr_in other, const std::string& where);
+// Returns the four numbers of an address.
+[[nodiscard]] std::string numbers_of(const sockaddr_in& address);
+
 // Returns the name of this machine.
 [[nodiscard]] std::string own_host();
 

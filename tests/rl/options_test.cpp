@@ -51,7 +51,7 @@ TEST(GrpoOptions, TheRecipeIsAccepted) {
   EXPECT_EQ(notice_lines(result.input.notices),
             (std::vector<std::string>{
                 "use_vllm has no effect: the key rollout says what generates, unset hone's engine in this process"}));
-  EXPECT_EQ(options.vllm_server_url, "http://localhost:8001/v1");
+  EXPECT_EQ(options.vllm_server_url, std::vector<std::string>{"http://localhost:8001/v1"});
   EXPECT_EQ(options.rollout, RolloutKind::kOwn);
   const GrpoBatch batch = grpo_batch(options, 1, result.input);
   EXPECT_EQ(batch.completions, 32);
@@ -131,6 +131,10 @@ TEST(GrpoOptions, WhatDoesNotFitGetsOneExactLine) {
       {{"--rollout", "server"}, "--rollout: is server, but none is named (vllm_server_url: http://localhost:8000)"},
       {{"--rollout", "server", "--vllm_server_url", "localhost:8000"},
        "vllm_server_url: 'localhost:8000' is not an http(s) URL (for example http://localhost:8000/v1)"},
+      {{"--rollout", "server", "--vllm_server_url", "http://a:1,http://b:1,http://a:1/v1"},
+       "vllm_server_url: http://a:1 is named twice (one URL for each server)"},
+      {{"--rollout", "server", "--vllm_server_url", "http://a:1", "--rollout_weights", "nccl"},
+       "--rollout_weights: is nccl, which is for rollout_server: hone (rollout_weights: folder)"},
       {{"--rollout", "server", "--vllm_server_host", "gpu1", "--exact_logprobs"},
        "--exact_logprobs: the probabilities of a server differ from the trainer's (remove it with rollout: server)"},
       {{"--loss_type", "cispo", "--epsilon_high", "5", "--delta", "2"},
@@ -169,6 +173,7 @@ TEST(GrpoOptions, KeysOfTheRunAreMarked) {
                                               "latent_kv_cache",
                                               "vllm_server_url",
                                               "rollout_key_variable",
+                                              "rollout_weights",
                                               "rollout_weights_dir",
                                               "device",
                                               "zero_stage",

@@ -33,7 +33,7 @@ constexpr double kPatient = 36'000;  // seconds; no test with a working server t
 GrpoOptions server_options(const fs::path& output_dir, const ModelEndpoint& endpoint) {
   GrpoOptions options = small_options(output_dir);
   options.rollout = RolloutKind::kServer;
-  options.vllm_server_url = endpoint.url() + "/v1";
+  options.vllm_server_url = {endpoint.url() + "/v1"};
   options.vllm_server_timeout = kPatient;
   options.learning_rate = 1e-2;
   options.per_device_train_batch_size = 8;
@@ -243,7 +243,7 @@ TEST(ServerRollout, MistakesAreNamedInALine) {
               }),
               HasSubstr("/collective_rpc: gives no answer: "));
   EXPECT_THAT(failure([](ModelEndpoint&, GrpoOptions& options) {
-                options.vllm_server_url = "http://127.0.0.1:1";
+                options.vllm_server_url = {"http://127.0.0.1:1"};
                 options.vllm_server_timeout = 0.1;
               }),
               HasSubstr("http://127.0.0.1:1/collective_rpc: gives no answer: "));

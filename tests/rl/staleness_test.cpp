@@ -234,7 +234,7 @@ TEST(Staleness, OptionsThatExcludeItAreNamed) {
   EXPECT_EQ(message_of([&] { check_options(options, {}); }), "none");
   GrpoOptions served = options;
   served.rollout = RolloutKind::kServer;
-  served.vllm_server_url = "http://localhost:1";
+  served.vllm_server_url = {"http://localhost:1"};
   EXPECT_EQ(
       message_of([&] { check_options(served, {}); }),
       "max_staleness: is 1, but the completions come from a server, which begins none ahead (max_staleness: 0, or "

@@ -48,7 +48,7 @@ class FakeBroadcasts {
   [[nodiscard]] BroadcastBackend backend() {
     return {.make_id = [] { return BroadcastBackend::Id{std::byte{7}}; },
             .join = [this](const BroadcastBackend::Id& id, int rank, int size,
-                           const std::function<bool()>&) -> std::unique_ptr<BroadcastReceiver> {
+                           const std::function<bool()>&) -> std::unique_ptr<BroadcastRank> {
               if (refuses_) throw Error("nccl", "the fake refuses");
               EXPECT_EQ(id[0], std::byte{7});
               EXPECT_EQ(size, 2);
@@ -58,10 +58,10 @@ class FakeBroadcasts {
   }
 
  private:
-  class Receiver final : public BroadcastReceiver {
+  class Receiver final : public BroadcastRank {
    public:
     Receiver(FakeBroadcasts& all, int root) : all_(all), root_(root) {}
-    void receive(std::byte* data, std::size_t bytes, int root, const std::function<bool()>& gives_up) override {
+    void broadcast(std::byte* data, std::size_t bytes, int root, const std::function<bool()>& gives_up) override {
       EXPECT_EQ(root, root_);
       std::unique_lock lock(all_.mutex_);
       while (all_.sent_.empty()) {
@@ -436,7 +436,10 @@ TEST(Transfer, AnIdMayComeWithoutAStore) {
   EXPECT_EQ(server.post("/update_weights", {{"update_info", announcement(tensors)}}).status, 200);
   const Request request = a_request(server);
   EXPECT_EQ(tokens_in(complete(server, request)), server.generated(request, 2).tokens);
-  EXPECT_THAT(init({{"nccl_unique_id_b64", base64}, {"rank_offset", 1}, {"world_size", 3}}).body, HasSubstr("is 3"));
+  EXPECT_THAT(init({{"nccl_unique_id_b64", base64}, {"rank_offset", 3}, {"world_size", 3}}).body,
+              HasSubstr("rank_offset: is 3 with world_size 3"));
+  EXPECT_THAT(init({{"nccl_unique_id_b64", base64}, {"rank_offset", 0}, {"world_size", 2}}).body,
+              HasSubstr("the trainer is rank 0"));
   EXPECT_THAT(init({{"nccl_unique_id_b64", "AAAA"}}).body, HasSubstr("128 bytes"));
   EXPECT_THAT(init({{"master_address", "127.0.0.1"}}).body, HasSubstr("names no trainer"));
   broadcasts.refuse_to_join();

@@ -1,5 +1,5 @@
-// Broadcasts of another process to this process's GPU by NCCL. Calls do not block: the host asks whether they are done,
-// and aborts the communicator if the other process is lost.
+// Broadcasts between GPUs of several processes by NCCL. Calls do not block: the host asks whether they are done,
+// and aborts the communicator if another process is lost.
 #include <chrono>
 #include <cstring>
 #include <exception>
@@ -17,11 +17,11 @@ namespace {
 
 constexpr std::chrono::microseconds kPause{20};
 
-class NcclReceiver final : public BroadcastReceiver {
+class NcclRank final : public BroadcastRank {
  public:
   using GivesUp = std::function<bool()>;
 
-  NcclReceiver(const NcclLibrary& nccl, CudaDevice& gpu, const NcclId& id, int rank, int size, const GivesUp& gives_up)
+  NcclRank(const NcclLibrary& nccl, CudaDevice& gpu, const NcclId& id, int rank, int size, const GivesUp& gives_up)
       : nccl_(nccl), gpu_(gpu) {
     check_cuda(cudaSetDevice(gpu_.ordinal()), "cudaSetDevice");
     check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
@@ -33,14 +33,14 @@ class NcclReceiver final : public BroadcastReceiver {
       throw;
     }
   }
-  NcclReceiver(const NcclReceiver&) = delete;
-  NcclReceiver& operator=(const NcclReceiver&) = delete;
-  ~NcclReceiver() override {
+  NcclRank(const NcclRank&) = delete;
+  NcclRank& operator=(const NcclRank&) = delete;
+  ~NcclRank() override {
     abort();
     (void)cudaStreamDestroy(stream_);
   }
 
-  void receive(std::byte* data, std::size_t bytes, int root, const GivesUp& gives_up) override {
+  void broadcast(std::byte* data, std::size_t bytes, int root, const GivesUp& gives_up) override {
     if (comm_ == nullptr) throw Error("nccl", "the communicator has been given up", "make a new one");
     gpu_.synchronize();
     run(
@@ -90,8 +90,8 @@ class NcclReceiver final : public BroadcastReceiver {
     const bool failed = nccl_.async_error(comm_, &status) != 0 || (status != 0 && status != kNcclInProgress);
     if (failed || gives_up()) {
       abort();
-      throw Error(name,
-                  failed ? text_of("failed: ", nccl_.error_text(status)) : "was given up: the trainer is lost or late");
+      throw Error(
+          name, failed ? text_of("failed: ", nccl_.error_text(status)) : "was given up: another rank is lost or late");
     }
     std::this_thread::sleep_for(kPause);
   }
@@ -131,10 +131,10 @@ BroadcastBackend gpu_broadcasts(Device& gpu) {
     return id;
   };
   const auto join = [library, &device](const BroadcastBackend::Id& given, int rank, int size,
-                                       const std::function<bool()>& gives_up) -> std::unique_ptr<BroadcastReceiver> {
+                                       const std::function<bool()>& gives_up) -> std::unique_ptr<BroadcastRank> {
     NcclId id{};
     std::memcpy(id.bytes, given.data(), sizeof id.bytes);
-    return std::make_unique<NcclReceiver>(library(), device, id, rank, size, gives_up);
+    return std::make_unique<NcclRank>(library(), device, id, rank, size, gives_up);
   };
   return {.make_id = make_id, .join = join};
 }

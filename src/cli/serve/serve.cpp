@@ -91,6 +91,7 @@ ServedModel served_model(const ServeOptions& options, const LoadedModel& loaded,
                     .default_max_tokens = std::nullopt,
                     .max_model_len = engine.max_model_len,
                     .vocab_size = loaded.model->shape().vocab_size,
+                    .dtype = model_dtype(*loaded.model, loaded.weights),
                     .created = std::time(nullptr),
                     .split_reasoning = options.split_reasoning};
   model.grammars = std::make_shared<GrammarCompiler>(model.tokenizer, model.vocab_size);
