@@ -12,19 +12,12 @@
 #include "core/log.h"
 #include "core/random.h"
 #include "rl/idle_cause.h"
-#include "rl/importance.h"
 #include "rl/job_rollout.h"
 #include "rl/reference_mix.h"
 #include "rl/sample_json.h"
 
 namespace hone {
 namespace {
-
-ImportanceOptions importance_options(const GrpoOptions& options) {
-  return {.mode = options.vllm_importance_sampling_mode,
-          .most = options.vllm_importance_sampling_cap,
-          .least = options.vllm_importance_sampling_clip_min};
-}
 
 RolloutOptions rollout_options(const GrpoRun& run, const RunProgress& progress) {
   const GrpoOptions& options = run.options;
@@ -99,10 +92,32 @@ bool GrpoTask::begins_ahead() const {
 std::span<const DrawnTokens> GrpoTask::begun_completions(std::span<const std::uint32_t> chosen) const {
   if (begun_.completions.empty()) return {};
   const std::int64_t count = std::ssize(chosen) * run_.options.num_generations;
-  if (std::ssize(begun_.completions) == count && begun_.prompts == fingerprint_of(run_.prompts, chosen))
-    return begun_.completions;
-  log_info("the checkpoint has begun completions of other prompts than this run's: they are drawn whole");
-  return {};
+  if (std::ssize(begun_.completions) != count || begun_.prompts != fingerprint_of(run_.prompts, chosen)) {
+    log_info("the checkpoint has begun completions of other prompts than this run's: they are drawn whole");
+    return {};
+  }
+  const auto is_whole = [&](const DrawnTokens& drawn) {
+    return std::ssize(drawn.tokens) == run_.options.max_completion_length ||
+           (!drawn.tokens.empty() &&
+            std::ranges::find(run_.stop_token_ids, drawn.tokens.back()) != run_.stop_token_ids.end());
+  };
+  if (run_.options.rollout == RolloutKind::kServer && !std::ranges::all_of(begun_.completions, is_whole)) {
+    log_info("the checkpoint has begun completions, which a server does not continue: they are drawn whole");
+    return {};
+  }
+  return begun_.completions;
+}
+
+void GrpoTask::finish_ahead() {
+  if (!is_ahead_) return;
+  const auto draw = [&] {
+    std::vector<DrawnTokens> drawn;
+    for (Completion& completion : source_.finish_ahead())
+      drawn.push_back({std::move(completion.tokens), std::move(completion.logps)});
+    return drawn;
+  };
+  set_begun({.completions = draw_together(run_.job, draw), .prompts = begun_.prompts});
+  is_ahead_ = false;
 }
 
 void GrpoTask::set_begun(BegunGeneration begun) {
@@ -110,30 +125,45 @@ void GrpoTask::set_begun(BegunGeneration begun) {
   begun_tensors_ = begun_.tensors();
 }
 
+RolloutPrompts GrpoTask::own_part(const RolloutPrompts& all) const {
+  const IndexRange share = share_of_rank(all.chosen.size(), run_.job);
+  const auto generations = static_cast<std::size_t>(run_.options.num_generations);
+  const std::size_t before = share.first * generations;
+  return {.prompts = all.prompts,
+          .chosen = all.chosen.subspan(share.first, share.count),
+          .seed_of = [seed_of = all.seed_of, before](std::size_t index) { return seed_of(before + index); },
+          .begun = all.begun.empty() ? all.begun : all.begun.subspan(before, share.count * generations)};
+}
+
 Rollout GrpoTask::sample(const RolloutPrompts& now, const RolloutPrompts* next) {
   const RolloutOptions options = rollout_options(run_, {step_, run_.total_steps, epoch()});
-  const IndexRange share = share_of_rank(now.chosen.size(), run_.job);
-  const std::size_t before = share.first * static_cast<std::size_t>(options.num_generations);
-  const RolloutPrompts own{.prompts = now.prompts,
-                           .chosen = now.chosen.subspan(share.first, share.count),
-                           .seed_of = [&](std::size_t index) { return now.seed_of(before + index); },
-                           .begun = now.begun};
+  const RolloutPrompts own = own_part(now);
+  const std::optional<RolloutPrompts> own_next = next != nullptr ? std::optional(own_part(*next)) : std::nullopt;
+  const Clock::time_point start = Clock::now();
+  const bool draws = next != nullptr || now.begun.empty() || run_.options.rollout == RolloutKind::kOwn;
+  if (draws) source_.update_weights();
+  const double weights_seconds = seconds_since(start);
+  SamplerComparison comparison(run_.options);
   // Rollouts and training may share memory, so each phase is announced to the workspace.
-  return roll_out_together(run_.job, run_.rewards.size(), options, [&] {
+  Rollout all = roll_out_together(run_.job, run_.rewards.size(), options, [&] {
     workspace_.enter(Region::kRollout);
-    Rollout rollout = roll_out(source_, run_.tokenizer, own, run_.rewards, options, next);
+    Rollout rollout = roll_out(source_, run_.tokenizer, own, run_.rewards, options, own_next ? &*own_next : nullptr);
     workspace_.enter(Region::kTrain);
-    const Clock::time_point start = Clock::now();
-    correct_importance(rollout);
-    rollout.logprob_seconds = seconds_since(start);
+    const Clock::time_point sampled = Clock::now();
+    correct_importance(rollout, comparison);
+    rollout.logprob_seconds = seconds_since(sampled);
     const Clock::time_point compared = Clock::now();
     add_reference_logps(rollout.samples);
     rollout.reference_seconds = seconds_since(compared);
     return rollout;
   });
+  all.weights_seconds = weights_seconds;
+  if (run_.options.needs_trainer_logps()) comparison.record(run_.job, all);
+  return all;
 }
 
 Rollout GrpoTask::generate() {
+  finish_ahead();
   const std::vector<std::uint32_t> chosen = prompts_of(generations_);
   const bool ahead = begins_ahead();
   const std::vector<std::uint32_t> chosen_next = ahead ? prompts_of(generations_ + 1) : std::vector<std::uint32_t>();
@@ -145,6 +175,7 @@ Rollout GrpoTask::generate() {
       .prompts = run_.prompts, .chosen = chosen_next, .seed_of = seeds_of("rollout", generations_ + 1)};
   Rollout rollout = sample(now, ahead ? &next : nullptr);
   set_begun({.completions = std::move(rollout.begun_ahead), .prompts = fingerprint_of(run_.prompts, chosen_next)});
+  is_ahead_ = ahead && run_.options.rollout == RolloutKind::kServer;
   ++generations_;
   updates_since_generation_ = 0;
   for (const PolicySample& one : rollout.samples) {
@@ -179,42 +210,15 @@ void GrpoTask::add_reference_logps(std::span<PolicySample> samples) const {
   for (std::size_t s = 0; s < samples.size(); ++s) samples[s].ref_logps = std::move(logps[s]);
 }
 
-void GrpoTask::correct_importance(Rollout& rollout) const {
-  const GrpoOptions& options = run_.options;
-  if (!options.needs_trainer_logps()) return;
+void GrpoTask::correct_importance(Rollout& rollout, SamplerComparison& comparison) const {
+  if (!run_.options.needs_trainer_logps()) return;
   // Without an update since they were drawn, tokens of the generation before are as fresh as others.
   if (updates_since_generation_ == 0) rollout.stale.assign(rollout.samples.size(), 0);
-  std::vector<std::size_t> compared;                                // samples
-  std::vector<PolicySample> samples;                                // [compared]
-  std::vector<std::vector<float>> trainer(rollout.samples.size());  // [samples][tokens]
-  for (std::size_t s = 0; s < rollout.samples.size(); ++s) {
-    if (options.max_staleness > 0 && rollout.stale[s] == 0) {
-      trainer[s] = rollout.samples[s].logps;
-    } else {
-      compared.push_back(s);
-      samples.push_back(rollout.samples[s]);
-    }
-  }
-  std::vector<std::vector<float>> computed = target_logps(kForwardProgram, samples);
-  for (std::size_t i = 0; i < compared.size(); ++i) trainer[compared[i]] = std::move(computed[i]);
-  const ImportanceOptions importance = importance_options(options);
-  ImportanceMetrics metrics(importance);
-  double tokens = 0;
-  double stale = 0;
-  for (std::size_t s = 0; s < trainer.size(); ++s) {
-    PolicySample& sample = rollout.samples[s];
-    for (std::size_t t = rollout.stale[s]; is_exact(options) && t < trainer[s].size(); ++t)
-      check_exact(static_cast<double>(trainer[s][t]) - static_cast<double>(sample.logps[t]));
-    std::vector<float> ratios = importance_ratios(trainer[s], sample.logps, importance);
-    metrics.add(trainer[s], sample.logps, ratios, options.mask_truncated_completions && sample.truncated);
-    if (options.corrects_importance()) sample.importance = std::move(ratios);
-    sample.logps = std::move(trainer[s]);
-    tokens += static_cast<double>(sample.logps.size());
-    stale += static_cast<double>(rollout.stale[s]);
-  }
-  rollout.importance = metrics.values();
-  if (options.max_staleness > 0)
-    rollout.importance.emplace_back("sampling/stale_tokens", stale / std::max(tokens, 1.0));
+  comparison.correct(
+      rollout, [this](std::span<const PolicySample> samples) { return target_logps(kForwardProgram, samples); },
+      [this](double difference) {
+        if (is_exact(run_.options)) check_exact(difference);
+      });
 }
 
 std::vector<std::size_t> GrpoTask::own_samples(std::size_t samples) const {
@@ -261,12 +265,19 @@ MetricValues GrpoTask::accumulate(std::int64_t step) {
   PolicyTotals totals = runner_.train(batch, chosen.fresh);
   totals.add_ranks(run_.job);
   const double loss_seconds = seconds_since(start);
+  // Before the update, so that the state before the step serves if this fails or is interrupted.
+  const Clock::time_point trained = Clock::now();
+  finish_ahead();
+  const double ahead_seconds = seconds_since(trained);
   flops_ += totals.flops;
   micro_steps_ += run_.options.gradient_accumulation_steps;
   if (!chosen.rollouts.empty()) last_rollout_metrics_ = rollout_metrics(chosen.rollouts, run_.rewards);
   MetricValues values = metrics(totals, chosen.rollouts.empty() ? NamedValues() : last_rollout_metrics_);
   values.emplace_back(kPaddingMetric, totals.padding.share());
   append(values, rollout_times(chosen.rollouts));
+  if (run_.options.rollout == RolloutKind::kServer) values.emplace_back("step_time/weights", chosen.weights_seconds());
+  if (run_.options.rollout == RolloutKind::kServer && run_.options.max_staleness > 0)
+    values.emplace_back("step_time/ahead", ahead_seconds);
   values.emplace_back("step_time/loss", loss_seconds);
   if (is_exact(run_.options)) check_exact(totals.metrics.largest_difference());
   return values;
@@ -279,7 +290,8 @@ GrpoTask::StepSamples GrpoTask::choose_samples() {
     const std::int64_t at = micro_steps_ + i;
     if (at % (run_.batch.steps_per_generation * run_.options.num_iterations) == 0)
       chosen.rollouts.push_back(generate());
-    const bool compares = !run_.options.needs_trainer_logps() || run_.options.max_staleness > 0;
+    const bool compares = !run_.options.needs_trainer_logps() ||
+                          (run_.options.max_staleness > 0 && run_.options.rollout == RolloutKind::kOwn);
     chosen.fresh.push_back(updates_since_generation_ == 0 && compares);
     const auto size = static_cast<std::ptrdiff_t>(run_.batch.size * run_.job.size());
     const auto first = samples_.begin() + at % run_.batch.steps_per_generation * size;

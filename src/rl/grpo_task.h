@@ -50,7 +50,8 @@
 // - Importance correction (importance.h names the source), by default for rollout: server and max_staleness: the ratio
 //   trainer / sampler of a token, or the product of these ratios over the completion; outside of its bounds it is
 //   clamped (truncate) or set to 0 (mask). It multiplies the policy term, not the KL term.
-// - max_staleness 1, as the one-step-off rollouts of asynchronous trainers (begun_generation.h): while the last
+// - max_staleness 1, as the one-step-off rollouts of asynchronous trainers (begun_generation.h). With rollout: server
+//   the next generation is drawn, whole, by the weights before a step while the step trains. Otherwise, while the last
 //   completions of a generation are drawn, the next one is begun. What it has by then is kept as it was drawn, with the
 //   log-probabilities of the weights that drew it, and the next weights continue it. Its sampler is thus a mixture,
 //   token by token. old is the trainer's probability before the first update, and the importance correction is the
@@ -92,6 +93,7 @@
 #include "rl/grpo_run.h"
 #include "rl/policy_runner.h"
 #include "rl/rollout.h"
+#include "rl/sampler_comparison.h"
 #include "train/trainer.h"
 
 namespace hone {
@@ -130,6 +132,12 @@ class GrpoTask final : public TrainingTask {
     std::vector<Rollout> rollouts;  // generations made for the step; usually one or none
     std::vector<bool> fresh;        // [batches] true if the current weights sampled it, so that the metrics may compare
                                     // log-probabilities
+
+    [[nodiscard]] double weights_seconds() const {
+      double seconds = 0;
+      for (const Rollout& rollout : rollouts) seconds += rollout.weights_seconds;
+      return seconds;
+    }
   };
   // Fills step_samples_ with the samples of the next batches, and makes a new generation whenever the previous
   // one is used up.
@@ -146,13 +154,15 @@ class GrpoTask final : public TrainingTask {
   // Returns what the completions of these prompts have already, [completions]; nothing if none has begun.
   [[nodiscard]] std::span<const DrawnTokens> begun_completions(std::span<const std::uint32_t> chosen) const;
   void set_begun(BegunGeneration begun);
+  // Waits for the generation that servers draw ahead, if there is one, and keeps it as begun.
+  void finish_ahead();
+  // Returns this rank's share of prompts.
+  [[nodiscard]] RolloutPrompts own_part(const RolloutPrompts& all) const;
   // Samples and scores completions, together with the other ranks of a job, each of which takes its share.
   // next: as in roll_out().
   [[nodiscard]] Rollout sample(const RolloutPrompts& now, const RolloutPrompts* next = nullptr);
-  // If the options compare trainer and sampler: replaces the samples' log-probabilities by the trainer's, records the
-  // comparison in rollout.importance and, if the options correct for it, sets the importance ratios. With max_staleness
-  // it computes those of completions with stale tokens only; others have the trainer's already.
-  void correct_importance(Rollout& rollout) const;
+  // If the options compare trainer and sampler, does so.
+  void correct_importance(Rollout& rollout, SamplerComparison& comparison) const;
   // Fills ref_logps if there is a reference model.
   void add_reference_logps(std::span<PolicySample> samples) const;
   // Returns the log-probabilities of the completion tokens, [samples][completion tokens], computed by the program of
@@ -186,6 +196,7 @@ class GrpoTask final : public TrainingTask {
   std::int64_t generations_ = 0;  // generations made
   std::int64_t updates_since_generation_ = 0;
   BegunGeneration begun_;                  // what the next generation has already
+  bool is_ahead_ = false;                  // servers draw the next generation, whose prompts begun_ names
   std::vector<TaskTensor> begun_tensors_;  // the same for checkpoints
   std::int64_t tokens_seen_ = 0;
   double flops_ = 0;

@@ -59,6 +59,8 @@ class ImportanceMetrics {
   // Adds one completion; `ratios` is importance_ratios(trainer, sampler). A masked completion is left out, except that
   // in the sequence modes it counts as a ratio of 1.
   void add(std::span<const float> trainer, std::span<const float> sampler, std::span<const float> ratios, bool masked);
+  // Adds what the other ranks of a job have added.
+  void add_ranks(const Job& job) { comparison_.add_ranks(job); }
   [[nodiscard]] std::vector<std::pair<std::string, double>> values() const { return comparison_.values(); }
 
  private:

@@ -11,7 +11,7 @@
 namespace hone {
 namespace {
 
-constexpr const char* kInterrupted = "interrupted";  // sent instead of a rollout
+constexpr const char* kInterrupted = "interrupted";  // sent instead of a message
 
 std::string to_message(const Rollout& rollout) {
   Json judged = Json::array();
@@ -24,9 +24,11 @@ std::string to_message(const Rollout& rollout) {
                       {"rewards", rewards},
                       {"finish_reason", each.finish_reason}});
   }
-  const Json message{{"samples", to_json(rollout.samples)},
-                     {"judged", judged},
-                     {"times", {rollout.generation_seconds, rollout.reward_seconds, rollout.reference_seconds}}};
+  const Json message{
+      {"samples", to_json(rollout.samples)},
+      {"judged", judged},
+      {"times",
+       {rollout.generation_seconds, rollout.reward_seconds, rollout.logprob_seconds, rollout.reference_seconds}}};
   return message.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -46,7 +48,21 @@ void append_message(const Json& message, Rollout& rollout) {
   const auto times = message.at("times").get<std::vector<double>>();
   rollout.generation_seconds = std::max(rollout.generation_seconds, times[0]);
   rollout.reward_seconds = std::max(rollout.reward_seconds, times[1]);
-  rollout.reference_seconds = std::max(rollout.reference_seconds, times[2]);
+  rollout.logprob_seconds = std::max(rollout.logprob_seconds, times[2]);
+  rollout.reference_seconds = std::max(rollout.reference_seconds, times[3]);
+}
+
+// Returns the message of each rank. If making one is interrupted, all ranks throw Interrupted.
+std::vector<std::string> gather(const Job& job, const std::function<std::string()>& make_message) {
+  std::string message = kInterrupted;
+  try {
+    message = make_message();
+  } catch (const Interrupted&) {
+    // The other ranks wait for this one's message; they end as it does.
+  }
+  std::vector<std::string> messages = job.peers()->gather(message);
+  if (std::ranges::find(messages, kInterrupted) != messages.end()) throw Interrupted();
+  return messages;
 }
 
 }  // namespace
@@ -61,14 +77,7 @@ IndexRange share_of_rank(std::size_t count, const Job& job) {
 Rollout roll_out_together(const Job& job, std::size_t rewards, const RolloutOptions& options,
                           const std::function<Rollout()>& sample) {
   if (job.size() == 1) return sample();
-  std::string message = kInterrupted;
-  try {
-    message = to_message(sample());
-  } catch (const Interrupted&) {
-    // The other ranks wait for this one's rollout; they end as it does.
-  }
-  const std::vector<std::string> messages = job.peers()->gather(message);
-  if (std::ranges::find(messages, kInterrupted) != messages.end()) throw Interrupted();
+  const std::vector<std::string> messages = gather(job, [&] { return to_message(sample()); });
   Rollout rollout;
   for (std::size_t rank = 0; rank < messages.size(); ++rank) {
     append_message(parse_json(messages[rank], job.peers()->name_of(static_cast<int>(rank))), rollout);
@@ -79,6 +88,22 @@ Rollout roll_out_together(const Job& job, std::size_t rewards, const RolloutOpti
   }
   set_advantages(rollout, options);
   return rollout;
+}
+
+std::vector<DrawnTokens> draw_together(const Job& job, const std::function<std::vector<DrawnTokens>()>& draw) {
+  if (job.size() == 1) return draw();
+  const auto to_text = [&] {
+    Json drawn = Json::array();
+    for (const DrawnTokens& one : draw()) drawn.push_back({{"tokens", one.tokens}, {"logps", one.logps}});
+    return drawn.dump();
+  };
+  const std::vector<std::string> messages = gather(job, to_text);
+  std::vector<DrawnTokens> all;
+  for (std::size_t rank = 0; rank < messages.size(); ++rank) {
+    for (const Json& one : parse_json(messages[rank], job.peers()->name_of(static_cast<int>(rank))))
+      all.push_back({one.at("tokens").get<std::vector<TokenId>>(), one.at("logps").get<std::vector<float>>()});
+  }
+  return all;
 }
 
 }  // namespace hone

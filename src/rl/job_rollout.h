@@ -27,4 +27,9 @@ struct IndexRange {
 [[nodiscard]] Rollout roll_out_together(const Job& job, std::size_t rewards, const RolloutOptions& options,
                                         const std::function<Rollout()>& sample);
 
+// Called by all ranks. draw() returns what this rank's completions have. Returns what those of all ranks have, in the
+// order of ranks. If a rank is interrupted, all ranks throw Interrupted.
+[[nodiscard]] std::vector<DrawnTokens> draw_together(const Job& job,
+                                                     const std::function<std::vector<DrawnTokens>()>& draw);
+
 }  // namespace hone

@@ -147,12 +147,6 @@ void check_options(const GrpoOptions& options, const OptionInput& input) {
   }
   check_importance(options, input);
   check_server(options, input);
-  if (options.max_staleness > 0 && options.rollout == RolloutKind::kServer) {
-    throw Error(
-        input.place_of("max_staleness"),
-        text_of("is ", options.max_staleness, ", but the completions come from a server, which begins none ahead"),
-        "max_staleness: 0, or rollout: own");
-  }
   (void)grpo_batch(options, processes_of(options, job_place()), input);
 }
 
@@ -162,16 +156,10 @@ void check_processes(const GrpoOptions& options) {
     if (size > 1) throw Error(key, text_of("is ", size, "; hone grpo ", needs), text_of("--", key, " 1"));
   }
   if (options.processes() == 1) return;
-  if (options.rollout != RolloutKind::kOwn) {
-    throw Error("rollout", "is server, which receives the weights of one process", "--num_processes 1");
-  }
-  if (options.max_staleness > 0) {
-    throw Error("max_staleness", text_of("is ", options.max_staleness, "; generations are begun ahead by one process"),
-                "--num_processes 1, or max_staleness: 0");
-  }
-  if (options.needs_trainer_logps()) {
-    throw Error("vllm_importance_sampling_correction", "is not computed over several processes",
-                "remove the key: rollout and trainer have the same probabilities");
+  if (options.max_staleness > 0 && options.rollout == RolloutKind::kOwn) {
+    throw Error("max_staleness",
+                text_of("is ", options.max_staleness, "; an engine begins generations ahead in one process only"),
+                "--num_processes 1, rollout: server, or max_staleness: 0");
   }
   if (options.zero_stage.value_or(0) > 1) {
     throw Error("zero_stage", text_of("is ", *options.zero_stage, "; hone grpo divides the optimizer states only"),

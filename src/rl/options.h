@@ -197,7 +197,7 @@ struct GrpoOptions : ModelOptions, DatasetOptions, TrainingOptions, RewardKeys, 
     v("exact_logprobs", exact_logprobs, "Stop unless rollout and trainer compute bitwise the same probabilities");
     v("max_staleness", max_staleness,
       "Generations by which the weights that draw a token may be older than those that learn from it first; 1: the "
-      "next generation is begun where the last completions of one leave room",
+      "next generation is begun where the last completions of one leave room; servers draw it while a step trains",
       within(0, 1));
   }
 

@@ -35,6 +35,7 @@ struct Rollout {
   std::vector<std::size_t> stale;        // [samples] first tokens of a completion that older weights have drawn
   std::vector<DrawnTokens> begun_ahead;  // [completions of the next generation] what they have; empty: none has begun
   std::vector<std::pair<std::string, double>> importance;  // ImportanceMetrics; empty if ratios were not computed
+  double weights_seconds = 0;                              // until servers had the weights
   double generation_seconds = 0;
   double reward_seconds = 0;     // from the end of generation until all rewards are there
   double logprob_seconds = 0;    // log-probabilities of the trainer, to compare them with the sampler's
@@ -53,11 +54,17 @@ class RolloutSource {
   // complete, in any order and from any thread, but not concurrently for one request. Throws Interrupted on Ctrl+C.
   [[nodiscard]] virtual std::vector<Completion> generate(std::span<const Request> requests,
                                                          const OnFinished& on_finished) = 0;
-  // Likewise, and begins with the requests `ahead` as Engine::generate() does. Not every source can.
+  // Likewise, and begins with the requests `ahead`: as Engine::generate() does, or, if Generated::ahead has none of
+  // them, so that they run on until finish_ahead(). Not every source can.
   [[nodiscard]] virtual Generated generate_ahead(std::span<const Request> requests, std::span<const Request> ahead,
                                                  const OnFinished& on_finished);
+  // Waits for requests ahead that run and returns their completions. Throws as generate() does.
+  [[nodiscard]] virtual std::vector<Completion> finish_ahead() { return {}; }
   // Called after the weights of the policy have changed.
   virtual void weights_changed() {}
+  // Brings the policy's weights to where completions are drawn, if they are elsewhere and have changed. Called by all
+  // ranks of a job, which all throw Interrupted if one of them is interrupted.
+  virtual void update_weights() {}
 };
 
 // Generates with hone's engine, which shares the weights of the policy.

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cmath>
 
+#include "core/interrupt.h"
 #include "core/json_value.h"
 #include "text/detokenizer.h"
 
@@ -27,6 +28,25 @@ const Json& token_ids_of(const Json& choice) {
       "a choice has no token_ids although return_token_ids is set: the server is too old, or of another kind");
 }
 
+// Returns the completion of these tokens, up to the first stop token.
+Completion completion_of(const DrawnTokens& drawn, const SamplingParams& sampling, const Tokenizer& tokenizer) {
+  Completion completion;
+  completion.finish_reason = FinishReason::kLength;
+  Detokenizer detokenizer(tokenizer, true);
+  for (std::size_t i = 0; i < drawn.tokens.size() && completion.finish_reason == FinishReason::kLength; ++i) {
+    const TokenId id = drawn.tokens[i];
+    completion.tokens.push_back(id);
+    completion.logps.push_back(drawn.logps[i]);
+    if (std::ranges::find(sampling.stop_token_ids, id) != sampling.stop_token_ids.end()) {
+      completion.finish_reason = FinishReason::kStop;
+    } else {
+      completion.text += detokenizer.add(id);
+    }
+  }
+  completion.text += detokenizer.flush();
+  return completion;
+}
+
 Completion read_choice(const Json& choice, const SamplingParams& sampling, const Tokenizer& tokenizer,
                        std::int64_t vocab_size) {
   const Json& ids = token_ids_of(choice);
@@ -39,27 +59,18 @@ Completion read_choice(const Json& choice, const SamplingParams& sampling, const
     throw WrongAnswer(
         text_of("a choice has ", ids.size(), " tokens, but max_tokens ", sampling.max_tokens, " was requested"));
   }
-  Completion completion;
-  completion.finish_reason = FinishReason::kLength;
-  Detokenizer detokenizer(tokenizer, true);
-  for (std::size_t i = 0; i < ids.size() && completion.finish_reason == FinishReason::kLength; ++i) {
+  DrawnTokens drawn;
+  for (std::size_t i = 0; i < ids.size(); ++i) {
     if (!ids[i].is_number_integer() || ids[i].get<std::int64_t>() < 0 || ids[i].get<std::int64_t>() >= vocab_size) {
       throw WrongAnswer(text_of("token id ", ids[i].dump(), " is outside the vocabulary of ", vocab_size));
     }
     if (!logps[i].is_number() || !std::isfinite(logps[i].get<double>())) {
       throw WrongAnswer(text_of("a log-probability is ", logps[i].dump(), ", expected a number"));
     }
-    const auto id = ids[i].get<TokenId>();
-    completion.tokens.push_back(id);
-    completion.logps.push_back(logps[i].get<float>());
-    if (std::ranges::find(sampling.stop_token_ids, id) != sampling.stop_token_ids.end()) {
-      completion.finish_reason = FinishReason::kStop;
-    } else {
-      completion.text += detokenizer.add(id);
-    }
+    drawn.tokens.push_back(ids[i].get<TokenId>());
+    drawn.logps.push_back(logps[i].get<float>());
   }
-  completion.text += detokenizer.flush();
-  return completion;
+  return completion_of(drawn, sampling, tokenizer);
 }
 
 // The whole seed of each completion, so that hone serve draws the tokens that this process would draw.
@@ -128,6 +139,18 @@ ServerRollout::ServerRollout(const GrpoRun& run, const TensorStore& weights)
       client_(rollout_endpoint(run.options, cancelled_)),
       weights_(run, weights) {}
 
+void ServerRollout::update_weights() {
+  if (weights_sent_) return;
+  bool stops = false;
+  try {
+    if (run_.job.is_first()) weights_.send();
+  } catch (const Interrupted&) {
+    stops = true;  // the other ranks wait; they end as this one does
+  }
+  if (run_.job.any(stops)) throw Interrupted();
+  weights_sent_ = true;
+}
+
 std::vector<Completion> ServerRollout::ask(const std::string& server, std::span<const Request> group) const {
   const Request& request = group.front();
   const std::size_t count = group.size();
@@ -142,18 +165,46 @@ std::vector<Completion> ServerRollout::ask(const std::string& server, std::span<
   return completions;
 }
 
+ServerRollout::~ServerRollout() {
+  cancelled_ = true;
+  if (ahead_.valid()) ahead_.wait();
+}
+
 std::vector<Completion> ServerRollout::generate(std::span<const Request> requests, const OnFinished& on_finished) {
+  HONE_ASSERT(!ahead_.valid(), "requests ahead are under way");
+  if (requests.empty() || requests.front().begun.tokens.empty()) return draw(requests, on_finished);
+  std::vector<Completion> completions;
+  for (const Request& request : requests) {
+    completions.push_back(completion_of(request.begun, request.sampling, run_.tokenizer));
+    on_finished(completions.size() - 1, completions.back());
+  }
+  return completions;
+}
+
+Generated ServerRollout::generate_ahead(std::span<const Request> requests, std::span<const Request> ahead,
+                                        const OnFinished& on_finished) {
+  std::vector<Completion> completions = generate(requests, on_finished);
+  if (ahead.empty()) return {std::move(completions), {}};
+  ahead_ = std::async(std::launch::async, [this, later = std::vector<Request>(ahead.begin(), ahead.end())] {
+    return draw(later, [](std::size_t, const Completion&) {});
+  });
+  return {std::move(completions), {}};
+}
+
+std::vector<Completion> ServerRollout::finish_ahead() {
+  return ahead_.valid() ? ahead_.get() : std::vector<Completion>();
+}
+
+std::vector<Completion> ServerRollout::draw(std::span<const Request> requests, const OnFinished& on_finished) {
   std::vector<std::size_t> firsts;  // first request of each group with the same prompt
   for (std::size_t i = 0; i < requests.size(); ++i) {
     if (i == 0 || requests[i].prompt != requests[i - 1].prompt) firsts.push_back(i);
   }
   std::vector<Completion> completions(requests.size());
-  if (!weights_sent_) weights_.send();
-  weights_sent_ = true;
   for_all(firsts.size(), kMostAtOnce * servers_.size(), cancelled_, [&](std::size_t group) {
     const std::size_t first = firsts[group];
     const std::size_t end = group + 1 < firsts.size() ? firsts[group + 1] : requests.size();
-    std::ranges::move(ask(servers_[group % servers_.size()], requests.subspan(first, end - first)),
+    std::ranges::move(ask(server_of(group), requests.subspan(first, end - first)),
                       completions.begin() + static_cast<std::ptrdiff_t>(first));
     for (std::size_t i = first; i < end; ++i) on_finished(i, completions[i]);
   });

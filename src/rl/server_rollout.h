@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <future>
 #include <string>
 #include <vector>
 
@@ -25,15 +26,29 @@ class ServerRollout final : public RolloutSource {
  public:
   // All references must outlive the object. Sends no request.
   ServerRollout(const GrpoRun& run, const TensorStore& weights);
+  ServerRollout(const ServerRollout&) = delete;
+  ServerRollout& operator=(const ServerRollout&) = delete;
+  ~ServerRollout() override;
 
-  // Sends the weights if they have changed, then requests all completions: one request for each run of consecutive
-  // requests with the same prompt, many requests concurrently. Throws Error if a server refuses, does not answer or
-  // gives an invalid answer, and Interrupted on Ctrl+C.
+  // Requests all completions: one request for each run of consecutive requests with the same prompt, many requests
+  // concurrently. Requests whose completion has begun must have all of it, and are returned as they are. Throws Error
+  // if a server refuses, does not answer or gives an invalid answer, and Interrupted on Ctrl+C.
   [[nodiscard]] std::vector<Completion> generate(std::span<const Request> requests,
                                                  const OnFinished& on_finished) override;
+  // The requests ahead run on, with the weights that the servers have, until finish_ahead().
+  [[nodiscard]] Generated generate_ahead(std::span<const Request> requests, std::span<const Request> ahead,
+                                         const OnFinished& on_finished) override;
+  [[nodiscard]] std::vector<Completion> finish_ahead() override;
   void weights_changed() override { weights_sent_ = false; }
+  // The first rank sends the weights, while the others wait.
+  void update_weights() override;
 
  private:
+  // Returns the server of a prompt of this rank; ranks begin with different ones.
+  [[nodiscard]] const std::string& server_of(std::size_t prompt) const {
+    return servers_[(prompt + static_cast<std::size_t>(run_.job.rank())) % servers_.size()];
+  }
+  [[nodiscard]] std::vector<Completion> draw(std::span<const Request> requests, const OnFinished& on_finished);
   // Returns a server's completions of requests that all have the same prompt.
   [[nodiscard]] std::vector<Completion> ask(const std::string& server, std::span<const Request> group) const;
 
@@ -43,6 +58,7 @@ class ServerRollout final : public RolloutSource {
   EndpointClient client_;
   ServerWeights weights_;
   bool weights_sent_ = false;
+  std::future<std::vector<Completion>> ahead_;  // last: its thread uses the others
 };
 
 }  // namespace hone

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "cli/program.h"
+#include "cli/server_program.h"
 #include "core/files.h"
 #include "core/random.h"
 #include "core/strings.h"
@@ -265,6 +266,35 @@ TEST_F(Job, ReinforcementHasTheNumbersOfOneProcess) {
   EXPECT_EQ(weights("divided"), weights("grpo 0 2"));
 }
 
+// Returns flags of a run whose rollouts come from these servers.
+Flags served_by(const std::vector<const ServerProgram*>& servers) {
+  std::string urls;
+  for (const ServerProgram* server : servers)
+    urls += (urls.empty() ? "http://127.0.0.1:" : ",http://127.0.0.1:") + std::to_string(server->port());
+  return {"--rollout",         "server", "--rollout_server",      "hone",
+          "--vllm_server_url", urls,     "--vllm_server_timeout", "36000"};
+}
+
+TEST_F(Job, ReinforcementMayTakeItsRolloutsFromServers) {
+  run("model", 1);
+  const Flags serve{"serve", path("model").string(), "--port", "0", "--device", "cpu", "--allow_weight_updates"};
+  const ServerProgram first(serve);
+  const ServerProgram second(serve);
+  ASSERT_NE(first.port(), 0) << first.log();
+  ASSERT_NE(second.port(), 0) << second.log();
+  finish(grpo_arguments("own", 2));
+  finish(grpo_arguments("served", 2, served_by({&first, &second})));
+  expect_same_bits("served", "own");
+  EXPECT_EQ(read_file(path("served") / "completions/step-6.jsonl"),
+            read_file(path("own") / "completions/step-6.jsonl"));
+  for (const double difference : series("served", "sampling/sampling_logp_difference/max")) EXPECT_EQ(difference, 0.0);
+  // A generation ahead belongs to all ranks, and a checkpoint has it.
+  const Flags ahead = joined(served_by({&first, &second}), {"--max_staleness", "1", "--max_steps", "12"});
+  finish(grpo_arguments("whole", 2, ahead));
+  expect_continues_killed(grpo_arguments("killed", 2, ahead), 2, 1, 5);
+  EXPECT_THAT(series("whole", "sampling/stale_tokens"), ::testing::Contains(1.0));
+}
+
 TEST_F(Job, AKilledRankOfReinforcementEndsTheJobAndTheSameCommandContinues) {
   run("model", 1);
   const Flags more{"--max_steps", "12", "--num_iterations", "2"};
@@ -367,8 +397,6 @@ TEST_F(Job, AnErrorOfAllRanksIsOneLine) {
 TEST_F(Job, WhatIsMissingIsRefused) {
   EXPECT_THAT(refusal(grpo_arguments("grpo", 2, {"--zero_stage", "3"})),
               HasSubstr("zero_stage: is 3; hone grpo divides the optimizer states only"));
-  EXPECT_THAT(refusal(grpo_arguments("grpo", 2, {"--rollout", "server", "--vllm_server_url", "http://127.0.0.1:1"})),
-              HasSubstr("rollout: is server, which receives the weights of one process"));
   run("model", 1);
   EXPECT_THAT(
       refusal(fine_tuning("model", "adapter", {"--num_processes", "2", "--zero_stage", "3", "--use_peft", "true"})),

@@ -232,17 +232,15 @@ TEST(Staleness, OptionsThatExcludeItAreNamed) {
     return std::string("none");
   };
   EXPECT_EQ(message_of([&] { check_options(options, {}); }), "none");
-  GrpoOptions served = options;
-  served.rollout = RolloutKind::kServer;
-  served.vllm_server_url = {"http://localhost:1"};
-  EXPECT_EQ(
-      message_of([&] { check_options(served, {}); }),
-      "max_staleness: is 1, but the completions come from a server, which begins none ahead (max_staleness: 0, or "
-      "rollout: own)");
   GrpoOptions several = options;
   several.num_processes = 2;
   EXPECT_EQ(message_of([&] { check_processes(several); }),
-            "max_staleness: is 1; generations are begun ahead by one process (--num_processes 1, or max_staleness: 0)");
+            "max_staleness: is 1; an engine begins generations ahead in one process only (--num_processes 1, rollout: "
+            "server, "
+            "or max_staleness: 0)");
+  several.rollout = RolloutKind::kServer;
+  several.vllm_server_url = {"http://localhost:1"};
+  EXPECT_EQ(message_of([&] { check_processes(several); }), "none");
 }
 
 }  // namespace
