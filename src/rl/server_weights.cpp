@@ -121,14 +121,27 @@ bool ServerWeights::chooses_nccl() {
     if (obstacle.empty()) obstacle = obstacle_at(server);
   }
   if (obstacle.empty()) {
+    sender_ = std::make_unique<WeightSender>(*run_.broadcasts, servers_, rollout_endpoint(run_.options, cancelled_));
+    obstacle = obstacle_of_connection();
+    // A server that cannot be reached is found again by whatever is sent next.
+    if (!obstacle.empty() && choice == RolloutWeights::kAuto)
+      log_warning(text_of(obstacle, "; weights go by a folder"));
+  }
+  if (!obstacle.empty() && choice == RolloutWeights::kNccl)
+    throw Error("rollout_weights", text_of("is nccl, but ", obstacle), "rollout_weights: folder");
+  if (obstacle.empty())
     log_info(text_of("weights go to ", servers_.size() == 1 ? "the server" : text_of(servers_.size(), " servers"),
                      " over NCCL"));
-    sender_ = std::make_unique<WeightSender>(*run_.broadcasts, servers_, rollout_endpoint(run_.options, cancelled_));
-    return true;
+  return obstacle.empty();
+}
+
+std::string ServerWeights::obstacle_of_connection() {
+  try {
+    sender_->connect();
+    return "";
+  } catch (const Error& error) {
+    return error.what();
   }
-  if (choice == RolloutWeights::kNccl)
-    throw Error("rollout_weights", text_of("is nccl, but ", obstacle), "rollout_weights: folder");
-  return false;
 }
 
 std::string ServerWeights::obstacle_at(const std::string& server) {

@@ -39,6 +39,8 @@ class ServerWeights {
   // Asks a server whether it takes weights over NCCL, and notes the type of its weights. Returns "", or why it does
   // not.
   [[nodiscard]] std::string obstacle_at(const std::string& server);
+  // Connects to all servers. Returns "", or why that is not possible.
+  [[nodiscard]] std::string obstacle_of_connection();
   void send_over_nccl();
   void send_by_folder();
   void write_folder(const std::filesystem::path& folder) const;

@@ -15,10 +15,6 @@
 namespace hone {
 namespace {
 
-// Smaller tensors are packed, so that experts and biases do not each take the time of a broadcast.
-constexpr std::size_t kPackedTensorBytes = std::size_t{4} << 20;
-// Size of a packed buffer, which ends with the tensor that makes it longer.
-constexpr std::size_t kBufferBytes = std::size_t{64} << 20;
 // A server's own reason why it fails is better than that of the broadcast that fails with it.
 constexpr std::chrono::seconds kPatience{5};
 
@@ -44,15 +40,33 @@ std::string type_name(StoredType type) {
 
 }  // namespace
 
-WeightSender::WeightSender(BroadcastBackend backend, std::vector<std::string> servers, EndpointOptions endpoint)
+WeightSender::WeightSender(BroadcastBackend backend, std::vector<std::string> servers, EndpointOptions endpoint,
+                           const PackedLimits& packed)
     : backend_(std::move(backend)),
       servers_(std::move(servers)),
+      packed_(packed),
       limit_(endpoint.timeout),
       client_(once(std::move(endpoint), cancelled_)) {}
 
-void WeightSender::send(SentTensors& tensors) {
+void WeightSender::give_up() {
+  rank_.reset();
+  store_.reset();
+  staging_ = Buffer();
+}
+
+void WeightSender::connect() {
+  if (rank_ != nullptr) return;
   try {
-    if (rank_ == nullptr) connect();
+    make_communicator();
+  } catch (...) {
+    give_up();
+    throw;
+  }
+}
+
+void WeightSender::send(SentTensors& tensors) {
+  connect();
+  try {
     const auto nothing = [](std::size_t) { return Json::object(); };
     call_all("/start_weight_update", nothing);
     for (const Announcement& announcement : announcements_of(tensors.notices())) {
@@ -63,15 +77,13 @@ void WeightSender::send(SentTensors& tensors) {
     }
     call_all("/finish_weight_update", nothing);
   } catch (...) {
-    rank_.reset();
-    store_.reset();
-    staging_ = Buffer();
+    give_up();
     throw;
   }
   staging_ = Buffer();
 }
 
-void WeightSender::connect() {
+void WeightSender::make_communicator() {
   std::vector<std::string> own;  // [servers] this machine's address, as each server reaches it
   bool is_local = true;
   for (const std::string& server : servers_) {
@@ -134,11 +146,11 @@ void WeightSender::call_all(const std::string& path, const std::function<Json(st
   if (failure) std::rethrow_exception(failure);
 }
 
-std::vector<WeightSender::Announcement> WeightSender::announcements_of(const std::vector<TensorNotice>& notices) {
+std::vector<WeightSender::Announcement> WeightSender::announcements_of(const std::vector<TensorNotice>& notices) const {
   Announcement large;
   Announcement small{.tensors = {}, .is_packed = true};
   for (std::size_t i = 0; i < notices.size(); ++i)
-    (notices[i].bytes() < kPackedTensorBytes ? small : large).tensors.push_back(i);
+    (notices[i].bytes() < packed_.tensor_bytes ? small : large).tensors.push_back(i);
   std::vector<Announcement> announcements;
   for (Announcement* each : {&large, &small}) {
     if (!each->tensors.empty()) announcements.push_back(std::move(*each));
@@ -146,7 +158,7 @@ std::vector<WeightSender::Announcement> WeightSender::announcements_of(const std
   return announcements;
 }
 
-Json WeightSender::body_of(const Announcement& announcement, const std::vector<TensorNotice>& notices) {
+Json WeightSender::body_of(const Announcement& announcement, const std::vector<TensorNotice>& notices) const {
   Json info{{"names", Json::array()}, {"dtype_names", Json::array()}, {"shapes", Json::array()}};
   for (const std::size_t i : announcement.tensors) {
     info["names"].push_back(notices[i].name);
@@ -154,7 +166,7 @@ Json WeightSender::body_of(const Announcement& announcement, const std::vector<T
     info["shapes"].push_back(notices[i].shape);
   }
   info["packed"] = announcement.is_packed;
-  if (announcement.is_packed) info["packed_buffer_size_bytes"] = kBufferBytes;
+  if (announcement.is_packed) info["packed_buffer_size_bytes"] = packed_.buffer_bytes;
   return info;
 }
 
@@ -173,12 +185,12 @@ void WeightSender::broadcast(SentTensors& tensors, const Announcement& announcem
 
 void WeightSender::broadcast_packed(SentTensors& tensors, const Announcement& announcement, const GivesUp& gives_up) {
   const std::vector<std::size_t>& all = announcement.tensors;
-  std::byte* const buffer = staging(kBufferBytes + kPackedTensorBytes, tensors.device());
+  std::byte* const buffer = staging(packed_.buffer_bytes + packed_.tensor_bytes, tensors.device());
   std::size_t filled = 0;
   for (std::size_t at = 0; at < all.size(); ++at) {
     tensors.copy(all[at], buffer + filled);
     filled += tensors.notices()[all[at]].bytes();
-    if (filled <= kBufferBytes && at + 1 < all.size()) continue;
+    if (filled <= packed_.buffer_bytes && at + 1 < all.size()) continue;
     if (filled > 0) rank_->broadcast(buffer, filled, 0, gives_up);
     filled = 0;
   }

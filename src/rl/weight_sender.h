@@ -19,17 +19,28 @@
 
 namespace hone {
 
+// Tensors below tensor_bytes are packed, so that experts and biases do not each take the time of a broadcast. A buffer
+// ends with the tensor that makes it longer than buffer_bytes.
+struct PackedLimits {
+  std::size_t tensor_bytes = std::size_t{4} << 20;
+  std::size_t buffer_bytes = std::size_t{64} << 20;
+};
+
 class WeightSender {
  public:
   // servers: URLs without /v1, at most kMostStoreClients; server i is rank i + 1. endpoint: limits of each call, none
   // of which is repeated; `cancelled` is replaced. Sends no request.
-  WeightSender(BroadcastBackend backend, std::vector<std::string> servers, EndpointOptions endpoint);
+  WeightSender(BroadcastBackend backend, std::vector<std::string> servers, EndpointOptions endpoint,
+               const PackedLimits& packed = {});
   WeightSender(const WeightSender&) = delete;
   WeightSender& operator=(const WeightSender&) = delete;
 
-  // Replaces the weights of all servers, which then generate with the new ones. The first call makes the communicator.
-  // Takes memory of the device for one tensor at a time, and none for tensors of 4 MiB and more whose elements the
-  // weights have as they are sent. Throws Error in one line if a server refuses, fails or is late, and Interrupted on
+  // Makes the communicator, unless there is one. Throws as send() does, and if NCCL refuses, as it does for a server on
+  // the trainer's own GPU.
+  void connect();
+  // Replaces the weights of all servers, which then generate with the new ones. Calls connect() before.
+  // Takes memory of the device for one tensor at a time, and none for a large one whose elements the weights have
+  // as they are sent. Throws Error in one line if a server refuses, fails or is late, and Interrupted on
   // Ctrl+C. The communicator is then given up, and the next call makes another one.
   void send(SentTensors& tensors);
 
@@ -42,19 +53,21 @@ class WeightSender {
     bool is_packed = false;
   };
 
-  void connect();
+  void make_communicator();
+  void give_up();
   // Posts to all servers concurrently, and meanwhile calls work(gives_up) on this thread, which must end once
   // gives_up() returns true. Throws the first server's failure, or that of `work`.
   void call_all(const std::string& path, const std::function<Json(std::size_t server)>& body,
                 const std::function<void(const GivesUp&)>& work = {});
-  [[nodiscard]] static std::vector<Announcement> announcements_of(const std::vector<TensorNotice>& notices);
-  [[nodiscard]] static Json body_of(const Announcement& announcement, const std::vector<TensorNotice>& notices);
+  [[nodiscard]] std::vector<Announcement> announcements_of(const std::vector<TensorNotice>& notices) const;
+  [[nodiscard]] Json body_of(const Announcement& announcement, const std::vector<TensorNotice>& notices) const;
   void broadcast(SentTensors& tensors, const Announcement& announcement, const GivesUp& gives_up);
   void broadcast_packed(SentTensors& tensors, const Announcement& announcement, const GivesUp& gives_up);
   [[nodiscard]] std::byte* staging(std::size_t bytes, Device& device);
 
   const BroadcastBackend backend_;
   const std::vector<std::string> servers_;
+  const PackedLimits packed_;
   std::atomic<bool> cancelled_ = false;
   const std::chrono::milliseconds limit_;
   EndpointClient client_;

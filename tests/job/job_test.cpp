@@ -289,10 +289,15 @@ TEST_F(Job, ReinforcementMayTakeItsRolloutsFromServers) {
             read_file(path("own") / "completions/step-6.jsonl"));
   for (const double difference : series("served", "sampling/sampling_logp_difference/max")) EXPECT_EQ(difference, 0.0);
   // A generation ahead belongs to all ranks, and a checkpoint has it.
-  const Flags ahead = joined(served_by({&first, &second}), {"--max_staleness", "1", "--max_steps", "12"});
-  finish(grpo_arguments("whole", 2, ahead));
-  expect_continues_killed(grpo_arguments("killed", 2, ahead), 2, 1, 5);
-  EXPECT_THAT(series("whole", "sampling/stale_tokens"), ::testing::Contains(1.0));
+  const Flags ahead = joined(served_by({&first, &second}), {"--max_staleness", "1"});
+  for (const int processes : {1, 2}) finish(grpo_arguments("ahead " + std::to_string(processes), processes, ahead));
+  expect_near("ahead 2", "ahead 1",
+              {"loss", "grad_norm", "reward", "num_tokens", "sampling/stale_tokens",
+               "sampling/sampling_logp_difference/mean", "sampling/importance_sampling_ratio/mean"});
+  EXPECT_THAT(series("ahead 2", "sampling/stale_tokens"), ::testing::Contains(1.0));
+  const Flags longer = joined(ahead, {"--max_steps", "12"});
+  finish(grpo_arguments("whole", 2, longer));
+  expect_continues_killed(grpo_arguments("killed", 2, longer), 2, 1, 5);
 }
 
 TEST_F(Job, AKilledRankOfReinforcementEndsTheJobAndTheSameCommandContinues) {

@@ -22,6 +22,8 @@ class ServedRuns {
 
   [[nodiscard]] SmallServer& at(std::size_t i) { return servers_[i]; }
   [[nodiscard]] FakeNccl& nccl() { return nccl_; }
+  // The folder of the model.
+  [[nodiscard]] const std::filesystem::path& folder() const { return folder_.path(); }
   // Returns options of a run with rollouts from all servers.
   [[nodiscard]] GrpoOptions options(const std::filesystem::path& output_dir) const;
   [[nodiscard]] GrpoRun run(const GrpoOptions& options, std::int64_t steps = 3);

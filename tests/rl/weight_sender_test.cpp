@@ -68,6 +68,42 @@ TEST(WeightSender, SeveralServersShareThePromptsAndChangeNoBit) {
   }
 }
 
+TEST(WeightSender, SendsLargeTensorsInPlaceAndSmallOnesPacked) {
+  ServedRuns servers(2);
+  const std::unique_ptr<Model> model = family_registry().create(read_json(servers.folder() / "config.json"));
+  constexpr PackedLimits kLimits{.tensor_bytes = 4000, .buffer_bytes = 3000};
+  WeightSender sender(servers.nccl().backend(), servers.options("").vllm_server_url,
+                      {.timeout = std::chrono::hours(10)}, kLimits);
+  const Request request{{5, 7, 9}, {.temperature = 1.0, .max_tokens = 20, .seed = 7}};
+  for (const std::uint64_t seed : {2, 3}) {
+    const TensorStore weights = random_weights(*model, seed, DType::kF32, test_device());
+    SentTensors tensors(*model, weights, test_device(), false);
+    const std::size_t before = servers.nccl().broadcasts();
+    sender.send(tensors);
+    std::size_t large = 0;
+    std::size_t largest = 0;
+    for (const TensorNotice& notice : tensors.notices()) {
+      large += notice.bytes() >= kLimits.tensor_bytes ? 1 : 0;
+      largest = std::max(largest, notice.bytes());
+    }
+    EXPECT_GT(large, 2U);
+    EXPECT_GT(servers.nccl().broadcasts() - before, large + 2) << "several buffers";
+    EXPECT_LT(servers.nccl().broadcasts() - before, tensors.notices().size()) << "of several tensors";
+    EXPECT_EQ(servers.nccl().largest(), largest);
+    for (std::size_t i = 0; i < 2; ++i) {
+      const RawResponse response = servers.at(i).post("/v1/completions", {{"prompt", request.prompt},
+                                                                          {"max_tokens", request.sampling.max_tokens},
+                                                                          {"temperature", 1},
+                                                                          {"seed", request.sampling.seed},
+                                                                          {"ignore_eos", true},
+                                                                          {"return_token_ids", true}});
+      EXPECT_EQ(Json::parse(response.body)["choices"][0]["token_ids"].get<std::vector<TokenId>>(),
+                servers.at(i).generated(request, seed).tokens);
+    }
+  }
+  EXPECT_EQ(servers.nccl().sizes(), std::vector<int>{3}) << "one communicator";
+}
+
 TEST(WeightSender, AnAdapterIsSentMerged) {
   ServedRuns servers(1);
   const TemporaryDirectory folder;
@@ -87,23 +123,39 @@ TEST(WeightSender, AnAdapterIsSentMerged) {
   EXPECT_GT(servers.nccl().broadcasts(), 0U);
 }
 
+// Returns the message of a run that must use NCCL and cannot.
+std::string refusal(ServedRuns& servers, GrpoOptions options) {
+  options.rollout_weights = RolloutWeights::kNccl;
+  options.output_dir += "/again";
+  try {
+    (void)servers.train(options);
+    return "none";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
 TEST(WeightSender, WhereAServerTakesFoldersOnlyTheyAreUsed) {
   ServedRuns servers(1, false);
   const TemporaryDirectory directory;
-  GrpoOptions options = servers.options(directory.path());
+  const GrpoOptions options = servers.options(directory.path());
   (void)servers.train(options);
   EXPECT_TRUE(is_folder(directory.path() / "rollout_weights"));
   EXPECT_EQ(servers.nccl().broadcasts(), 0U);
-  options.rollout_weights = RolloutWeights::kNccl;
-  options.output_dir = (directory.path() / "again").string();
-  try {
-    (void)servers.train(options);
-    ADD_FAILURE() << "nothing is thrown";
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what(),
-                AllOf(HasSubstr("rollout_weights: is nccl, but http://127.0.0.1:"),
-                      HasSubstr("takes weights from folders only"), HasSubstr("(rollout_weights: folder)")));
-  }
+  EXPECT_THAT(refusal(servers, options),
+              AllOf(HasSubstr("rollout_weights: is nccl, but http://127.0.0.1:"),
+                    HasSubstr("takes weights from folders only"), HasSubstr("(rollout_weights: folder)")));
+}
+
+TEST(WeightSender, WhereNcclRefusesAFolderIsUsed) {
+  ServedRuns servers(2);
+  servers.nccl().refuse();
+  const TemporaryDirectory directory;
+  const GrpoOptions options = servers.options(directory.path());
+  ASSERT_EQ(servers.train(options).size(), 3U);
+  EXPECT_TRUE(is_folder(directory.path() / "rollout_weights"));
+  for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(servers.at(i).resident().version(), 3);
+  EXPECT_THAT(refusal(servers, options), AllOf(HasSubstr("is nccl, but "), HasSubstr("the fake: refuses")));
 }
 
 // A server without an engine: it answers as a test says and may join the communicator.

@@ -3,10 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -31,12 +34,15 @@ class FakeNccl {
                 },
             .join = [this](const BroadcastBackend::Id& id, int rank, int size,
                            const std::function<bool()>& gives_up) -> std::unique_ptr<BroadcastRank> {
+              if (refuses_) throw Error("the fake", "refuses");
               auto joined = std::make_unique<Rank>(*this, communicator_of(id, size), rank);
               joined->wait_for_all(gives_up);
               return joined;
             }};
   }
 
+  // Makes every join() fail, as NCCL's do for two ranks on one GPU.
+  void refuse() { refuses_ = true; }
   // Broadcasts that are complete, and the bytes of the largest.
   [[nodiscard]] std::size_t broadcasts() const { return broadcasts_; }
   [[nodiscard]] std::size_t largest() const { return largest_; }
@@ -47,9 +53,9 @@ class FakeNccl {
   struct Communicator {
     BroadcastBackend::Id id;
     int size = 0;
-    int arrived = 0;              // ranks that have made the call under way
-    std::size_t calls = 0;        // that are complete
-    std::vector<std::byte> sent;  // by the root of the call under way
+    int arrived = 0;                                     // ranks that have made the call under way
+    std::size_t calls = 0;                               // that are complete
+    std::map<std::size_t, std::vector<std::byte>> sent;  // by call
   };
 
   class Rank final : public BroadcastRank {
@@ -57,24 +63,25 @@ class FakeNccl {
     Rank(FakeNccl& all, Communicator& communicator, int rank) : all_(all), communicator_(communicator), rank_(rank) {}
 
     void broadcast(std::byte* data, std::size_t bytes, int root, const std::function<bool()>& gives_up) override {
+      const std::size_t call = calls_;
       if (rank_ == root) {
         std::vector<std::byte> sent(bytes);
         all_.device_.download(sent.data(), data, bytes);
         const std::lock_guard lock(all_.mutex_);
-        communicator_.sent = std::move(sent);
+        communicator_.sent[call] = std::move(sent);
         ++all_.broadcasts_;
         all_.largest_ = std::max(all_.largest_, bytes);
       }
       wait_for_all(gives_up);
       const std::lock_guard lock(all_.mutex_);
-      if (communicator_.sent.size() != bytes)
-        throw Error("the fake", text_of(bytes, " bytes instead of ", communicator_.sent.size()));
-      if (rank_ != root) all_.device_.upload(data, communicator_.sent.data(), bytes);
+      const std::vector<std::byte>& sent = communicator_.sent.at(call);
+      if (sent.size() != bytes) throw Error("the fake", text_of(bytes, " bytes instead of ", sent.size()));
+      if (rank_ != root) all_.device_.upload(data, sent.data(), bytes);
     }
 
     void wait_for_all(const std::function<bool()>& gives_up) {
       std::unique_lock lock(all_.mutex_);
-      const std::size_t call = communicator_.calls;
+      const std::size_t call = calls_++;
       if (++communicator_.arrived == communicator_.size) {
         communicator_.arrived = 0;
         ++communicator_.calls;
@@ -90,6 +97,7 @@ class FakeNccl {
     FakeNccl& all_;
     Communicator& communicator_;
     int rank_;
+    std::size_t calls_ = 0;  // of this rank
   };
 
   Communicator& communicator_of(const BroadcastBackend::Id& id, int size) {
@@ -105,6 +113,7 @@ class FakeNccl {
   }
 
   Device& device_;
+  std::atomic<bool> refuses_ = false;
   std::mutex mutex_;
   std::condition_variable changed_;
   int ids_ = 0;
