@@ -20,10 +20,8 @@ inline constexpr const char* kLatentKvCacheHelp =
 
 inline constexpr const char* kLatentAttentionHelp =
     "How attention reads the latent rows of latent_kv_cache: expanded (to the keys and values that training computes, "
-    "bit "
-    "for bit, in each step), or absorbed (queries attend to the rows themselves, which is faster with long contexts "
-    "and "
-    "changes results within rounding)";
+    "bit for bit, in each step), or absorbed (queries attend to the rows themselves, which is faster on a CPU, slower "
+    "on a GPU so far, and changes results within rounding)";
 
 inline constexpr const char* kKvCacheDtypeHelp =
     "Type of keys and values in the KV cache: auto (the model's), or fp8 (e4m3 with a scale for each token and key "
