@@ -1,6 +1,6 @@
 # The HIP backend: the portable kernels of the CUDA backend (src/backend/gpu/kernel.cuh), compiled by clang for GPUs of
-# AMD. Works with ROCm, and with Debian's and Ubuntu's packages: a newer clang than their hipcc's, their headers of HIP
-# and their device libraries.
+# AMD. Written for ROCm (not tried) and for Debian 12's packages: a newer clang than its hipcc's, its headers of HIP and
+# its device libraries.
 if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   message(FATAL_ERROR "HONE_HIP needs clang++ as the C++ compiler: use the preset hip")
 endif()
@@ -45,13 +45,15 @@ foreach(library IN LISTS libraries)
   file(CREATE_LINK ${library} ${bitcode}/${name} SYMBOLIC)
 endforeach()
 foreach(architecture IN LISTS HONE_HIP_ARCHITECTURES)
-  string(REGEX REPLACE "^gfx" "" version ${architecture})
+  if(NOT architecture MATCHES "^gfx([0-9]+)([0-9a-f])([0-9a-f])$")
+    message(FATAL_ERROR "HONE_HIP_ARCHITECTURES: ${architecture} is not the name of a GPU, such as gfx942")
+  endif()
+  set(version ${CMAKE_MATCH_1}${CMAKE_MATCH_2}${CMAKE_MATCH_3})
+  math(EXPR number "${CMAKE_MATCH_1} * 1000 + 0x${CMAKE_MATCH_2} * 100 + 0x${CMAKE_MATCH_3}")
   set(file ${bitcode}/oclc_isa_version_${version}.bc)
   if(EXISTS ${file})
     continue()
   endif()
-  string(REGEX REPLACE "^(.)(.)(.)$" "\\10\\2\\3" number ${version})
-  math(EXPR number "${number} / 1000 * 1000 + ${number} % 1000 / 10 * 100 + ${number} % 10")
   file(WRITE ${bitcode}/${version}.ll "target triple = \"amdgcn-amd-amdhsa\"\n"
        "@__oclc_ISA_version = linkonce_odr protected local_unnamed_addr addrspace(4) constant i32 ${number}, align 4\n")
   execute_process(COMMAND ${CMAKE_CXX_COMPILER} --target=amdgcn-amd-amdhsa -nogpulib -x ir -emit-llvm -c
@@ -60,7 +62,7 @@ endforeach()
 
 list(TRANSFORM HONE_HIP_ARCHITECTURES PREPEND --offload-arch= OUTPUT_VARIABLE offload)
 cmake_path(GET HONE_HIP_HEADERS PARENT_PATH rocm_path)
-# As for CUDA, a * b + c is not contracted to an fma. A warning is an error.
+# a * b + c is not contracted to an fma, as in a build for CUDA (--fmad=false). A warning is an error.
 set(HONE_HIP_OPTIONS -x hip ${offload} --rocm-path=${rocm_path} --rocm-device-lib-path=${bitcode} -ffp-contract=off
                      -Werror -Wno-missing-designated-field-initializers)
 add_compile_definitions(HONE_HIP __HIP_PLATFORM_AMD__ HIP_DISABLE_WARP_SYNC_BUILTINS)

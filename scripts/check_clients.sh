@@ -66,6 +66,8 @@ start keyed --api_key secret --embeddings mean
 # Both sides of the store at which a trainer and the server meet, next to torch's, if the package trl has brought it.
 if [[ -x $build/tests/rendezvous_test ]] && "$check/venv/bin/python" -c 'import torch' 2>/dev/null; then
   HONE_TEST_TORCH=$check/venv/bin/python "$build/tests/rendezvous_test" --gtest_filter='TorchStore.*' --gtest_brief=1
+else
+  echo "clients: torch (HONE_CHECK_ALL=1) or rendezvous_test is missing; the store is not checked" >&2
 fi
 "$check/venv/bin/python" scripts/check_clients.py "$url" small secret "$open" "$folder/model"
 schemathesis=$(realpath "$check")/venv/bin/schemathesis

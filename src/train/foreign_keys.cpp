@@ -15,6 +15,8 @@ constexpr std::string_view kOwnCompletions = "completions are kept in output_dir
 constexpr std::string_view kOwnEngine = "completions come from hone's engine in this process";
 constexpr std::string_view kRolloutSays = "the key rollout says what generates, unset hone's engine in this process";
 constexpr std::string_view kOwnSandbox = "programs run in hone's own sandbox";
+constexpr std::string_view kTrainersNumbers =
+    "completions are drawn with the keys and values of training, so that their probabilities are the trainer's";
 constexpr std::string_view kFirstRank = "rank 0 logs and saves";
 constexpr std::string_view kNoPadding = "hone lays sequences end to end and pads nothing";
 
@@ -118,7 +120,8 @@ constexpr std::array kTrainingKeys = std::to_array<ForeignKey>({
     {"vllm_enable_sleep_mode", kNoEffect, kOwnEngine},
     {"vllm_model_impl", kNoEffect, kOwnEngine},
     {"vllm_guided_decoding_regex", kNotYet, "guided decoding in rollouts is"},
-    {"kv_cache_dtype", kNotYet, "a KV cache in FP8, which gives other probabilities than the trainer's, is", "auto"},
+    {"kv_cache_dtype", kNever, kTrainersNumbers, "auto"},
+    {"latent_attention", kNever, kTrainersNumbers, "expanded"},
     {"use_transformers_paged", kNoEffect, kOwnEngine},
     {"generation_kwargs", kNotYet, "passing arguments to generation is"},
     {"wandb_log_completions", kNoEffect, kOwnCompletions},

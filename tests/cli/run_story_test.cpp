@@ -29,7 +29,7 @@ class RunStory : public testing::Test {
     EXPECT_THAT(ended.output,
                 ContainsRegex("hone: pretrain: a new model of .*model.json \\([0-9,]+ parameters in f32\\), "
                               ".*corpus.jsonl \\([0-9,]+ documents, [0-9,]+ tokens\\), 2 steps of at most "
-                              "[0-9,]+ tokens, .* on CPU, output in .*/model\n"));
+                              "[0-9,]+ tokens, .* on (CPU|GPU: [^,]*), output in .*/model\n"));
   }
   static void TearDownTestSuite() { folder_.reset(); }
 

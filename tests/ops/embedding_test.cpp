@@ -108,7 +108,7 @@ TEST(Embedding, GradientDoesNotDependOnThreads) {
 }
 
 TEST(Embedding, TokenOutsideTheVocabularyIsADefect) {
-  if (!test_device_throws()) GTEST_SKIP();
+  if (!test_device_throws()) GTEST_SKIP() << "kernels of a GPU throw nothing";
   for (const bool is_part : {false, true}) {
     for (const std::int32_t token : {-1, is_part ? 9 : 3}) {
       Program program;

@@ -1,5 +1,5 @@
 // Both sides of a TCPStore next to torch's own. Skipped unless HONE_TEST_TORCH names a Python that has torch
-// (scripts/check_clients.sh sets it).
+// (HONE_CHECK_ALL=1 scripts/check_clients.sh sets it).
 #include <gtest/gtest.h>
 
 #include <chrono>

@@ -4,15 +4,29 @@
 
 #include <array>
 #include <limits>
+#include <string>
+#include <string_view>
 
 #include "backend/cuda/cublas.h"
+#include "backend/cuda/gpu_library.h"
 #include "backend/hip/bias.h"
 #include "core/error.h"
 
 namespace hone {
 namespace {
 
-constexpr std::array kNames = {"librocblas.so.5", "librocblas.so.4", "librocblas.so.0", "/opt/rocm/lib/librocblas.so"};
+constexpr std::array<std::string_view, 3> kNames = {"librocblas.so.5", "librocblas.so.4", "librocblas.so.0"};
+constexpr std::string_view kAdvice = "install rocBLAS, or set LD_LIBRARY_PATH to its folder";
+
+void* open_library() {
+  for (const std::string_view name : kNames) {
+    try {
+      return open_gpu_library(name, "rocblas", kAdvice);
+    } catch (const Error&) {  // that of another version of ROCm
+    }
+  }
+  throw Error("rocblas", "librocblas.so was not found", std::string(kAdvice));
+}
 
 RocblasType type_of(DType type) {
   switch (type) {
@@ -39,14 +53,7 @@ RocblasOperation operation(Transpose transpose) {
 }  // namespace
 
 RocblasLibrary::RocblasLibrary() {
-  void* library = nullptr;
-  for (const char* name : kNames) {
-    library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
-    if (library != nullptr) break;
-  }
-  if (library == nullptr) {
-    throw Error("rocblas", "librocblas.so was not found", "install rocBLAS, or set LD_LIBRARY_PATH to its folder");
-  }
+  void* const library = open_library();
   const auto bind = [&]<class Function>(Function& function, const char* name) {
     function = reinterpret_cast<Function>(::dlsym(library, name));
     if (function == nullptr) throw Error("rocblas", text_of("librocblas.so has no ", name), "install a newer rocBLAS");
