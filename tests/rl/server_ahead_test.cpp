@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json_value.h"
+#include "rl/interrupt_handlers.h"
 #include "rl/served_runs.h"
 
 namespace hone::test {
@@ -95,27 +96,42 @@ TEST(ServerAhead, ResumesBitwiseFromEveryStep) {
   }
 }
 
-// A step that fails is not a part of what is saved, whatever the servers are drawing.
-TEST(ServerAhead, AFailedStepSavesWhatWasBefore) {
-  ServedRuns servers(1);
-  const TemporaryDirectory whole;
-  (void)servers.train(ahead_options(servers, whole.path()), 4);
-  const TemporaryDirectory failing;
-  GrpoOptions options = ahead_options(servers, failing.path());
+// Returns a run of four steps that calls strike() when the third generation is judged.
+GrpoRun struck_run(ServedRuns& servers, const GrpoOptions& options, const std::function<void()>& strike) {
   GrpoRun run = servers.run(options, 4);
-  int generations = 0;
-  run.rewards.push_back({"fails", "fails",
-                         [&](std::span<const RewardInput> batch) {
-                           if (++generations == 3) throw Error("fails", "the third generation");
+  run.rewards.push_back({"strikes", "strikes",
+                         [strike, generations = 0](std::span<const RewardInput> batch) mutable {
+                           if (++generations == 3) strike();
                            return RewardScores(batch.size());
                          },
                          RewardScope::kBatch});
   run.reward_weights.push_back(0.0);
-  EXPECT_THROW((void)train(run), Error);
-  EXPECT_TRUE(is_folder(failing.path() / "checkpoint-2"));
-  options.resume_from_checkpoint = "true";
-  (void)servers.train(options, 4);
-  EXPECT_EQ(read_file(failing.path() / "model.safetensors"), read_file(whole.path() / "model.safetensors"));
+  return run;
+}
+
+// A step that fails or is interrupted is not a part of what is saved, whatever the servers are drawing.
+TEST(ServerAhead, AStepThatEndsEarlySavesWhatWasBefore) {
+  ServedRuns servers(1);
+  const TemporaryDirectory whole;
+  (void)servers.train(ahead_options(servers, whole.path()), 4);
+  for (const bool interrupts : {false, true}) {
+    const TemporaryDirectory ended;
+    GrpoOptions options = ahead_options(servers, ended.path());
+    GrpoRun run = struck_run(servers, options, [&] {
+      if (interrupts) ::raise(SIGINT);
+      if (!interrupts) throw Error("strikes", "the third generation");
+    });
+    {
+      const InterruptHandlers handlers;
+      if (interrupts) EXPECT_THROW((void)train(run), Interrupted);
+      if (!interrupts) EXPECT_THROW((void)train(run), Error);
+    }
+    // An interrupt may come after the servers have drawn the generation; the step is then completed.
+    EXPECT_TRUE(is_folder(ended.path() / "checkpoint-2") || (interrupts && is_folder(ended.path() / "checkpoint-3")));
+    options.resume_from_checkpoint = "true";
+    (void)servers.train(options, 4);
+    EXPECT_EQ(read_file(ended.path() / "model.safetensors"), read_file(whole.path() / "model.safetensors"));
+  }
 }
 
 // A server does not continue what an engine has begun: it draws the generation whole.

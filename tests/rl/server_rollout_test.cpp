@@ -9,8 +9,8 @@
 
 #include "core/error.h"
 #include "core/files.h"
-#include "core/interrupt.h"
 #include "core/json_value.h"
+#include "rl/interrupt_handlers.h"
 #include "rl/model_endpoint.h"
 #include "rl/small_run.h"
 #include "support/models.h"
@@ -173,24 +173,6 @@ TEST(ServerRollout, GoesOnAfterTheServerHasDied) {
   EXPECT_EQ(read_file(whole.path() / "model.safetensors"), read_file(stopped.path() / "model.safetensors"));
 }
 
-// Installs the handlers of Ctrl+C during its lifetime.
-struct Handlers {
-  Handlers() {
-    ::sigaction(SIGINT, nullptr, &interrupt);
-    ::sigaction(SIGTERM, nullptr, &terminate);
-    catch_interrupts();
-  }
-  Handlers(const Handlers&) = delete;
-  Handlers& operator=(const Handlers&) = delete;
-  ~Handlers() {
-    clear_interrupt();
-    ::sigaction(SIGINT, &interrupt, nullptr);
-    ::sigaction(SIGTERM, &terminate, nullptr);
-  }
-  struct sigaction interrupt{};
-  struct sigaction terminate{};
-};
-
 TEST(ServerRollout, GoesOnAfterCtrlC) {
   const TemporaryDirectory whole;
   const TemporaryDirectory stopped;
@@ -202,7 +184,7 @@ TEST(ServerRollout, GoesOnAfterCtrlC) {
     if (++asked == 5) ::raise(SIGINT);
   };
   {
-    const Handlers handlers;
+    const InterruptHandlers handlers;
     EXPECT_THROW((void)train_rows(options, 4), Interrupted);
   }
   EXPECT_TRUE(is_folder(stopped.path() / "checkpoint-2"));

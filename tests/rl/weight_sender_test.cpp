@@ -158,6 +158,34 @@ TEST(WeightSender, WhereNcclRefusesAFolderIsUsed) {
   EXPECT_THAT(refusal(servers, options), AllOf(HasSubstr("is nccl, but "), HasSubstr("the fake: refuses")));
 }
 
+// The run ends in one line, and continues with another server.
+TEST(WeightSender, AServerThatIsLostEndsTheRun) {
+  ServedRuns servers(2);
+  const TemporaryDirectory whole;
+  (void)servers.train(servers.options(whole.path()));
+  const TemporaryDirectory ended;
+  GrpoOptions options = servers.options(ended.path());
+  GrpoRun run = servers.run(options);
+  run.rewards.push_back({"stops", "stops",
+                         [&, generations = 0](std::span<const RewardInput> batch) mutable {
+                           if (++generations == 2) servers.at(1).stop();
+                           return RewardScores(batch.size());
+                         },
+                         RewardScope::kBatch});
+  run.reward_weights.push_back(0.0);
+  try {
+    (void)train(run);
+    ADD_FAILURE() << "nothing is thrown";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr(options.vllm_server_url[1] + "/start_weight_update: answers 503"));
+  }
+  EXPECT_TRUE(is_folder(ended.path() / "checkpoint-2"));
+  options.resume_from_checkpoint = "true";
+  options.vllm_server_url.resize(1);
+  (void)servers.train(options);
+  EXPECT_EQ(read_file(ended.path() / "model.safetensors"), read_file(whole.path() / "model.safetensors"));
+}
+
 // A server without an engine: it answers as a test says and may join the communicator.
 class HollowServer {
  public:
