@@ -53,6 +53,12 @@ TEST(Url, TextIsWhatWasParsed) {
   EXPECT_EQ(text_of_url("http://[FE80::1%25eth0]:1/"), "http://[fe80::1%25eth0]:1");
 }
 
+TEST(Url, HasAHost) {
+  EXPECT_EQ(Url::parse("http://user:word@Hub.Co:8000/a")->host(), "hub.co");
+  EXPECT_EQ(Url::parse("https://127.0.0.1")->host(), "127.0.0.1");
+  EXPECT_EQ(Url::parse("http://[::1]:8000")->host(), "[::1]");
+}
+
 TEST(Url, KnowsHttp) {
   EXPECT_TRUE(Url::parse("http://a")->is_http());
   EXPECT_TRUE(Url::parse("HTTPS://a")->is_http());
