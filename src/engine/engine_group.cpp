@@ -98,13 +98,10 @@ EngineGroup::Received EngineGroup::receive() {
 }
 
 std::int64_t EngineGroup::least(std::int64_t value) {
-  for (const std::string& text : peers_.gather({reinterpret_cast<const char*>(&value), sizeof value})) {
-    std::int64_t other = 0;
-    HONE_ASSERT(text.size() == sizeof other, text.size(), " bytes of a number");
-    std::memcpy(&other, text.data(), sizeof other);
-    value = std::min(value, other);
-  }
-  return value;
+  HONE_ASSERT(value >= 0 && value < std::int64_t{1} << 53, value, " is not exact as a double");
+  double largest = -static_cast<double>(value);
+  peers_.maximum({&largest, 1});
+  return static_cast<std::int64_t>(-largest);
 }
 
 std::exception_ptr EngineGroup::together(const std::function<void()>& act) {

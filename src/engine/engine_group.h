@@ -92,7 +92,7 @@ class EngineGroup {
 
   // All ranks call the following in the same order.
   //
-  // Returns the least of the values of all ranks.
+  // Returns the least of the values of all ranks, which are from 0 to 2^53.
   [[nodiscard]] std::int64_t least(std::int64_t value);
   // Returns true if any rank passes true.
   [[nodiscard]] bool any(bool mine) { return peers_.any(mine); }

@@ -43,15 +43,15 @@ KvLayout kv_layout(const EngineOptions& options) {
   return {options.num_blocks,
           options.block_size,
           (options.max_model_len + options.block_size - 1) / options.block_size,
-          options.latent_kv_cache,
-          options.kv_cache_dtype,
-          options.latent_attention};
+          options.cache.latent_kv_cache,
+          options.cache.kv_cache_dtype,
+          options.cache.latent_attention};
 }
 
 namespace {
 
 void check_absorbed(const EngineOptions& options, const Model& model) {
-  if (!options.latent_kv_cache)
+  if (!options.cache.latent_kv_cache)
     throw Error("latent_attention", "is absorbed, but latent_kv_cache is false", "--latent_kv_cache true");
   const auto in_fp8 = [](const WeightSpec& spec) { return spec.dtype == DType::kU8; };
   if (std::ranges::any_of(model.weights(), in_fp8))
@@ -60,27 +60,31 @@ void check_absorbed(const EngineOptions& options, const Model& model) {
                 "leave one of them out");
 }
 
+}  // namespace
+
 void check_cache_and_drafts(const EngineOptions& options, const Model& model) {
-  if (options.latent_attention == LatentForm::kAbsorbed) check_absorbed(options, model);
+  if (options.cache.latent_attention == LatentForm::kAbsorbed) check_absorbed(options, model);
   if (options.drafts_by_prediction() && options.adapter_slots > 0) {
     throw Error("speculative_method",
                 text_of("is mtp, which does not work with adapters by name (", options.adapter_slots, " slots)"),
                 "set it to ngram");
   }
-  if (options.latent_kv_cache && options.adapter_slots > 0) {
+  if (options.cache.latent_kv_cache && options.adapter_slots > 0) {
     throw Error(
         "latent_kv_cache",
         text_of("is true, but adapters by name (", options.adapter_slots, " slots) may change the keys of a token"),
         "leave it out, or serve without adapters");
   }
-  if (options.latent_kv_cache && options.kv_cache_dtype == KvCacheDtype::kFp8)
+  if (options.cache.latent_kv_cache && options.cache.kv_cache_dtype == KvCacheDtype::kFp8)
     throw Error("kv_cache_dtype", "is fp8, but latent_kv_cache keeps latent rows, which have no FP8 form",
                 "leave one of them out");
-  if (options.latent_kv_cache && model.shape().latent_width == 0)
+  if (options.cache.latent_kv_cache && model.shape().latent_width == 0)
     throw Error("latent_kv_cache", "is true, but this model has no latent attention", "leave it out");
   HONE_ASSERT(!options.drafts_by_prediction() || model.predicts_further(),
               "the model was made without its layer for multi-token prediction");
 }
+
+namespace {
 
 // Makes the layer that proposes tokens part of the model.
 void keep_predictions(Model& model, const EngineOptions& options) {
@@ -134,9 +138,7 @@ EngineOptions engine_options(const EngineWorkload& demand) {
   options.max_batch_tokens =
       std::max(options.max_batch_tokens, demand.max_num_seqs * (1 + demand.num_speculative_tokens));
   options.adjust_logits = demand.adjust_logits;
-  options.latent_kv_cache = demand.latent_kv_cache;
-  options.latent_attention = demand.latent_attention;
-  options.kv_cache_dtype = demand.kv_cache_dtype;
+  options.cache = demand.cache;
   if (demand.full_length > 0) {
     const std::int64_t pages = (options.max_model_len + options.block_size - 1) / options.block_size;
     options.num_blocks = std::min(options.max_num_seqs, demand.full_length) * pages;

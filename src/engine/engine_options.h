@@ -18,14 +18,30 @@ inline constexpr const char* kLatentKvCacheHelp =
     "Keep latent rows in the KV cache of a DeepSeek model, which take a fraction of the memory of keys and values, and "
     "expand them in each step, which takes time; changes no result";
 
-inline constexpr const char* kLatentAttentionHelp =
-    "How attention reads the latent rows of latent_kv_cache: expanded (to the keys and values that training computes, "
-    "bit for bit, in each step), or absorbed (queries attend to the rows themselves, which is faster on a CPU, slower "
-    "on a GPU so far, and changes results within rounding)";
+// The contents of the KV cache.
+struct CacheOptions {
+  // The latent rows of multi-head latent attention in place of keys and values. Takes a fraction of the memory.
+  bool latent_kv_cache = false;
+  // Expanded, each step computes keys and values from the rows of its requests, which takes time in proportion to them
+  // and changes no bit of a result. Absorbed attention rounds elsewhere than training, for all tokens of all requests
+  // alike, so that what a request computes still depends on its tokens alone. Needs latent_kv_cache.
+  LatentForm latent_attention = LatentForm::kExpanded;
+  // Rounds keys and values to FP8 as they are written (model/batch.h). What a request computes still depends on its
+  // tokens alone.
+  KvCacheDtype kv_cache_dtype = KvCacheDtype::kAuto;
 
-inline constexpr const char* kKvCacheDtypeHelp =
-    "Type of keys and values in the KV cache: auto (the model's), or fp8 (e4m3 with a scale for each token and key "
-    "head), which takes half of bf16's memory and changes results within FP8's rounding";
+  template <class Visitor>
+  void fields(Visitor& v) {
+    v("latent_kv_cache", latent_kv_cache, kLatentKvCacheHelp);
+    v("latent_attention", latent_attention,
+      "How attention reads the latent rows of latent_kv_cache: expanded (to the keys and values that training "
+      "computes, bit for bit, in each step), or absorbed (queries attend to the rows themselves, which is faster on a "
+      "CPU, slower on a GPU so far, and changes results within rounding)");
+    v("kv_cache_dtype", kv_cache_dtype,
+      "Type of keys and values in the KV cache: auto (the model's), or fp8 (e4m3 with a scale for each token and key "
+      "head), which takes half of bf16's memory and changes results within FP8's rounding");
+  }
+};
 
 // The source of the tokens that are proposed to follow a sequence.
 enum class SpeculativeMethod : std::uint8_t {
@@ -55,16 +71,7 @@ struct EngineOptions {
   // Tokens that are proposed for a request and checked in one step; 0: none. Changes no bit of a result.
   std::int64_t num_speculative_tokens = 0;
   SpeculativeMethod speculative_method = SpeculativeMethod::kNgram;
-  // The KV cache holds the latent rows of multi-head latent attention in place of keys and values. Takes a fraction of
-  // the memory.
-  bool latent_kv_cache = false;
-  // Expanded, each step computes keys and values from the rows of its requests, which takes time in proportion to them
-  // and changes no bit of a result. Absorbed attention rounds elsewhere than training, for all tokens of all requests
-  // alike, so that what a request computes still depends on its tokens alone. Needs latent_kv_cache.
-  LatentForm latent_attention = LatentForm::kExpanded;
-  // Rounds keys and values to FP8 as they are written (model/batch.h). What a request computes still depends on its
-  // tokens alone.
-  KvCacheDtype kv_cache_dtype = KvCacheDtype::kAuto;
+  CacheOptions cache = {};
   std::int64_t adapter_slots = 0;  // slots of an AdapterSlots model; 0: another model
   // Requests share the KV-cache blocks of equal beginnings, which are computed once and kept until their memory is
   // needed (engine/prefix_cache.h). Changes no bit of a result.
@@ -85,8 +92,10 @@ void check_model(const EngineOptions& options, const Model& model);
 // Checks the options and fills in num_blocks. Throws Error if a value is not positive, if the blocks cannot hold one
 // request of max_model_len, or if options exclude each other.
 [[nodiscard]] EngineOptions resolved(EngineOptions options);
+// The same, except for lengths.
+void check_cache_and_drafts(const EngineOptions& options, const Model& model);
 // Makes the layer for multi-token prediction part of the model, before its weights are loaded, if the options need it.
-// Throws Error as check_model(), except for lengths, and if the method and the number of tokens exclude each other or
+// Throws Error as check_cache_and_drafts(), and if the method and the number of tokens exclude each other or
 // config.json has no such layer.
 void prepare_model(Model& model, const EngineOptions& options);
 // Most tokens that a request may name in logit_bias, allowed_token_ids and banned_token_ids together.
@@ -109,9 +118,7 @@ struct EngineWorkload {
   bool adjust_logits = false;      // requests may have SamplingParams::adjusts_logits()
   std::int64_t num_speculative_tokens = 0;
   SpeculativeMethod speculative_method = SpeculativeMethod::kNgram;
-  bool latent_kv_cache = false;
-  LatentForm latent_attention = LatentForm::kExpanded;
-  KvCacheDtype kv_cache_dtype = KvCacheDtype::kAuto;
+  CacheOptions cache = {};
 };
 // Returns resolved options of an engine for such requests. A step has room for one token of each running request.
 [[nodiscard]] EngineOptions engine_options(const EngineWorkload& demand);

@@ -42,11 +42,10 @@ class Follower {
       case GroupOrder::kMemory:
         (void)group_.least(static_cast<std::int64_t>(memory_of(weights_.device()).available));
         return true;
-      case GroupOrder::kSleep:
-        drop();
-        weights_.give_back(received.value<SleepLevel>());
-        return true;
       // The first rank reports what goes wrong in these.
+      case GroupOrder::kSleep:
+        sleep(received.value<SleepLevel>());
+        return true;
       case GroupOrder::kWakeWeights:
         (void)weights_.take_back();
         return true;
@@ -66,6 +65,13 @@ class Follower {
     embedder_.reset();
     engine_.reset();
     arena_.reset();
+  }
+
+  void sleep(SleepLevel level) {
+    wait_for_all_but(0);
+    if (level == SleepLevel::kKeepWeights && weights_.keep()) return;
+    drop();
+    weights_.give_back(level);
   }
 
   // Memory of an engine is given back before there is another.

@@ -86,7 +86,7 @@ std::string program_name(const Capacity& capacity) { return text_of("generation 
 EngineOptions with_blocks_of(const Workspace& workspace, EngineOptions options) {
   const StoreSpec* cache = store_named(workspace, kKvStore);
   HONE_ASSERT(cache != nullptr, "the workspace has no KV cache");
-  const std::string name = options.latent_kv_cache ? KvLayout::latent_name(0) : KvLayout::key_name(0);
+  const std::string name = options.cache.latent_kv_cache ? KvLayout::latent_name(0) : KvLayout::key_name(0);
   const auto first = std::ranges::find(cache->tensors, name, &NamedType::name);
   HONE_ASSERT(first != cache->tensors.end(), "the KV cache has no ", name);
   options.num_blocks = first->type.rows();

@@ -57,6 +57,9 @@ void ResidentModel::check_ranks() const {
 void ResidentModel::sleep(SleepLevel level) {
   HONE_ASSERT(!engine_ || !engine_->has_work(), "a model with requests under way is put to sleep");
   if (group_ != nullptr) group_->send_value(GroupOrder::kSleep, level);
+  // No rank drops anything before all ranks have their copies.
+  if (level == SleepLevel::kKeepWeights)
+    if (const std::exception_ptr error = weights_.keep()) std::rethrow_exception(error);
   engine_.reset();
   embedder_.reset();
   weights_.give_back(level);

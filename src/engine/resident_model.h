@@ -44,7 +44,8 @@ class ResidentModel {
   [[nodiscard]] Embedder& embedder();
 
   // Gives back the KV cache, the activations and the weights. No request may be under way. A sleeping model can be put
-  // to sleep again, which changes something only if it drops weights that were kept.
+  // to sleep again, which changes something only if it drops weights that were kept. Throws Error if a rank has no host
+  // memory for weights that are to be kept, and then nothing has changed.
   void sleep(SleepLevel level);
   // Take the weights, or the KV cache, back from the device; nothing happens if they are there. Throw Error if the
   // device, or that of another rank, has no memory for them; wake_cache() also if the weights are not there.

@@ -1,5 +1,6 @@
 #include "engine/resident_weights.h"
 
+#include <new>
 #include <span>
 #include <utility>
 
@@ -10,16 +11,21 @@
 namespace hone {
 namespace {
 
-// Copies all tensors of a store to host memory, one after the other.
+// Copies all tensors of a store to host memory, one after the other. Throws Error if there is no memory for them.
 std::vector<std::byte> content_of(const TensorStore& store) {
-  std::vector<std::byte> bytes;
-  bytes.reserve(store.bytes());
-  for (const NamedType& tensor : store.tensors()) {
-    const std::size_t begin = bytes.size();
-    bytes.resize(begin + tensor.type.bytes());
-    store.download(tensor.name, 0, std::span(bytes).subspan(begin));
+  try {
+    std::vector<std::byte> bytes;
+    bytes.reserve(store.bytes());
+    for (const NamedType& tensor : store.tensors()) {
+      const std::size_t begin = bytes.size();
+      bytes.resize(begin + tensor.type.bytes());
+      store.download(tensor.name, 0, std::span(bytes).subspan(begin));
+    }
+    return bytes;
+  } catch (const std::bad_alloc&) {
+    throw Error("the weights", text_of("do not fit in host memory: ", store.bytes(), " bytes"),
+                "free memory, or sleep with level 2, which drops them");
   }
-  return bytes;
 }
 
 void fill(TensorStore& store, std::span<const std::byte> bytes) {
@@ -39,12 +45,19 @@ TensorStore& ResidentWeights::store() {
   return *store_;
 }
 
+std::exception_ptr ResidentWeights::keep() {
+  std::vector<std::byte> copy;
+  const std::exception_ptr error = run_together(group_, [&] {
+    if (store_ && whole_) copy = content_of(*store_);
+  });
+  if (!error && store_) kept_ = std::move(copy);
+  return error;
+}
+
 void ResidentWeights::give_back(SleepLevel level) {
   if (level == SleepLevel::kDropWeights) {
     kept_ = {};
     whole_ = false;
-  } else if (store_ && whole_) {
-    kept_ = content_of(*store_);
   }
   store_.reset();
 }

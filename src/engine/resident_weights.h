@@ -36,6 +36,9 @@ class ResidentWeights {
   // Throws Defect while the weights are given back.
   [[nodiscard]] TensorStore& store();
 
+  // Copies weights that are there and whole to host memory, to be called before give_back(kKeepWeights). Returns the
+  // Error of a rank that has no memory for them, and then no rank has a copy.
+  [[nodiscard]] std::exception_ptr keep();
   void give_back(SleepLevel level);
   // Takes the weights back; nothing happens if they are there. Returns the Error of a rank whose device has no memory
   // for them, and then none has them.

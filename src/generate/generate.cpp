@@ -12,6 +12,7 @@
 #include "data/journal.h"
 #include "engine/engine.h"
 #include "engine/engine_group.h"
+#include "engine/engine_part.h"
 #include "generate/collect.h"
 #include "generate/endpoint.h"
 #include "generate/options.h"
@@ -42,9 +43,9 @@ Json generation_settings(const GenerateOptions& options) {
                 {"prompt_logprobs", options.prompt_logprobs ? Json(*options.prompt_logprobs) : Json()},
                 {"seed", options.seed}};
   // Unset in folders that older programs have made.
-  const bool is_fp8 = options.kv_cache_dtype == KvCacheDtype::kFp8;
+  const bool is_fp8 = options.cache.kv_cache_dtype == KvCacheDtype::kFp8;
   settings["kv_cache_dtype"] = is_fp8 ? Json("fp8") : Json();
-  const bool is_absorbed = options.latent_attention == LatentForm::kAbsorbed;
+  const bool is_absorbed = options.cache.latent_attention == LatentForm::kAbsorbed;
   settings["latent_attention"] = is_absorbed ? Json("absorbed") : Json();
   settings.update(logit_adjustments(options.params(options.max_new_tokens, {})));
   return settings;
@@ -202,9 +203,7 @@ void generate_missing(const GenerateOptions& options, std::span<const GeneratePr
                       .adjust_logits = options.adjusts_logits() || options.prompt_logprobs.has_value(),
                       .num_speculative_tokens = options.num_speculative_tokens,
                       .speculative_method = options.speculative_method,
-                      .latent_kv_cache = options.latent_kv_cache,
-                      .latent_attention = options.latent_attention,
-                      .kv_cache_dtype = options.kv_cache_dtype});
+                      .cache = options.cache});
   capacities.max_logprobs = std::max(options.logprobs.value_or(0), options.prompt_logprobs.value_or(0));
   if (options.prompt_logprobs) capacities.max_prompt_samples = std::min(kPromptSamples, capacities.max_batch_tokens);
   Engine engine(*loaded.model, loaded.tokenizer, loaded.weights, std::make_shared<Arena>(device), capacities, group);
@@ -283,16 +282,10 @@ std::vector<GeneratePrompt> prompts_of(const GenerateOptions& options, GenerateC
 }  // namespace
 
 LoadedModel load_generator(const GenerateOptions& options, EngineGroup* group) {
-  const auto prepared = [&](std::unique_ptr<Model> model) {
-    prepare_model(*model, {.num_speculative_tokens = options.num_speculative_tokens,
-                           .speculative_method = options.speculative_method,
-                           .latent_kv_cache = options.latent_kv_cache,
-                           .latent_attention = options.latent_attention,
-                           .kv_cache_dtype = options.kv_cache_dtype});
-    return group != nullptr ? group->part_of(std::move(model)) : std::move(model);
-  };
-  return load_model(options.model_name_or_path, std::nullopt, open_device(options.device), prepared,
-                    options.quantization);
+  const ModelSetup setup = engine_part(group, {.num_speculative_tokens = options.num_speculative_tokens,
+                                               .speculative_method = options.speculative_method,
+                                               .cache = options.cache});
+  return load_model(options.model_name_or_path, std::nullopt, open_device(options.device), setup, options.quantization);
 }
 
 GenerateCounts generate(const GenerateOptions& options, EngineGroup* group) {

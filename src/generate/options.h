@@ -57,9 +57,7 @@ struct GenerateOptions : SamplingKeys, RewardKeys {
   std::optional<std::int64_t> logprobs;
   std::optional<std::int64_t> prompt_logprobs;
   SpeculativeMethod speculative_method = SpeculativeMethod::kNgram;
-  bool latent_kv_cache = false;
-  LatentForm latent_attention = LatentForm::kExpanded;
-  KvCacheDtype kv_cache_dtype = KvCacheDtype::kAuto;
+  CacheOptions cache;
 
   std::optional<double> min_reward;
   std::optional<double> pass_rate_min;
@@ -97,9 +95,7 @@ struct GenerateOptions : SamplingKeys, RewardKeys {
     v("max_num_seqs", max_num_seqs, "Completions that are generated or requested concurrently", at_least(1));
     v("num_speculative_tokens", num_speculative_tokens, kSpeculativeTokensHelp, within(0, 64));
     v("speculative_method", speculative_method, kSpeculativeMethodHelp);
-    v("latent_kv_cache", latent_kv_cache, kLatentKvCacheHelp);
-    v("latent_attention", latent_attention, kLatentAttentionHelp);
-    v("kv_cache_dtype", kv_cache_dtype, kKvCacheDtypeHelp);
+    cache.fields(v);
     v("logprobs", logprobs,
       "Write the ids and log-probabilities of each completion's tokens, and so many of the most probable tokens in the "
       "place of each, to generations.jsonl",

@@ -79,12 +79,12 @@ void log_fp8(const Model& model, const TensorStore& weights) {
 
 }  // namespace
 
-LoadedModel load_model(const std::string& name, std::optional<DType> dtype, Device& device, const ModelWrap& wrap,
+LoadedModel load_model(const std::string& name, std::optional<DType> dtype, Device& device, const ModelSetup& setup,
                        Quantization quantization) {
   const std::filesystem::path path = resolve_model(name);
   const ModelDirectory directory(path);
   std::unique_ptr<Model> model = family_registry().create(directory.config());
-  if (wrap) model = wrap(std::move(model));
+  if (setup.wrap) model = setup.wrap(std::move(model));
   const bool is_part = &model->whole() != model.get();
   const bool stored = has_fp8(directory.weights());
   if (is_part && stored && quantization == Quantization::kFp8) {
@@ -96,6 +96,7 @@ LoadedModel load_model(const std::string& name, std::optional<DType> dtype, Devi
     model = std::make_unique<Fp8Model>(std::move(model));
     dtype = DType::kBf16;
   }
+  if (setup.check) setup.check(*model);
   Tokenizer tokenizer = Tokenizer::load(directory.tokenizer_path());
   check_vocabulary(*model, tokenizer);
   TensorStore weights = load_weights(*model, directory, dtype.value_or(checkpoint_dtype(directory)), device);

@@ -29,15 +29,22 @@ struct LoadedModel {
 [[nodiscard]] std::vector<TokenId> stop_token_ids(const std::string& generation_config, const Model& model,
                                                   const Tokenizer& tokenizer);
 
+// Functions that load_model() calls once it has the model of config.json, before its weights are loaded.
+struct ModelSetup {
+  // May put another Model around the one of the folder.
+  std::function<std::unique_ptr<Model>(std::unique_ptr<Model>)> wrap = {};
+  // Throws Error if the model, Fp8Model included, does not suit what it is loaded for.
+  std::function<void(const Model&)> check = {};
+};
+
 // Loads a model. `name` is a folder or a model name (resolve_model()); for an adapter's folder, returns the base model
 // with the adapter merged. Without `dtype`, uses checkpoint_dtype(). Throws Error if a file is missing or invalid, or
 // if the tokenizer has more ids than the model.
-// `wrap` may put another Model around the one of the folder before its weights are loaded.
-using ModelWrap = std::function<std::unique_ptr<Model>(std::unique_ptr<Model>)>;
-// If `quantization` asks for FP8 weights, the model is an Fp8Model around that, and its other weights are bf16. A
-// rank's part of a model has them only if asked for, and not from a folder that is in FP8: kAutomatic converts.
+// If `quantization` asks for FP8 weights, the model is an Fp8Model around what ModelSetup::wrap returns, and its other
+// weights are bf16. A rank's part of a model has them only if asked for, and not from a folder that is in FP8:
+// kAutomatic converts.
 [[nodiscard]] LoadedModel load_model(const std::string& name, std::optional<DType> dtype, Device& device,
-                                     const ModelWrap& wrap = {}, Quantization quantization = Quantization::kNone);
+                                     const ModelSetup& setup = {}, Quantization quantization = Quantization::kNone);
 // bf16 if the checkpoint has tensors of F16, BF16 or FP8, otherwise f32.
 [[nodiscard]] DType checkpoint_dtype(const ModelDirectory& directory);
 

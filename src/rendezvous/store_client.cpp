@@ -1,18 +1,15 @@
 #include "rendezvous/store_client.h"
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <span>
-#include <thread>
 
 #include "core/error.h"
-#include "rendezvous/address.h"
 #include "system/poll.h"
+#include "system/sockets.h"
 #include "system/streams.h"
 
 namespace hone {
@@ -32,19 +29,9 @@ T number_in(const std::string& bytes) {
 }  // namespace
 
 StoreClient::StoreClient(const std::string& host, std::uint16_t port, Deadline deadline, std::function<bool()> stops)
-    : name_(text_of("the store at ", host, ":", port)), stops_(std::move(stops)) {
-  const sockaddr_in address = ipv4_address(host, port);
-  for (;;) {
-    socket_ = Descriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    if (::connect(socket_.number(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) break;
-    const int error = errno;
-    if (Clock::now() >= deadline || (stops_ && stops_()))
-      throw Error(name_, text_of("cannot be reached: ", std::strerror(error)), "the trainer must listen there");
-    std::this_thread::sleep_for(kPause);
-  }
-  const int yes = 1;
-  (void)::setsockopt(socket_.number(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-  (void)::setsockopt(socket_.number(), SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes);
+    : name_(text_of("the store at ", host, ":", port)),
+      stops_(std::move(stops)),
+      socket_(connect_to(ipv4_address(host, port, name_), name_, "the trainer must listen there", deadline, stops_)) {
   send({.query = StoreQuery::kValidate, .number = kStoreMagic});
   send({.query = StoreQuery::kPing, .number = kPingNumber});
   if (number_in<std::uint32_t>(receive(sizeof(std::uint32_t), deadline)) != kPingNumber)

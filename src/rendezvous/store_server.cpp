@@ -1,11 +1,10 @@
 #include "rendezvous/store_server.h"
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -14,7 +13,6 @@
 
 #include "core/error.h"
 #include "core/log.h"
-#include "rendezvous/address.h"
 #include "system/poll.h"
 
 namespace hone {
@@ -22,27 +20,20 @@ namespace {
 
 constexpr std::chrono::milliseconds kAcceptPause{100};
 
-Descriptor listen_at(const std::string& host, std::uint16_t port, std::uint16_t& bound) {
-  const sockaddr_in address = ipv4_address(host, port);
-  Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  const int yes = 1;
-  (void)::setsockopt(socket.number(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  if (!socket.open() || ::bind(socket.number(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
-      ::listen(socket.number(), static_cast<int>(kMostStoreClients)) != 0)
-    throw Error(text_of(host, ":", port), text_of("cannot be listened on: ", std::strerror(errno)),
-                "choose another port, in TRL vllm_group_port");
-  sockaddr_in own{};
-  socklen_t length = sizeof own;
-  (void)::getsockname(socket.number(), reinterpret_cast<sockaddr*>(&own), &length);
-  bound = ntohs(own.sin_port);
-  return socket;
+Listener listen_at(const std::string& host, std::uint16_t port) {
+  const std::string where = text_of(host, ":", port);
+  Listener listener = listen_on(ipv4_address(host, port, where), where, "choose another port, in TRL vllm_group_port");
+  set_nonblocking(listener.socket.number());
+  return listener;
 }
 
 }  // namespace
 
-StoreServer::StoreServer(const std::string& host, std::uint16_t port, std::function<void(const StoreServer&)> changed)
+StoreServer::StoreServer(const std::string& host, std::uint16_t port, std::function<void(const StoreServer&)> changed,
+                         std::chrono::milliseconds hello_limit)
     : changed_(std::move(changed)),
-      listener_(listen_at(host, port, port_)),
+      hello_limit_(hello_limit),
+      listener_(listen_at(host, port)),
       wake_(make_pipe()),
       thread_([this] { run(); }) {}
 
@@ -90,21 +81,23 @@ void StoreServer::wake() { (void)!::write(wake_.write.number(), "w", 1); }
 void StoreServer::run() {
   std::vector<pollfd> entries;
   while (!ends_) {
-    entries = {{listener_.number(), POLLIN, 0}, {wake_.read.number(), POLLIN, 0}};
+    Deadline hello_deadline = kNoDeadline;
+    entries = {{listener_.socket.number(), POLLIN, 0}, {wake_.read.number(), POLLIN, 0}};
     for (const Connection& connection : connections_) {
       const std::lock_guard lock(mutex_);
+      if (!state_.is_valid(connection.client)) hello_deadline = std::min(hello_deadline, connection.hello_deadline);
       const bool has_output = !state_.output(connection.client).empty();
       entries.push_back({connection.socket.number(), static_cast<short>(has_output ? POLLIN | POLLOUT : POLLIN), 0});
     }
-    (void)poll_until(entries, kNoDeadline);
+    (void)poll_until(entries, hello_deadline);
     std::array<char, 64> drained{};
     if (entries[1].revents != 0) (void)!::read(wake_.read.number(), drained.data(), drained.size());
     bool changed = false;
     for (std::size_t i = connections_.size(); i-- > 0;) {
       const short events = entries[i + 2].revents;
-      if (events == 0) continue;
+      if (events == 0 && !is_late(connections_[i])) continue;
       changed = true;
-      if (serve(connections_[i], events)) continue;
+      if (events != 0 && serve(connections_[i], events)) continue;
       const std::lock_guard lock(mutex_);
       state_.remove_client(connections_[i].client);
       connections_.erase(connections_.begin() + static_cast<std::ptrdiff_t>(i));
@@ -119,16 +112,19 @@ void StoreServer::run() {
   }
 }
 
+bool StoreServer::is_late(const Connection& connection) const {
+  const std::lock_guard lock(mutex_);
+  return !state_.is_valid(connection.client) && std::chrono::steady_clock::now() >= connection.hello_deadline;
+}
+
 void StoreServer::accept_one() {
-  Descriptor socket(::accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  Descriptor socket(::accept4(listener_.socket.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   // Without descriptors the listener stays readable.
   if (!socket.open() && (errno == EMFILE || errno == ENFILE)) std::this_thread::sleep_for(kAcceptPause);
   if (!socket.open() || connections_.size() >= kMostStoreClients) return;
-  const int yes = 1;
-  (void)::setsockopt(socket.number(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-  (void)::setsockopt(socket.number(), SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes);
+  configure(socket.number());
   const std::lock_guard lock(mutex_);
-  connections_.push_back({std::move(socket), state_.add_client()});
+  connections_.push_back({std::move(socket), state_.add_client(), std::chrono::steady_clock::now() + hello_limit_});
 }
 
 bool StoreServer::serve(const Connection& connection, short events) {
@@ -140,7 +136,7 @@ bool StoreServer::serve(const Connection& connection, short events) {
       const std::lock_guard lock(mutex_);
       if (count > 0) state_.receive(connection.client, {bytes.data(), static_cast<std::size_t>(count)});
     } catch (const Error& error) {
-      log_warning(text_of("a connection to port ", port_, " is closed: ", error.what()));
+      log_warning(text_of("a connection to port ", port(), " is closed: ", error.what()));
       return false;
     }
   }

@@ -29,6 +29,8 @@ class StoreState {
   void receive(Client client, std::string_view bytes);
   // Bytes to send to a client, from which the caller removes what it has sent.
   [[nodiscard]] std::string& output(Client client) { return clients_.at(client).output; }
+  // Returns true if the client has sent kValidate.
+  [[nodiscard]] bool is_valid(Client client) const { return clients_.at(client).valid; }
   // The number of clients that have sent kValidate.
   [[nodiscard]] std::size_t valid_clients() const;
 

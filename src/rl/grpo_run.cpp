@@ -154,7 +154,7 @@ EngineOptions rollout_engine(const GrpoOptions& options, const GrpoBatch& batch,
                          .max_num_seqs = std::min(most_of_a_rank(options, batch), kMaxSequences),
                          .full_length = kFullLengthSequences,
                          .adjust_logits = options.repetition_penalty != 1,
-                         .latent_kv_cache = options.latent_kv_cache});
+                         .cache = {.latent_kv_cache = options.latent_kv_cache}});
 }
 
 GrpoSizes sizes_of(const GrpoRun& run) {

@@ -67,6 +67,16 @@ void act(const Service& service, const std::shared_ptr<ServerReply>& reply, Unde
   service.submit(EngineAction{.under_way = under_way, .act = std::move(action), .done = done});
 }
 
+void act_versioned(const Service& service, const std::shared_ptr<ServerReply>& reply, UnderWay under_way,
+                   std::function<void(ResidentModel&)> action, std::function<Json(std::int64_t version)> answer) {
+  auto version = std::make_shared<std::int64_t>(0);
+  const auto versioned = [action = std::move(action), version](ResidentModel& resident) {
+    action(resident);
+    *version = resident.version();
+  };
+  act(service, reply, under_way, versioned, [version, answer = std::move(answer)] { return answer(*version); });
+}
+
 std::function<Json()> fixed(Json answer) {
   return [answer = std::move(answer)] { return answer; };
 }

@@ -22,6 +22,9 @@ namespace hone {
 // Runs an action on the engine's thread and answers with `answer` once it is over; an empty answer has no body.
 void act(const Service& service, const std::shared_ptr<ServerReply>& reply, UnderWay under_way,
          std::function<void(ResidentModel&)> action, std::function<Json()> answer);
+// The same for an action that may change the weights; the answer states their version after it.
+void act_versioned(const Service& service, const std::shared_ptr<ServerReply>& reply, UnderWay under_way,
+                   std::function<void(ResidentModel&)> action, std::function<Json(std::int64_t version)> answer);
 // Answers with the error of an action; without one, as act() does.
 void answer_action(ServerReply& reply, const std::exception* error, const std::function<Json()>& answer);
 

@@ -17,8 +17,7 @@ namespace {
 // Replaces the weights by those of `folder`.
 void update(const Service& service, const std::shared_ptr<ServerReply>& reply, const std::string& folder,
             UnderWay under_way, std::function<Json(std::int64_t version)> answer) {
-  auto version = std::make_shared<std::int64_t>(0);
-  const auto action = [folder, version](ResidentModel& resident) {
+  const auto action = [folder](ResidentModel& resident) {
     const bool was_whole = resident.has_whole_weights();
     try {
       resident.update(folder);
@@ -26,9 +25,8 @@ void update(const Service& service, const std::shared_ptr<ServerReply>& reply, c
       if (!was_whole || resident.has_whole_weights()) throw;  // nothing has changed
       throw RequestError({}, text_of("the weights are incomplete: ", error.what()), "repeat the update", 500);
     }
-    *version = resident.version();
   };
-  act(service, reply, under_way, action, [version, answer = std::move(answer)] { return answer(*version); });
+  act_versioned(service, reply, under_way, action, std::move(answer));
 }
 
 }  // namespace
@@ -129,7 +127,7 @@ void answer_update_weights(const Service& service, const ServerRequest& request,
   const Json& info = parameters.value("update_info");
   parameters.refuse_others();
   if (!info.is_object()) RequestParameters::refuse("update_info", info, "an object with weights_path");
-  if (info.contains("names")) return receive_weights(service, request, reply, info);
+  if (info.contains("names")) return receive_weights(service, request, reply, info, under_way);
   RequestParameters inner(info, "update_info.");
   std::string folder;
   if (!inner.text("weights_path", folder))

@@ -70,8 +70,9 @@ void answer_start_update(const Service& service, const ServerRequest& request,
                          const std::shared_ptr<ServerReply>& reply);
 void answer_finish_update(const Service& service, const ServerRequest& request,
                           const std::shared_ptr<ServerReply>& reply);
-// Answers /update_weights whose update_info, `info`, announces tensors.
+// Answers /update_weights whose update_info, `info`, announces tensors. under_way: becomes of requests if the call
+// begins an update
 void receive_weights(const Service& service, const ServerRequest& request, const std::shared_ptr<ServerReply>& reply,
-                     const Json& info);
+                     const Json& info, UnderWay under_way);
 
 }  // namespace hone

@@ -51,7 +51,8 @@ StoredType type_named(const std::string& param, std::string_view name) {
   constexpr std::string_view kPrefix = "torch.";
   if (name.starts_with(kPrefix)) name.remove_prefix(kPrefix.size());
   const auto* const found = std::ranges::find(kTypes, name, &std::pair<std::string_view, StoredType>::first);
-  if (found == kTypes.end()) throw RequestError(param, text_of("is \"", name, "\""), "expected bfloat16 or float32");
+  if (found == kTypes.end())
+    throw RequestError(param, text_of("is \"", name, "\""), "expected bfloat16, float16, float32 or float64");
   return found->second;
 }
 
@@ -88,19 +89,25 @@ BroadcastBackend::Id unique_id_of(const std::string& base64) {
   return id;
 }
 
+// Reads how the trainer packs tensors. Returns the limit of its buffers in bytes; unset: tensors come one by one.
+std::optional<std::size_t> packed_limit_of(RequestParameters& parameters) {
+  bool packed = false;
+  auto bytes = static_cast<std::int64_t>(kPackedBufferBytes);
+  parameters.boolean("packed", packed);
+  parameters.integer("packed_buffer_size_bytes", bytes, 1, kMostPackedBytes);
+  parameters.ignore("packed_num_buffers");  // on this side there is one
+  return packed ? std::optional(static_cast<std::size_t>(bytes)) : std::nullopt;
+}
+
 TrainerAddress address_of(RequestParameters& parameters) {
   TrainerAddress address;
   std::int64_t port = 0;
   std::int64_t rank_offset = 1;
   std::int64_t world_size = 2;
   std::string id;
-  bool packed = false;
-  auto packed_bytes = static_cast<std::int64_t>(kPackedBufferBytes);
   parameters.integer("rank_offset", rank_offset, 0, kMostPort);
   parameters.integer("world_size", world_size, 0, kMostPort);
-  parameters.boolean("packed", packed);
-  parameters.integer("packed_buffer_size_bytes", packed_bytes, 1, kMostPackedBytes);
-  parameters.ignore("packed_num_buffers");  // on this side there is one
+  address.packed = packed_limit_of(parameters);
   const bool has_host = parameters.text("master_address", address.host);
   const bool has_port = parameters.integer("master_port", port, 1, kMostPort);
   if (parameters.text("nccl_unique_id_b64", id)) address.id = unique_id_of(id);
@@ -111,7 +118,6 @@ TrainerAddress address_of(RequestParameters& parameters) {
     throw RequestError("init_info.world_size", text_of("is ", world_size, " with rank_offset ", rank_offset),
                        "the trainer is rank 0 of 2, and this server rank 1");
   address.port = static_cast<std::uint16_t>(port);
-  if (packed) address.packed = static_cast<std::size_t>(packed_bytes);
   return address;
 }
 
@@ -229,34 +235,27 @@ void answer_start_update(const Service& service, const ServerRequest& request,
   const std::shared_ptr<WeightTransfer> transfer = transfer_of(service, request);
   const Json body = control_parameters(request);
   RequestParameters parameters(body);
-  parameters.ignore("is_checkpoint_format");
+  parameters.only("is_checkpoint_format", true);
   parameters.refuse_others();
   const auto begin = [transfer, &loop = service.loop()](ResidentModel& resident) { transfer->begin(resident, loop); };
   act(service, reply, UnderWay::kWait, begin, fixed({{"message", "Weight update started"}}));
 }
 
 void receive_weights(const Service& service, const ServerRequest& request, const std::shared_ptr<ServerReply>& reply,
-                     const Json& info) {
+                     const Json& info, UnderWay under_way) {
   const std::shared_ptr<WeightTransfer> transfer = transfer_of(service, request);
   RequestParameters parameters(info, "update_info.");
   const std::vector<TensorNotice> notices =
       notices_of(parameters.value("names"), parameters.value("dtype_names"), parameters.value("shapes"));
-  bool packed = false;
-  auto packed_bytes = static_cast<std::int64_t>(kPackedBufferBytes);
-  parameters.boolean("packed", packed);
-  parameters.integer("packed_buffer_size_bytes", packed_bytes, 1, kMostPackedBytes);
-  for (const char* key : {"packed_num_buffers", "is_checkpoint_format"}) parameters.ignore(key);
+  const std::optional<std::size_t> limit = packed_limit_of(parameters);
+  parameters.only("is_checkpoint_format", true);
   parameters.refuse_others();
   transfer->require_communicator();
-  std::optional<std::size_t> limit;
-  if (packed) limit = static_cast<std::size_t>(packed_bytes);
-  auto version = std::make_shared<std::int64_t>(0);
-  const auto receive = [transfer, notices, limit, version, &loop = service.loop()](ResidentModel& resident) {
+  const auto receive = [transfer, notices, limit, &loop = service.loop()](ResidentModel& resident) {
     transfer->receive_all(notices, limit, resident, loop);
-    *version = resident.version();
   };
-  act(service, reply, UnderWay::kWait, receive,
-      [version] { return Json{{"message", "Weights updated"}, {"weight_version", *version}}; });
+  act_versioned(service, reply, under_way, receive,
+                [](std::int64_t version) { return Json{{"message", "Weights updated"}, {"weight_version", version}}; });
 }
 
 void answer_finish_update(const Service& service, const ServerRequest& request,
@@ -264,13 +263,13 @@ void answer_finish_update(const Service& service, const ServerRequest& request,
   const std::shared_ptr<WeightTransfer> transfer = transfer_of(service, request);
   const Json body = control_parameters(request);
   RequestParameters(body).refuse_others();
-  auto version = std::make_shared<std::int64_t>(0);
-  const auto finish = [transfer, version, &loop = service.loop()](ResidentModel& resident) {
+  const auto finish = [transfer, &loop = service.loop()](ResidentModel& resident) {
+    transfer->require_communicator();  // an update that was given up has not succeeded
     transfer->finish(resident, loop);
-    *version = resident.version();
   };
-  act(service, reply, UnderWay::kKeep, finish,
-      [version] { return Json{{"message", "Weight update finished"}, {"weight_version", *version}}; });
+  act_versioned(service, reply, UnderWay::kKeep, finish, [](std::int64_t version) {
+    return Json{{"message", "Weight update finished"}, {"weight_version", version}};
+  });
 }
 
 }  // namespace hone

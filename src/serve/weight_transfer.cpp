@@ -88,6 +88,7 @@ void WeightTransfer::close(ResidentModel& resident, EngineLoop& loop) {
   if (open_) give_up("its communicator has been closed", resident, loop);
   receiver_.reset();
   address_ = {};
+  last_.clear();
   link_.reset();
   connected_.reset();
   set_failure(kNone);
@@ -170,6 +171,9 @@ void WeightTransfer::receive_one(const TensorNotice& notice, ResidentModel& resi
 
 void WeightTransfer::receive_all(std::vector<TensorNotice> notices, std::optional<std::size_t> packed,
                                  ResidentModel& resident, EngineLoop& loop) {
+  if (notices.empty() && last_.empty())
+    throw RequestError("update_info.names", "is empty, and no call since the communicator began has named tensors",
+                       "name the tensors");
   const bool is_whole_update = !open_;
   begin(resident, loop);
   if (!notices.empty()) last_ = std::move(notices);

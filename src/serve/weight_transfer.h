@@ -74,8 +74,9 @@ class WeightTransfer {
   void begin(ResidentModel& resident, EngineLoop& loop);
   // Receives a tensor that has passed check(), in the first form. Ends the update if every weight has been received.
   void receive_one(const TensorNotice& notice, ResidentModel& resident, EngineLoop& loop);
-  // Receives announced tensors, in the second form; none: those of the last call. If one of them does not belong to
-  // the model, receives all, changes nothing, and throws. `packed`: instead of what connect() was given.
+  // Receives announced tensors, in the second form; none: those of the last call with this communicator. If one of them
+  // does not belong to the model, receives all, changes nothing, and throws. `packed`: instead of what connect() was
+  // given.
   void receive_all(std::vector<TensorNotice> notices, std::optional<std::size_t> packed, ResidentModel& resident,
                    EngineLoop& loop);
   // Ends an update, if one is open: requests continue with the new weights.

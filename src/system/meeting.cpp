@@ -1,11 +1,7 @@
 #include "system/meeting.h"
 
-#include <arpa/inet.h>
-#include <netdb.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -25,7 +21,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::array<char, 8> kGreeting{'h', 'o', 'n', 'e', 'j', 'o', 'b', '1'};
 constexpr auto kHelloLimit = std::chrono::seconds(5);  // for the hello of a process that has connected
-constexpr auto kPause = std::chrono::milliseconds(50);
+constexpr const char* kNoRank = "MASTER_ADDR and MASTER_PORT must be those of rank 0, which must be running";
 
 // Sent by a process when it connects, to rank 0 or to a rank below its own.
 struct Hello {
@@ -58,11 +54,6 @@ std::string text_in(const std::array<char, kSize>& from) {
   return printable_line(std::string(from.data(), ::strnlen(from.data(), kSize - 1)));
 }
 
-std::string own_host() {
-  std::array<char, 64> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 && name[0] != 0 ? name.data() : "this machine";
-}
-
 // Receives all bytes of a struct before the deadline.
 template <class T>
 bool receive(int connection, std::span<T> values, Clock::time_point deadline) {
@@ -84,48 +75,7 @@ bool send(int connection, std::span<const T> values) {
   return ::send(connection, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
 }
 
-// A machine that disappears is noticed after half a minute, and small messages leave immediately.
-void configure(int connection) {
-  const auto set = [&](int level, int option, int value) {
-    (void)::setsockopt(connection, level, option, &value, sizeof(value));
-  };
-  set(IPPROTO_TCP, TCP_NODELAY, 1);
-  set(SOL_SOCKET, SO_KEEPALIVE, 1);
-  set(IPPROTO_TCP, TCP_KEEPIDLE, 10);
-  set(IPPROTO_TCP, TCP_KEEPINTVL, 5);
-  set(IPPROTO_TCP, TCP_KEEPCNT, 4);
-}
-
-// Connects within the deadline, trying again while the connection is refused. Throws Error with the reason.
-Descriptor connect_to(const sockaddr_in& address, const std::string& name, Clock::time_point deadline) {
-  for (;;) {
-    Descriptor connection(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    const auto* generic = reinterpret_cast<const sockaddr*>(&address);
-    if (connection.open() && ::connect(connection.number(), generic, sizeof(address)) == 0) {
-      configure(connection.number());
-      return connection;
-    }
-    const int error = errno;
-    if (Clock::now() >= deadline) {
-      throw Error(name, text_of("cannot be reached: ", std::strerror(error)),
-                  "MASTER_ADDR and MASTER_PORT must be those of rank 0, which must be running");
-    }
-    ::usleep(static_cast<useconds_t>(std::chrono::microseconds(kPause).count()));
-  }
-}
-
-sockaddr_in resolve(const std::string& name, std::uint16_t port) {
-  addrinfo hints{};
-  hints.ai_family = AF_INET;
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  const int status = ::getaddrinfo(name.c_str(), nullptr, &hints, &found);
-  if (status != 0) throw Error("MASTER_ADDR", text_of("cannot find ", name, ": ", ::gai_strerror(status)));
-  sockaddr_in address = *reinterpret_cast<const sockaddr_in*>(found->ai_addr);
-  ::freeaddrinfo(found);
-  address.sin_port = htons(port);
-  return address;
-}
+sockaddr_in address_of_first(const JobPlace& place) { return ipv4_address(place.address, place.port, "MASTER_ADDR"); }
 
 bool is_loopback(const sockaddr_in& address) { return (ntohl(address.sin_addr.s_addr) >> 24) == 127; }
 
@@ -178,7 +128,7 @@ Meeting meet_as_first(const JobPlace& place, Clock::time_point deadline) {
   if (place.listener >= 0) {
     own.socket = Descriptor(place.listener);
   } else {
-    own = listen_on(place.port, is_loopback(resolve(place.address, place.port)));
+    own = listen_on(place.port, is_loopback(address_of_first(place)));
   }
   const auto size = static_cast<std::size_t>(place.size);
   Meeting meeting{.connections = std::vector<Descriptor>(size), .hosts = std::vector<std::string>(size)};
@@ -215,12 +165,12 @@ Meeting meet_as_first(const JobPlace& place, Clock::time_point deadline) {
 }
 
 Meeting meet_others(const JobPlace& place, Clock::time_point deadline) {
-  const sockaddr_in first = resolve(place.address, place.port);
+  const sockaddr_in first = address_of_first(place);
   const Listener own = listen_on(0, is_loopback(first));
   const std::string name = text_of("rank 0 at ", place.address, ":", place.port);
   const auto size = static_cast<std::size_t>(place.size);
   Meeting meeting{.connections = std::vector<Descriptor>(size), .hosts = std::vector<std::string>(size)};
-  Descriptor connection = connect_to(first, name, deadline);
+  Descriptor connection = connect_to(first, name, kNoRank, deadline);
   const Hello hello = hello_of(place, own.port);
   Answer answer;
   if (!send(connection.number(), std::span<const Hello>(&hello, 1)) ||
@@ -246,7 +196,7 @@ Meeting meet_others(const JobPlace& place, Clock::time_point deadline) {
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = seat.address;
     address.sin_port = htons(static_cast<std::uint16_t>(seat.port));
-    Descriptor below = connect_to(address, text_of("rank ", r, " (", text_in(seat.host), ")"), deadline);
+    Descriptor below = connect_to(address, text_of("rank ", r, " (", text_in(seat.host), ")"), kNoRank, deadline);
     (void)send(below.number(), std::span<const Hello>(&hello, 1));
     meeting.connections[static_cast<std::size_t>(r)] = std::move(below);
   }
@@ -266,23 +216,11 @@ Meeting meet_others(const JobPlace& place, Clock::time_point deadline) {
 }  // namespace
 
 Listener listen_on(std::uint16_t port, bool loopback) {
-  Listener listener{.socket = Descriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0))};
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(loopback ? INADDR_LOOPBACK : INADDR_ANY);
   address.sin_port = htons(port);
-  const int reuse = 1;
-  const int number = listener.socket.number();
-  (void)::setsockopt(number, SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof(reuse));
-  auto* generic = reinterpret_cast<sockaddr*>(&address);
-  if (::bind(number, generic, sizeof(address)) != 0 || ::listen(number, 1024) != 0) {
-    throw Error("MASTER_PORT", text_of("cannot wait on port ", port, " of ", own_host(), ": ", std::strerror(errno)),
-                "set MASTER_PORT to a free port for all ranks");
-  }
-  socklen_t length = sizeof(address);
-  (void)::getsockname(number, generic, &length);
-  listener.port = ntohs(address.sin_port);
-  return listener;
+  return listen_on(address, "MASTER_PORT", "set MASTER_PORT to a free port for all ranks");
 }
 
 Meeting meet(const JobPlace& place, Clock::time_point deadline) {

@@ -8,6 +8,7 @@
 
 #include "core/descriptor.h"
 #include "system/job_place.h"
+#include "system/sockets.h"
 
 namespace hone {
 
@@ -21,12 +22,8 @@ struct Meeting {
 // refuses this process.
 [[nodiscard]] Meeting meet(const JobPlace& place, std::chrono::steady_clock::time_point deadline);
 
-// Returns a socket that listens on a port of this machine, 0 for any, and the port. `loopback`: not reachable from
-// other machines. Throws Error that names the port if it is in use.
-struct Listener {
-  Descriptor socket;
-  std::uint16_t port = 0;
-};
+// Listens on a port of this machine, 0 for any. `loopback`: not reachable from other machines. Throws Error that names
+// the port if it is in use.
 [[nodiscard]] Listener listen_on(std::uint16_t port, bool loopback);
 
 }  // namespace hone

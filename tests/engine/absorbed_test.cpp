@@ -5,16 +5,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "core/error.h"
-#include "core/random.h"
-#include "engine/engine.h"
+#include "engine/cache_runs.h"
 #include "engine/generation_workspace.h"
 #include "model/fp8_model.h"
-#include "support/device.h"
+#include "support/error_text.h"
 #include "support/models.h"
 
 namespace hone::test {
@@ -23,89 +20,22 @@ namespace {
 constexpr std::string_view kLatentModels[] = {"deepseek_v2", "deepseek_v2_grouped_tied", "deepseek_v3",
                                               "deepseek_v3_ungrouped_tied"};
 
-// Requests of several lengths. Every third begins as the one before, and every third repeats itself, so that tokens are
-// proposed.
-std::vector<Request> absorbed_requests(std::int64_t count, std::int64_t vocab) {
-  const RandomStream random(23, "absorbed attention");
-  std::vector<Request> requests;
-  std::uint64_t at = 0;
-  for (std::int64_t i = 0; i < count; ++i) {
-    Request request;
-    if (i % 3 == 2) request.prompt = requests.back().prompt;
-    const std::uint64_t length = 1 + random.below(at++, 40);
-    for (std::uint64_t t = 0; t < length; ++t) {
-      request.prompt.push_back(static_cast<TokenId>(random.below(at++, static_cast<std::uint64_t>(vocab))));
-    }
-    if (i % 3 == 0) {
-      const std::vector<TokenId> once = request.prompt;
-      request.prompt.insert(request.prompt.end(), once.begin(), once.end());
-    }
-    request.sampling.temperature = i % 4 == 0 ? 0 : 0.8;
-    request.sampling.max_tokens = 3 + (i * 5) % 16;
-    request.sampling.seed = static_cast<std::uint64_t>(i);
-    requests.push_back(std::move(request));
-  }
-  return requests;
-}
+constexpr CacheOptions kAbsorbed{.latent_kv_cache = true, .latent_attention = LatentForm::kAbsorbed};
 
 EngineOptions absorbed(EngineOptions options) {
-  options.latent_kv_cache = true;
-  options.latent_attention = LatentForm::kAbsorbed;
+  options.cache = kAbsorbed;
   return options;
 }
 
-struct AbsorbedRun {
-  std::vector<Completion> completions;
-  Engine::Statistics statistics;
-};
-
-AbsorbedRun run_once(const FixtureModel& fixture, std::span<const Request> requests, const EngineOptions& options) {
-  static const Tokenizer tokenizer = letter_tokenizer(8);  // the tests read no text
-  Engine engine(*fixture.model, tokenizer, fixture.weights, std::make_shared<Arena>(test_device()), options);
-  std::vector<Completion> completions = engine.generate(requests);
-  return {std::move(completions), engine.statistics()};
-}
-
-void expect_absorbed(std::span<const Completion> completions, std::span<const Completion> expected,
-                     std::string_view which) {
-  ASSERT_EQ(completions.size(), expected.size());
-  for (std::size_t i = 0; i < completions.size(); ++i) {
-    ASSERT_EQ(completions[i].tokens, expected[i].tokens) << which << ", request " << i;
-    ASSERT_EQ(completions[i].logps, expected[i].logps) << which << ", request " << i;
-  }
-}
-
-// Alone, together, in chunks, preempted, with blocks that others have computed, with proposed tokens and ahead of the
-// host.
 TEST(AbsorbedAttention, ARequestDependsOnItsTokensAlone) {
   for (const std::string_view name : kLatentModels) {
     for (const DType dtype : {DType::kF32, DType::kBf16}) {
-      FixtureModel fixture(name, dtype);
-      const std::vector<Request> requests = absorbed_requests(15, fixture.model->shape().vocab_size);
-      const EngineOptions wide = absorbed({.max_model_len = 120,
-                                           .max_num_seqs = 15,
-                                           .max_batch_tokens = 1024,
-                                           .enable_prefix_caching = false,
-                                           .launch_ahead = false});
-      const AbsorbedRun expected = run_once(fixture, requests, wide);
-      const auto expect_same = [&](const EngineOptions& options, std::string_view which) {
-        const AbsorbedRun run = run_once(fixture, requests, absorbed(options));
-        expect_absorbed(run.completions, expected.completions, text_of(name, ", ", which));
-        return run.statistics;
-      };
-      EngineOptions alone = wide;
-      alone.max_num_seqs = 1;
-      expect_same(alone, "alone");
-      EngineOptions squeezed{
-          .max_model_len = 120, .max_num_seqs = 6, .max_batch_tokens = 9, .block_size = 4, .num_blocks = 34};
-      for (const bool ahead : {false, true}) {
-        squeezed.launch_ahead = ahead;
-        const Engine::Statistics statistics = expect_same(squeezed, "squeezed");
-        EXPECT_GT(statistics.preemptions, 0);
-        EXPECT_GT(statistics.prefix_hit_tokens, 0);
-      }
-      const EngineOptions proposing{.max_model_len = 120, .max_num_seqs = 15, .num_speculative_tokens = 3};
-      EXPECT_GT(expect_same(proposing, "with proposed tokens").drafted_tokens, 0);
+      const FixtureModel fixture(name, dtype);
+      const std::vector<Request> requests =
+          cache_requests(RandomStream(23, "absorbed attention"), 15, 40, fixture.model->shape().vocab_size);
+      EXPECT_GT(expect_bits_of_tokens_alone(*fixture.model, fixture.weights, requests, 120, kAbsorbed, kAbsorbed,
+                                            std::string(name)),
+                0);
     }
   }
 }
@@ -116,8 +46,8 @@ TEST(AbsorbedAttention, GreedyTokensAreThoseOfTransformers) {
     const FixtureModel fixture(name);
     const Request request{fixture.ids("prompt"), {.temperature = 0, .max_tokens = 64}};
     const EngineOptions options{.max_model_len = 128, .max_num_seqs = 2, .max_batch_tokens = 3};
-    EXPECT_EQ(run_once(fixture, {&request, 1}, absorbed(options)).completions[0].tokens, fixture.ids("generated"))
-        << name;
+    const CacheRun run = run_cache(*fixture.model, fixture.weights, {&request, 1}, options, kAbsorbed);
+    EXPECT_EQ(run.completions[0].tokens, fixture.ids("generated")) << name;
   }
 }
 
@@ -137,8 +67,11 @@ TEST(AbsorbedAttention, LogProbabilitiesAreThoseOfTransformersAndExpandedAttenti
     }
     const EngineOptions options{
         .max_model_len = 256, .max_num_seqs = 4, .max_batch_tokens = 7, .adjust_logits = true, .max_prompt_samples = 8};
-    const std::vector<Completion> results = run_once(fixture, requests, absorbed(options)).completions;
-    const std::vector<Completion> expanded = run_once(fixture, requests, options).completions;
+    const auto run = [&](const CacheOptions& cache) {
+      return run_cache(*fixture.model, fixture.weights, requests, options, cache).completions;
+    };
+    const std::vector<Completion> results = run(kAbsorbed);
+    const std::vector<Completion> expanded = run({});
     double changed = 0;
     for (std::size_t d = 0; d < requests.size(); ++d) {
       ASSERT_EQ(results[d].prompt_logps.size(), requests[d].prompt.size() - 1);
@@ -169,19 +102,17 @@ TEST(AbsorbedAttention, ABlockTakesItsRowsOnly) {
 }
 
 TEST(AbsorbedAttention, IsRefusedWhereItCannotBe) {
-  FixtureModel fixture("deepseek_v2");
-  const auto refuse = [](const Model& model, const EngineOptions& options) { check_model(options, model); };
-  EngineOptions options = absorbed({.max_model_len = 16});
-  EXPECT_NO_THROW(refuse(*fixture.model, options));
-  EXPECT_THAT([&] { refuse(*FixtureModel("qwen3").model, options); },
-              testing::ThrowsMessage<Error>(testing::HasSubstr("this model has no latent attention")));
-  EXPECT_THAT([&] { refuse(Fp8Model(std::move(FixtureModel("deepseek_v2").model)), options); },
-              testing::ThrowsMessage<Error>(
-                  testing::HasSubstr("latent_attention: is absorbed, but the weights are in FP8 (quantization)")));
-  options.latent_kv_cache = false;
-  EXPECT_THAT(
-      [&] { refuse(*fixture.model, options); },
-      testing::ThrowsMessage<Error>(testing::HasSubstr("latent_attention: is absorbed, but latent_kv_cache is false")));
+  const auto refusal = [](const Model& model, const CacheOptions& cache) {
+    return error_text([&] { check_cache_and_drafts({.cache = cache}, model); });
+  };
+  const FixtureModel fixture("deepseek_v2");
+  EXPECT_EQ(refusal(*fixture.model, kAbsorbed), "no error");
+  EXPECT_THAT(refusal(*FixtureModel("qwen3").model, kAbsorbed),
+              testing::HasSubstr("this model has no latent attention"));
+  EXPECT_THAT(refusal(Fp8Model(std::move(FixtureModel("deepseek_v2").model)), kAbsorbed),
+              testing::HasSubstr("latent_attention: is absorbed, but the weights are in FP8 (quantization)"));
+  EXPECT_THAT(refusal(*fixture.model, {.latent_attention = LatentForm::kAbsorbed}),
+              testing::HasSubstr("latent_attention: is absorbed, but latent_kv_cache is false"));
 }
 
 }  // namespace

@@ -177,7 +177,7 @@ TEST(Engine, LogProbabilitiesAreTheTrainersBitForBit) {
       EngineOptions options{.max_model_len = 96, .max_num_seqs = 8, .max_batch_tokens = 11, .adjust_logits = true};
       for (const bool latent : {false, true}) {
         if (latent && fixture.model->shape().latent_width == 0) continue;
-        options.latent_kv_cache = latent;
+        options.cache.latent_kv_cache = latent;
         const auto completions = generate(fixture, requests, options);
         expect_log_probabilities_of_training(*fixture.model, fixture.weights, dtype, requests, completions, name);
       }

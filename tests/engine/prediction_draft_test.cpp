@@ -146,7 +146,7 @@ TEST(PredictionDraft, ChangesNoBit) {
       };
       expect_same(plain, false);
       EngineOptions latent = plain;
-      latent.latent_kv_cache = true;
+      latent.cache.latent_kv_cache = true;
       expect_same(latent, false);
       EngineOptions squeezed = plain;
       squeezed.max_num_seqs = 5;

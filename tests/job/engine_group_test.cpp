@@ -1,9 +1,13 @@
 // Tests of an engine over a tensor group: whatever requests come and go, its results are those of one process.
 #include "engine/engine_group.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
+#include <new>
 #include <thread>
 
 #include "core/random.h"
@@ -14,6 +18,8 @@
 #include "model/tensor_parallel_model.h"
 #include "model/weights.h"
 #include "ops/registry.h"
+#include "support/error_text.h"
+#include "support/metered_device.h"
 #include "support/models.h"
 #include "support/paths.h"
 #include "system/meeting.h"
@@ -101,13 +107,15 @@ EngineOptions small_options(bool ahead, std::int64_t speculative) {
                    .launch_ahead = ahead});
 }
 
-using Load = std::function<TensorStore(const Model& part)>;
+using Load = std::function<TensorStore(const Model& part, int rank)>;
+
+TensorStore load_random(const Model& part, int) { return random_parts(part); }
 
 // Calls lead(group) on the first of `size` ranks, while the others follow. config: of the whole model; fp8: parts are
 // Fp8Models
 void run_engine_group(const std::string& config, int size,
                       const std::function<void(EngineGroup&, const Model&, TensorStore)>& lead,
-                      const Load& load = random_parts, bool fp8 = false) {
+                      const Load& load = load_random, bool fp8 = false) {
   register_operations();
   const std::uint16_t port = listen_on(0, true).port;
   const Tokenizer tokenizer = letter_tokenizer(kVocabulary);
@@ -118,8 +126,8 @@ void run_engine_group(const std::string& config, int size,
       EngineGroup group(cpu_device(), peers);
       std::unique_ptr<Model> part = group.part_of(model_of(config));
       if (fp8) part = std::make_unique<Fp8Model>(std::move(part));
-      if (rank > 0) return follow_engine(group, *part, tokenizer, load(*part));
-      lead(group, *part, load(*part));
+      if (rank > 0) return follow_engine(group, *part, tokenizer, load(*part, rank));
+      lead(group, *part, load(*part, rank));
       group.end();
     });
   }
@@ -230,6 +238,52 @@ TEST(EngineGroup, SleepsWakesAndChangesItsWeights) {
   }
 }
 
+// A CPU whose host has no memory for what is copied from it, while that is so.
+class FullHost final : public MeteredDevice {
+ public:
+  void download(void* host, const std::byte* device, std::size_t bytes) override {
+    if (is_full) throw std::bad_alloc();
+    MeteredDevice::download(host, device, bytes);
+  }
+
+  std::atomic<bool> is_full = false;
+};
+
+// If one rank cannot keep its weights, no rank sleeps, and all generate as before.
+TEST(EngineGroup, SleepsOnAllRanksOrOnNone) {
+  const std::string config = SmallModel{.type = "qwen3"}.config();
+  const Tokenizer tokenizer = letter_tokenizer(kVocabulary);
+  const Request request{.prompt = {1, 2, 3, 4, 5},
+                        .sampling = {.temperature = 0, .max_tokens = 20, .detokenize = false}};
+  for (int full = 0; full < 2; ++full) {
+    std::array<FullHost, 2> devices;
+    const auto load = [&](const Model& part, int rank) {
+      const TensorStore parts = random_parts(part);
+      TensorStore moved(devices[static_cast<std::size_t>(rank)], parts.tensors());
+      for (const NamedType& tensor : parts.tensors()) moved.upload(tensor.name, parts.download(tensor.name));
+      return moved;
+    };
+    const auto lead = [&](EngineGroup& group, const Model& part, TensorStore parts) {
+      ResidentModel resident(part, tokenizer, std::move(parts), small_options(false, 0), std::nullopt, &group);
+      const auto tokens = [&] { return resident.engine().generate({&request, 1})[0].tokens; };
+      const std::vector<TokenId> expected = tokens();
+      devices[static_cast<std::size_t>(full)].is_full = true;
+      EXPECT_THAT(error_text([&] { resident.sleep(SleepLevel::kKeepWeights); }),
+                  testing::HasSubstr("do not fit in host memory"));
+      devices[static_cast<std::size_t>(full)].is_full = false;
+      for (int i = 0; i < 2; ++i) {
+        resident.wake_weights();
+        resident.wake_cache();
+        EXPECT_TRUE(resident.is_ready());
+        EXPECT_EQ(tokens(), expected);
+        resident.sleep(SleepLevel::kKeepWeights);
+        EXPECT_TRUE(resident.is_asleep());
+      }
+    };
+    run_engine_group(config, 2, lead, load);
+  }
+}
+
 // A rank has the bytes and scales that the whole model has of its part.
 TEST(EngineGroup, HasTheFp8WeightsOfTheWhole) {
   const std::string config = R"({"model_type": "qwen2", "vocab_size": 308, "hidden_size": 512, "intermediate_size": 768,
@@ -277,7 +331,7 @@ TEST(EngineGroup, HasTheFp8WeightsOfTheWhole) {
     EXPECT_TRUE(begun);
     for (std::size_t i = 0; i < before.size(); ++i) EXPECT_EQ(parts.download(parts.tensors()[i].name), before[i]);
   }
-  const auto load = [&](const Model& part) { return load_weights(part, directory, DType::kBf16, cpu_device()); };
+  const auto load = [&](const Model& part, int) { return load_weights(part, directory, DType::kBf16, cpu_device()); };
   const auto lead = [&](EngineGroup& group, const Model& part, const TensorStore& parts) {
     Engine engine(part, tokenizer, parts, std::make_shared<Arena>(cpu_device()), options, &group);
     const std::vector<float> logps = engine.generate({&request, 1})[0].prompt_logps;

@@ -13,6 +13,7 @@
 #include "core/json_value.h"
 #include "core/strings.h"
 #include "job/job_fixture.h"
+#include "support/paths.h"
 #include "support/raw_client.h"
 
 namespace hone::test {
@@ -296,6 +297,9 @@ TEST_F(ServeGroup, WhatCannotBeDividedIsRefused) {
   EXPECT_THAT(
       refusal(serve("model", 2, {"--quantization", "fp8"})),
       HasSubstr("quantization: fp8 has a scale for 128 x 128 numbers, but processes have 16 of the 32 rows of"));
+  const std::string mixture = (fixture("models") / "qwen3_moe").string();
+  EXPECT_THAT(refusal({"serve", mixture, "--device", "cpu", "--tensor_parallel_size", "2"}),
+              HasSubstr("tensor_parallel_size: is 2, but mixtures of experts cannot be divided over processes"));
   EXPECT_THAT(refusal({"chat", "--server", "http://127.0.0.1:1", "--tensor_parallel_size", "2"}),
               HasSubstr("tensor_parallel_size: has no effect with --server"));
 }

@@ -1,20 +1,27 @@
 // TCPStore: its messages as torch's clients send them, its bounds, and a server and a client over loopback.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
 #include <array>
-
 #include <charconv>
 #include <chrono>
 #include <future>
 #include <limits>
+#include <memory>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "core/error.h"
-#include "rendezvous/helpers.h"
 #include "rendezvous/store_client.h"
 #include "rendezvous/store_server.h"
 #include "rendezvous/store_state.h"
+#include "support/error_text.h"
+#include "support/raw_client.h"
+#include "support/trainer.h"
+#include "system/poll.h"
+#include "system/sockets.h"
 
 namespace hone::test {
 namespace {
@@ -165,14 +172,68 @@ TEST(Store, AClientSaysWhyItFails) {
   {
     StoreServer server("127.0.0.1", 0);
     port = server.port();
-    EXPECT_THAT(error_text([&] { StoreServer("127.0.0.1", port); }), HasSubstr("cannot be listened on"));
+    EXPECT_THAT(error_text([&] { StoreServer("127.0.0.1", port); }), HasSubstr("cannot wait on port"));
     client = std::make_unique<StoreClient>("127.0.0.1", port, soon());
     EXPECT_THAT(error_text([&] { (void)client->get("/never", Clock::now()); }), HasSubstr("does not answer in time"));
   }
   EXPECT_TRUE(client->is_closed());
   EXPECT_THAT(error_text([&] { (void)client->add("n", 1, soon()); }), HasSubstr("closed the connection"));
   EXPECT_THAT(error_text([&] { StoreClient("127.0.0.1", port, Clock::now()); }), HasSubstr("cannot be reached"));
-  EXPECT_THAT(error_text([&] { StoreClient("no such host", 1, Clock::now()); }), HasSubstr("has no IPv4 address"));
+  EXPECT_THAT(error_text([&] { StoreClient("no such host", 1, Clock::now()); }), HasSubstr("cannot find no such host"));
+}
+
+// Clients beyond the most that a server takes; whether they are torch's or silent.
+TEST(Store, AClientMoreThanTheMostIsRefusedUntilOneLeaves) {
+  StoreServer server("127.0.0.1", 0);
+  std::vector<std::unique_ptr<StoreClient>> clients;
+  const auto connect = [&] { clients.push_back(std::make_unique<StoreClient>("127.0.0.1", server.port(), soon())); };
+  for (std::size_t i = 0; i < kMostStoreClients; ++i) connect();
+  EXPECT_EQ(server.clients(), kMostStoreClients);
+  EXPECT_THAT(error_text(connect), HasSubstr("closed the connection"));
+  clients.pop_back();
+  while (server.clients() == kMostStoreClients) std::this_thread::yield();
+  EXPECT_EQ(error_text(connect), "no error");
+  EXPECT_EQ(clients.back()->add("n", 1, soon()), 1);
+}
+
+TEST(Store, SilentConnectionsLoseTheirPlaces) {
+  StoreServer server("127.0.0.1", 0, {}, std::chrono::milliseconds(50));
+  std::vector<std::unique_ptr<RawClient>> silent;
+  for (std::size_t i = 0; i < kMostStoreClients; ++i) silent.push_back(std::make_unique<RawClient>(server.port()));
+  for (const auto& client : silent) EXPECT_EQ(client->rest(), "") << "it waits until the server closes the connection";
+  StoreClient trainer("127.0.0.1", server.port(), soon());
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_EQ(trainer.add("n", 1, soon()), 1) << "a trainer may be silent as long as it likes";
+}
+
+TEST(Store, AClientStopsWaitingForAMachineThatDropsPackets) {
+  const sockaddr_in address = ipv4_address("127.0.0.1", 0, "test");
+  const Listener listener = listen_on(address, "test", "");
+  ASSERT_EQ(::listen(listener.socket.number(), 0), 0);
+  // A queue that is full drops what arrives.
+  const sockaddr_in full = ipv4_address("127.0.0.1", listener.port, "test");
+  std::vector<Descriptor> waiting;
+  for (bool drops = false; !drops;) {
+    waiting.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    (void)::connect(waiting.back().number(), reinterpret_cast<const sockaddr*>(&full), sizeof full);
+    pollfd entry{waiting.back().number(), POLLOUT, 0};
+    drops = poll_until({&entry, 1}, Clock::now() + std::chrono::milliseconds(200)) == 0;
+    ASSERT_LT(waiting.size(), 10U);
+  }
+  const Clock::time_point stop = Clock::now() + std::chrono::milliseconds(100);
+  EXPECT_THAT(
+      error_text([&] { StoreClient("127.0.0.1", listener.port, soon(), [&] { return Clock::now() >= stop; }); }),
+      HasSubstr("cannot be reached: Operation canceled"));
+  EXPECT_THAT(error_text([&] { StoreClient("127.0.0.1", listener.port, stop); }),
+              HasSubstr("cannot be reached: Connection timed out"));
+  EXPECT_LT(Clock::now(), stop + std::chrono::seconds(60));
+}
+
+TEST(Store, APortThatAcceptsAndSaysNothingIsLate) {
+  const Listener listener = listen_on(ipv4_address("127.0.0.1", 0, "test"), "test", "");
+  EXPECT_THAT(
+      error_text([&] { StoreClient("127.0.0.1", listener.port, Clock::now() + std::chrono::milliseconds(100)); }),
+      HasSubstr("does not answer in time"));
 }
 
 }  // namespace

@@ -8,18 +8,12 @@
 #include <string>
 
 #include "core/error.h"
-#include "rendezvous/helpers.h"
 #include "rendezvous/trainer_link.h"
 #include "support/paths.h"
+#include "support/trainer.h"
 
 namespace hone::test {
 namespace {
-
-UniqueId torch_id() {
-  UniqueId id{};
-  for (std::size_t i = 0; i < id.size(); ++i) id[i] = static_cast<std::byte>(i + 192);  // internal[i] = i - 64
-  return id;
-}
 
 class TorchStore : public testing::Test {
  protected:
@@ -35,7 +29,7 @@ class TorchStore : public testing::Test {
 
 TEST_F(TorchStore, ItsClientsUseOurServer) {
   std::promise<void> joined;
-  HostedLink host("127.0.0.1", 0, torch_id(), [&] { joined.set_value(); });
+  HostedLink host("127.0.0.1", 0, numbered_id(), [&] { joined.set_value(); });
   std::future<int> torch = start("client", host.port());
   std::future<void> has_joined = joined.get_future();
   while (has_joined.wait_for(std::chrono::milliseconds(10)) != std::future_status::ready)
@@ -50,7 +44,7 @@ TEST_F(TorchStore, OurClientUsesItsServer) {
   std::future<int> torch = start("server", port);
   {
     const JoinedLink link("127.0.0.1", port, soon(), {});
-    EXPECT_EQ(link.id(), torch_id());
+    EXPECT_EQ(link.id(), numbered_id());
     EXPECT_FALSE(link.is_lost());
     StoreClient("127.0.0.1", port, soon()).set("/hone_is_done", "1");
     EXPECT_EQ(torch.get(), 0);

@@ -6,22 +6,18 @@
 #include <cstring>
 #include <future>
 #include <string>
+#include <vector>
 
 #include "core/error.h"
-#include "rendezvous/helpers.h"
 #include "rendezvous/trainer_link.h"
+#include "support/error_text.h"
+#include "support/trainer.h"
 
 namespace hone::test {
 namespace {
 
 using testing::HasSubstr;
 using Clock = std::chrono::steady_clock;
-
-UniqueId some_id() {
-  UniqueId id{};
-  for (std::size_t i = 0; i < id.size(); ++i) id[i] = static_cast<std::byte>(i + 192);  // internal[i] = i - 64
-  return id;
-}
 
 // pickle.dumps() of Python 3.11 for vLLM's ncclUniqueId with these bytes, without the bytes.
 constexpr char kBefore[] =
@@ -31,17 +27,17 @@ constexpr char kBefore[] =
 constexpr char kAfter[] = "\x94\x86\x94\x86\x94R\x94.";
 
 std::string recorded_pickle() {
-  const UniqueId id = some_id();
+  const UniqueId id = numbered_id();
   return std::string(kBefore, sizeof kBefore - 1) + std::string(reinterpret_cast<const char*>(id.data()), id.size()) +
          std::string(kAfter, sizeof kAfter - 1);
 }
 
 TEST(Pickle, AnIdIsWhatPythonWrites) {
-  EXPECT_EQ(pickle_of(some_id()), recorded_pickle());
-  EXPECT_EQ(unique_id_from_pickle(recorded_pickle()), some_id());
+  EXPECT_EQ(pickle_of(numbered_id()), recorded_pickle());
+  EXPECT_EQ(unique_id_from_pickle(recorded_pickle()), numbered_id());
   std::string newer = recorded_pickle();
   newer[1] = 5;
-  EXPECT_EQ(unique_id_from_pickle(newer), some_id());
+  EXPECT_EQ(unique_id_from_pickle(newer), numbered_id());
   EXPECT_EQ(pickle_of("barrier_x-y"), std::string("\x80\x04\x95\x0f\x00\x00\x00\x00\x00\x00\x00\x8c\x0b"
                                                   "barrier_x-y\x94.",
                                                   26));
@@ -64,31 +60,21 @@ TEST(Pickle, OtherObjectsAreRefused) {
 
 TEST(TrainerLink, BothSidesAgreeOnTheId) {
   std::promise<void> joined;
-  HostedLink host("127.0.0.1", 0, some_id(), [&] { joined.set_value(); });
+  HostedLink host("127.0.0.1", 0, numbered_id(), [&] { joined.set_value(); });
   EXPECT_FALSE(host.is_lost()) << "no trainer has joined";
   {
     const JoinedLink trainer("127.0.0.1", host.port(), soon(), {});
     joined.get_future().get();
-    EXPECT_EQ(trainer.id(), some_id());
+    EXPECT_EQ(trainer.id(), numbered_id());
     EXPECT_FALSE(host.is_lost());
     EXPECT_FALSE(trainer.is_lost());
   }
-  const std::string nothing;
   EXPECT_THAT(error_text([&] { host.barrier(soon()); }), HasSubstr("has not come to the barrier"));
   EXPECT_TRUE(host.is_lost());
 }
 
-// The barrier of StatelessProcessGroup in rank 1, whose broadcasts it has counted.
-void trainer_barrier(StoreClient& store, int number) {
-  const std::string pickle = store.get(text_of("/broadcast_from/0/", number), soon());
-  const std::string name = pickle.substr(13, pickle.size() - 15);
-  store.set(text_of("/arrival_", name, "_1"), "1");
-  for (const int rank : {0, 1}) EXPECT_EQ(store.get(text_of("/arrival_", name, "_", rank), soon()), "1");
-  store.set(text_of("/departure_", name, "_1"), "1");
-}
-
 TEST(TrainerLink, MeetsTheBarriersOfNewerAndOlderVersions) {
-  HostedLink host("127.0.0.1", 0, some_id(), [] {});
+  HostedLink host("127.0.0.1", 0, numbered_id(), [] {});
   StoreClient trainer("127.0.0.1", host.port(), soon());
   (void)trainer.add("init/", 1, soon());
   for (const int number : {1, 2}) {
@@ -107,6 +93,13 @@ TEST(TrainerLink, MeetsTheBarriersOfNewerAndOlderVersions) {
   StoreClient observer("127.0.0.1", host.port(), soon());
   EXPECT_EQ(observer.get("init/", soon()), "1");
   EXPECT_THAT(error_text([&] { host.barrier(Clock::now()); }), HasSubstr("has not come to the barrier"));
+  // A key that is left holds another number, or a pickle, to which nothing can be added.
+  for (const int number : {1, 2, 3, 4}) {
+    std::vector<std::string> keys{text_of("/broadcast_from/0/", number), text_of("/broadcast_from/1/", number - 1)};
+    for (const char* event : {"arrival", "departure"})
+      for (const int rank : {0, 1}) keys.push_back(text_of("/", event, "_barrier_", number, "_", rank));
+    for (const std::string& key : keys) EXPECT_EQ(observer.add(key, 0, soon()), 0) << key;
+  }
 }
 
 }  // namespace

@@ -19,14 +19,13 @@
 #include "serve/small_server.h"
 #include "support/device.h"
 #include "support/paths.h"
+#include "support/trainer.h"
 
 namespace hone::test {
 namespace {
 
 using testing::HasSubstr;
 using Clock = std::chrono::steady_clock;
-
-Clock::time_point soon() { return Clock::now() + std::chrono::seconds(60); }
 
 // Broadcasts in the order in which a test sends them.
 class FakeBroadcasts {
@@ -165,11 +164,7 @@ class OlderTrainer {
     const RawResponse response = announce(tensor.name, "torch.float32", tensor.shape);
     EXPECT_EQ(response.status, 200) << response.body;
     broadcasts_.send(tensor.bytes);
-    const std::string pickle = store_->get(text_of("/broadcast_from/0/", ++barriers_), soon());
-    const std::string name = pickle.substr(13, pickle.size() - 15);
-    store_->set(text_of("/arrival_", name, "_1"), "1");
-    EXPECT_EQ(store_->get(text_of("/arrival_", name, "_0"), soon()), "1");
-    store_->set(text_of("/departure_", name, "_1"), "1");
+    trainer_barrier(*store_, ++barriers_);
   }
   void leave() { store_.reset(); }
 
@@ -242,7 +237,7 @@ TEST(Transfer, AnAnnouncementThatDoesNotFitChangesNothing) {
               HasSubstr("model.other: is not a tensor"));
   EXPECT_THAT(refusal(trainer.announce("model.norm.weight", "torch.float32", {33})), HasSubstr("is [33], but"));
   EXPECT_THAT(refusal(trainer.announce("model.norm.weight", "torch.int64", {32})), HasSubstr("has the type I64"));
-  EXPECT_THAT(refusal(trainer.announce("model.norm.weight", "torch.double", {32})), HasSubstr("dtype"));
+  EXPECT_THAT(refusal(trainer.announce("model.norm.weight", "torch.double", {32})), HasSubstr("float32 or float64"));
   EXPECT_THAT(refusal(trainer.announce("model.norm.weight", "torch.float32", {-32})), HasSubstr("shape"));
   EXPECT_THAT(refusal(trainer.announce("model.norm.weight", "torch.float32", "32")), HasSubstr("shape"));
   for (const Sent& tensor : tensors_of(server, 2)) trainer.send(tensor);
@@ -373,6 +368,57 @@ TEST(Transfer, WhatDoesNotFitIsReceivedAndDropped) {
                            Json{{"names", {"a"}}, {"dtype_names", {"float32"}}, {"shapes", {1}}},
                            Json{{"names", Json::array()}, {"more", 1}}})
     EXPECT_EQ(server.post("/update_weights", {{"update_info", info}}).status, 400) << info;
+}
+
+TEST(Transfer, AnUpdateThatFailedIsNotFinished) {
+  FakeBroadcasts broadcasts;
+  SmallServer server(options_with(broadcasts));
+  const Trainer trainer(server, broadcasts);
+  std::vector<Sent> tensors = tensors_of(server, 2);
+  EXPECT_EQ(trainer.call("/start_weight_update").status, 200);
+  tensors[3].bytes += "more";
+  const RawResponse failed = trainer.send(tensors, announcement(tensors), 0);
+  EXPECT_EQ(failed.status, 400);
+  EXPECT_THAT(failed.body, HasSubstr("instead of"));
+  const RawResponse finished = trainer.call("/finish_weight_update");
+  EXPECT_EQ(finished.status, 409);
+  EXPECT_THAT(finished.body, HasSubstr("the communicator has failed: the fake broadcast"));
+}
+
+TEST(Transfer, AnEmptyAnnouncementNamesTheTensorsOfItsCommunicator) {
+  FakeBroadcasts broadcasts;
+  SmallServer server(options_with(broadcasts));
+  const std::vector<Sent> tensors = tensors_of(server, 2);
+  const Trainer first(server, broadcasts);
+  EXPECT_EQ(first.send(tensors, announcement(tensors), 0).status, 200);
+  EXPECT_EQ(first.send(tensors, announcement({}), 0).status, 200);
+  const Trainer second(server, broadcasts);
+  const RawResponse refused = second.send(tensors, announcement({}), 0);
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_THAT(refused.body, HasSubstr("update_info.names"));
+  EXPECT_EQ(server.resident().version(), 2);
+}
+
+TEST(Transfer, AnAnnouncementHasAModeAndNoOtherLayout) {
+  FakeBroadcasts broadcasts;
+  SmallServer server(options_with(broadcasts));
+  const Trainer trainer(server, broadcasts);
+  const std::vector<Sent> tensors = tensors_of(server, 2);
+  Json info = announcement(tensors);
+  for (const auto& tensor : tensors) broadcasts.send(tensor.bytes);
+  auto running = std::async(std::launch::async, [&] { return complete(server, a_request(server, 3000)); });
+  while (fetch(server.port(), "GET", "/metrics")
+                 .body.find("num_requests_running{model_name=\"small\",engine=\"0\"} 1\n") == std::string::npos &&
+         running.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
+  }
+  const Json call{{"update_info", info}, {"mode", "abort"}};
+  EXPECT_EQ(server.post("/update_weights", call).status, 200);
+  EXPECT_EQ(Json::parse(running.get().body)["choices"][0]["finish_reason"], "abort");
+
+  info["is_checkpoint_format"] = false;
+  EXPECT_THAT(server.post("/update_weights", {{"update_info", info}}).body, HasSubstr("is_checkpoint_format"));
+  EXPECT_EQ(server.post("/start_weight_update", {{"is_checkpoint_format", false}}).status, 400);
+  EXPECT_EQ(server.post("/start_weight_update", {{"is_checkpoint_format", true}}).status, 200);
 }
 
 TEST(Transfer, AnIdMayComeWithoutAStore) {

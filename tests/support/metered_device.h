@@ -11,7 +11,7 @@
 
 namespace hone::test {
 
-class MeteredDevice final : public Device {
+class MeteredDevice : public Device {
  public:
   DeviceKind kind() const override { return DeviceKind::kCpu; }
   std::string name() const override { return "metered"; }

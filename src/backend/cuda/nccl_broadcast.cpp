@@ -2,6 +2,8 @@
 // and aborts the communicator if the other process is lost.
 #include <chrono>
 #include <cstring>
+#include <exception>
+#include <optional>
 #include <thread>
 
 #include "backend/cuda/check.h"
@@ -19,7 +21,8 @@ class NcclReceiver final : public BroadcastReceiver {
  public:
   using GivesUp = std::function<bool()>;
 
-  NcclReceiver(CudaDevice& gpu, const NcclId& id, int rank, int size, const GivesUp& gives_up) : gpu_(gpu) {
+  NcclReceiver(const NcclLibrary& nccl, CudaDevice& gpu, const NcclId& id, int rank, int size, const GivesUp& gives_up)
+      : nccl_(nccl), gpu_(gpu) {
     check_cuda(cudaSetDevice(gpu_.ordinal()), "cudaSetDevice");
     check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
     try {
@@ -48,6 +51,7 @@ class NcclReceiver final : public BroadcastReceiver {
  private:
   // Makes the communicator and sums a number over its ranks, as the trainer does.
   void join(const NcclId& id, int rank, int size, const GivesUp& gives_up) {
+    if (nccl_.init_config == nullptr) NcclLibrary::throw_missing("ncclCommInitRankConfig");
     NcclConfig config{.blocking = 0};
     nccl_.check(nccl_.init_config(&comm_, size, id, rank, &config), "ncclCommInitRankConfig", true);
     wait_for_call("ncclCommInitRankConfig", gives_up);
@@ -97,7 +101,7 @@ class NcclReceiver final : public BroadcastReceiver {
     comm_ = nullptr;
   }
 
-  NcclLibrary nccl_;
+  const NcclLibrary nccl_;
   CudaDevice& gpu_;
   cudaStream_t stream_ = nullptr;
   NcclComm comm_ = nullptr;
@@ -107,19 +111,30 @@ class NcclReceiver final : public BroadcastReceiver {
 
 BroadcastBackend gpu_broadcasts(Device& gpu) {
   auto& device = static_cast<CudaDevice&>(gpu);
-  const auto make_id = [] {
-    const NcclLibrary nccl;
+  std::optional<NcclLibrary> opened;
+  std::exception_ptr error;
+  try {
+    opened.emplace();
+  } catch (const Error&) {
+    error = std::current_exception();
+  }
+  const auto library = [opened, error] {
+    if (error) std::rethrow_exception(error);
+    return *opened;
+  };
+  const auto make_id = [library] {
+    const NcclLibrary nccl = library();
     NcclId made{};
     nccl.check(nccl.get_id(&made), "ncclGetUniqueId");
     BroadcastBackend::Id id{};
     std::memcpy(id.data(), made.bytes, sizeof made.bytes);
     return id;
   };
-  const auto join = [&device](const BroadcastBackend::Id& given, int rank, int size,
-                              const std::function<bool()>& gives_up) -> std::unique_ptr<BroadcastReceiver> {
+  const auto join = [library, &device](const BroadcastBackend::Id& given, int rank, int size,
+                                       const std::function<bool()>& gives_up) -> std::unique_ptr<BroadcastReceiver> {
     NcclId id{};
     std::memcpy(id.bytes, given.data(), sizeof id.bytes);
-    return std::make_unique<NcclReceiver>(device, id, rank, size, gives_up);
+    return std::make_unique<NcclReceiver>(library(), device, id, rank, size, gives_up);
   };
   return {.make_id = make_id, .join = join};
 }

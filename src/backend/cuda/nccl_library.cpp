@@ -31,7 +31,7 @@ NcclLibrary::NcclLibrary() : library_(open_library()) {
   bind(get_version, "ncclGetVersion");
   bind(get_id, "ncclGetUniqueId");
   bind(init, "ncclCommInitRank");
-  bind(init_config, "ncclCommInitRankConfig");
+  bind(init_config, "ncclCommInitRankConfig", false);
   bind(abort, "ncclCommAbort");
   bind(async_error, "ncclCommGetAsyncError");
   bind(error_text, "ncclGetErrorString");
@@ -49,10 +49,14 @@ void NcclLibrary::check(int status, std::string_view call, bool may_continue) co
   throw Error("nccl", text_of(call, ": ", error_text(status)), "NCCL_DEBUG=WARN in the environment says more");
 }
 
+void NcclLibrary::throw_missing(std::string_view name) {
+  throw Error("nccl", text_of(kName, " has no ", name), "install a newer one");
+}
+
 template <class Function>
-void NcclLibrary::bind(Function& function, const char* name) {
+void NcclLibrary::bind(Function& function, const char* name, bool is_required) {
   function = reinterpret_cast<Function>(::dlsym(library_, name));
-  if (function == nullptr) throw Error("nccl", text_of(kName, " has no ", name), "install a newer one");
+  if (function == nullptr && is_required) throw_missing(name);
 }
 
 }  // namespace hone

@@ -28,15 +28,19 @@ struct NcclConfig {
 
 class NcclLibrary {
  public:
-  NcclLibrary();  // throws Error if the library is not found
+  // Throws Error if the library is not found. It changes the environment, so no other thread may read that meanwhile.
+  NcclLibrary();
 
   // Throws Error if the status of a call is neither success nor, if `may_continue`, kNcclInProgress.
   void check(int status, std::string_view call, bool may_continue = false) const;
 
+  // Throws the Error of a library without a function.
+  [[noreturn]] static void throw_missing(std::string_view name);
+
   int (*get_version)(int*) = nullptr;
   int (*get_id)(NcclId*) = nullptr;
   int (*init)(NcclComm*, int ranks, NcclId, int rank) = nullptr;
-  int (*init_config)(NcclComm*, int ranks, NcclId, int rank, NcclConfig*) = nullptr;
+  int (*init_config)(NcclComm*, int ranks, NcclId, int rank, NcclConfig*) = nullptr;  // null before NCCL 2.14
   int (*abort)(NcclComm) = nullptr;
   int (*async_error)(NcclComm, int* status) = nullptr;
   const char* (*error_text)(int) = nullptr;
@@ -50,7 +54,7 @@ class NcclLibrary {
 
  private:
   template <class Function>
-  void bind(Function& function, const char* name);
+  void bind(Function& function, const char* name, bool is_required = true);
 
   void* library_;
 };

@@ -22,6 +22,7 @@
 #include "core/random.h"
 #include "core/strings.h"
 #include "engine/engine.h"
+#include "engine/engine_part.h"
 #include "model/fp8_model.h"
 #include "model/quantization.h"
 #include "model/weights.h"
@@ -41,9 +42,7 @@ struct BenchDecodeOptions {
   double temperature = 1;
   TorchDtype dtype = TorchDtype::kBfloat16;
   Quantization quantization = Quantization::kNone;
-  bool latent_kv_cache = false;
-  LatentForm latent_attention = LatentForm::kExpanded;
-  KvCacheDtype kv_cache_dtype = KvCacheDtype::kAuto;
+  CacheOptions cache;
   DeviceChoice device = DeviceChoice::kAutomatic;
   std::int64_t tensor_parallel_size = 1;
   GemmOptions gemm;
@@ -62,9 +61,7 @@ struct BenchDecodeOptions {
     v("dtype", dtype, "Dtype of the weights and the KV cache");
     v("quantization", quantization,
       "Weights of linear layers: fp8 (e4m3 with a scale for each 128 x 128); auto, none: as dtype");
-    v("latent_kv_cache", latent_kv_cache, kLatentKvCacheHelp);
-    v("latent_attention", latent_attention, kLatentAttentionHelp);
-    v("kv_cache_dtype", kv_cache_dtype, kKvCacheDtypeHelp);
+    cache.fields(v);
     v("device", device, kDeviceHelp);
     v("tensor_parallel_size", tensor_parallel_size, kTensorGroupHelp, within(1, 1024));
     gemm.fields(v);
@@ -118,9 +115,7 @@ class Decoding {
     engine_options_ = {.max_model_len = prompt_length_ + answer_length_ + 1,
                        .max_num_seqs = streams,
                        .max_batch_tokens = batch,
-                       .latent_kv_cache = options.latent_kv_cache,
-                       .latent_attention = options.latent_attention,
-                       .kv_cache_dtype = options.kv_cache_dtype};
+                       .cache = options.cache};
     if (group != nullptr) {
       engine_ = std::make_unique<Engine>(model, tokenizer_, weights, arena, engine_options_, group);
       return;
@@ -273,23 +268,24 @@ LoadedModel random_model(const BenchDecodeOptions& options, EngineGroup* group) 
   register_operations();
   Device& device = open_device(options.device);
   set_gemm_tuning(device, options.gemm.tuning());
-  std::unique_ptr<Model> model = open_shape(options.shape());
-  if (group != nullptr) model = group->part_of(std::move(model));
+  const ModelSetup setup = engine_part(group, {.cache = options.cache});
+  std::unique_ptr<Model> model = setup.wrap(open_shape(options.shape()));
   if (options.quantization == Quantization::kFp8) {
     if (options.weight_dtype() != DType::kBf16)
       throw Error("--quantization", "fp8 needs activations in bfloat16", "leave out --dtype");
     model = std::make_unique<Fp8Model>(std::move(model));
   }
+  setup.check(*model);
   TensorStore weights = random_weights(*model, 1, options.weight_dtype(), device);
   return {{}, std::move(model), std::move(weights), no_text_tokenizer(), "{}"};
 }
 
 std::string text_of_shape(const BenchDecodeOptions& options, std::int64_t streams, std::int64_t context) {
   return text_of(options.model, options.quantization == Quantization::kFp8 ? " in fp8" : "",
-                 !options.latent_kv_cache                            ? ""
-                 : options.latent_attention == LatentForm::kAbsorbed ? ", latent rows absorbed"
-                                                                     : ", latent rows",
-                 options.kv_cache_dtype == KvCacheDtype::kFp8 ? ", KV cache in FP8" : "",
+                 !options.cache.latent_kv_cache                            ? ""
+                 : options.cache.latent_attention == LatentForm::kAbsorbed ? ", latent rows absorbed"
+                                                                           : ", latent rows",
+                 options.cache.kv_cache_dtype == KvCacheDtype::kFp8 ? ", KV cache in FP8" : "",
                  options.tensor_parallel_size > 1 ? text_of(" over ", options.tensor_parallel_size, " devices") : "",
                  ", streams ", streams, ", context ", context);
 }

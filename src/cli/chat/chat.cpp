@@ -20,6 +20,7 @@
 #include "core/log.h"
 #include "core/strings.h"
 #include "core/terminal.h"
+#include "engine/engine_part.h"
 #include "system/cache_folder.h"
 #include "system/peers.h"
 
@@ -107,10 +108,8 @@ int chat_with_server(const ChatOptions& options, const OptionInput& input, const
 
 // Loads the model, or this rank's part of it.
 LoadedModel load(const ChatOptions& options, EngineGroup* group) {
-  const auto part = [&](std::unique_ptr<Model> whole) {
-    return group != nullptr ? group->part_of(std::move(whole)) : std::move(whole);
-  };
-  return load_model(options.model_name_or_path, std::nullopt, open_device(options.device), part, options.quantization);
+  return load_model(options.model_name_or_path, std::nullopt, open_device(options.device),
+                    engine_part(group, {.cache = options.cache}), options.quantization);
 }
 
 int chat_with_model(const ChatOptions& options, EngineGroup* group, const std::set<std::string>& set_keys) {

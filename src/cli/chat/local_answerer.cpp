@@ -81,9 +81,7 @@ void LocalAnswerer::make_engine(const ChatOptions& options) {
                                      engine_options({.max_model_len = max_model_len_,
                                                      .max_num_seqs = 1,
                                                      .adjust_logits = adjusts_logits_,
-                                                     .latent_kv_cache = options.latent_kv_cache,
-                                                     .latent_attention = options.latent_attention,
-                                                     .kv_cache_dtype = options.kv_cache_dtype}),
+                                                     .cache = options.cache}),
                                      group_);
 }
 

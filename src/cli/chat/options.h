@@ -19,9 +19,7 @@ struct ChatOptions : SamplingKeys {
   std::int64_t max_tokens = 1024;
   std::int64_t max_model_len = 0;
   Quantization quantization = Quantization::kAutomatic;
-  bool latent_kv_cache = false;
-  LatentForm latent_attention = LatentForm::kExpanded;
-  KvCacheDtype kv_cache_dtype = KvCacheDtype::kAuto;
+  CacheOptions cache;
   DeviceChoice device = DeviceChoice::kAutomatic;
   std::int64_t tensor_parallel_size = 1;
   std::string server;
@@ -40,9 +38,7 @@ struct ChatOptions : SamplingKeys {
     v("chat_template", chat_template, "Chat template, as Jinja text or a file; unset: the model's");
     v("system_prompt", system_prompt, "System message at the start of the conversation");
     v("quantization", quantization, kQuantizationHelp);
-    v("latent_kv_cache", latent_kv_cache, kLatentKvCacheHelp);
-    v("latent_attention", latent_attention, kLatentAttentionHelp);
-    v("kv_cache_dtype", kv_cache_dtype, kKvCacheDtypeHelp);
+    cache.fields(v);
     v("device", device, kDeviceHelp);
     v("tensor_parallel_size", tensor_parallel_size, kTensorGroupHelp, within(1, 1024));
     v("max_model_len", max_model_len, "Maximum tokens per conversation; 0: the model's positions, at most 8,192",

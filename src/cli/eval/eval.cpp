@@ -12,6 +12,7 @@
 #include "core/json_value.h"
 #include "core/log.h"
 #include "engine/engine_options.h"
+#include "engine/engine_part.h"
 #include "engine/sampling_keys.h"
 #include "eval/benchmarks.h"
 #include "eval/compare.h"
@@ -47,9 +48,7 @@ struct EvalOptions : SamplingKeys {
   std::int64_t max_model_len = 0;
   std::int64_t max_num_seqs = 64;
   Quantization quantization = Quantization::kAutomatic;
-  bool latent_kv_cache = false;
-  LatentForm latent_attention = LatentForm::kExpanded;
-  KvCacheDtype kv_cache_dtype = KvCacheDtype::kAuto;
+  CacheOptions cache;
   DeviceChoice device = DeviceChoice::kAutomatic;
   std::int64_t tensor_parallel_size = 1;
   std::string output_dir;
@@ -62,9 +61,7 @@ struct EvalOptions : SamplingKeys {
     v("chat_template", chat_template, "Chat template, as Jinja text or a file; unset: the model's");
     v("system_prompt", system_prompt, "System message before every problem");
     v("quantization", quantization, kQuantizationHelp);
-    v("latent_kv_cache", latent_kv_cache, kLatentKvCacheHelp);
-    v("latent_attention", latent_attention, kLatentAttentionHelp);
-    v("kv_cache_dtype", kv_cache_dtype, kKvCacheDtypeHelp);
+    cache.fields(v);
     v("device", device, kDeviceHelp);
     v("tensor_parallel_size", tensor_parallel_size, kTensorGroupHelp, within(1, 1024));
     v.group("Task");
@@ -160,10 +157,8 @@ int compare(const EvalOptions& options) {
 
 // Loads the model or, in a tensor group, this rank's part of it.
 LoadedModel load(const EvalOptions& options, EngineGroup* group) {
-  const auto part = [&](std::unique_ptr<Model> whole) {
-    return group != nullptr ? group->part_of(std::move(whole)) : std::move(whole);
-  };
-  return load_model(options.model_name_or_path, std::nullopt, open_device(options.device), part, options.quantization);
+  return load_model(options.model_name_or_path, std::nullopt, open_device(options.device),
+                    engine_part(group, {.cache = options.cache}), options.quantization);
 }
 
 // Answers the problems and scores the answers.
@@ -176,9 +171,7 @@ int evaluate(const EvalOptions& options, EngineGroup* group) {
                 engine_options({.max_model_len = longest,
                                 .max_num_seqs = options.max_num_seqs,
                                 .adjust_logits = options.adjusts_logits(),
-                                .latent_kv_cache = options.latent_kv_cache,
-                                .latent_attention = options.latent_attention,
-                                .kv_cache_dtype = options.kv_cache_dtype}),
+                                .cache = options.cache}),
                 group);
   AnswerOptions answers;
   answers.seed = static_cast<std::uint64_t>(options.seed);
@@ -193,10 +186,10 @@ int evaluate(const EvalOptions& options, EngineGroup* group) {
   answers.model_key = weights_key(loaded.path);
   if (options.quantization != Quantization::kAutomatic)
     answers.model_key += text_of("\nquantization ", name_of(options.quantization));
-  if (options.kv_cache_dtype != KvCacheDtype::kAuto)
-    answers.model_key += text_of("\nkv_cache_dtype ", name_of(options.kv_cache_dtype));
-  if (options.latent_attention != LatentForm::kExpanded)
-    answers.model_key += text_of("\nlatent_attention ", name_of(options.latent_attention));
+  if (options.cache.kv_cache_dtype != KvCacheDtype::kAuto)
+    answers.model_key += text_of("\nkv_cache_dtype ", name_of(options.cache.kv_cache_dtype));
+  if (options.cache.latent_attention != LatentForm::kExpanded)
+    answers.model_key += text_of("\nlatent_attention ", name_of(options.cache.latent_attention));
   std::vector<TaskResult> results;
   for (Evaluation& evaluation : evaluations) {
     answers.samples = options.samples.value_or(evaluation.task.samples);

@@ -68,9 +68,7 @@ struct ServeOptions {
   std::int64_t max_queued_requests = 4096;
   std::int64_t kv_cache_memory_bytes = 0;
   bool enable_prefix_caching = true;
-  bool latent_kv_cache = false;
-  LatentForm latent_attention = LatentForm::kExpanded;
-  KvCacheDtype kv_cache_dtype = KvCacheDtype::kAuto;
+  CacheOptions cache;
 
   template <class Visitor>
   void fields(Visitor& v) {
@@ -146,9 +144,7 @@ struct ServeOptions {
       "that a GPU has available or an eighth of the host's",
       at_least(0));
     v("enable_prefix_caching", enable_prefix_caching, "Compute the common beginning of prompts once");
-    v("latent_kv_cache", latent_kv_cache, kLatentKvCacheHelp);
-    v("latent_attention", latent_attention, kLatentAttentionHelp);
-    v("kv_cache_dtype", kv_cache_dtype, kKvCacheDtypeHelp);
+    cache.fields(v);
   }
 };
 

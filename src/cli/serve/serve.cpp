@@ -17,6 +17,7 @@
 #include "core/log.h"
 #include "core/strings.h"
 #include "engine/engine.h"
+#include "engine/engine_part.h"
 #include "engine/generation_workspace.h"
 #include "http/server.h"
 #include "model/loaded_model.h"
@@ -74,9 +75,7 @@ EngineOptions serving_engine(const ServeOptions& options, const LoadedModel& loa
   engine.max_prompt_samples = std::min(kPromptSamples, engine.max_batch_tokens);
   engine.enable_prefix_caching = options.enable_prefix_caching;
   engine.adapter_slots = options.max_loras;
-  engine.latent_kv_cache = options.latent_kv_cache;
-  engine.latent_attention = options.latent_attention;
-  engine.kv_cache_dtype = options.kv_cache_dtype;
+  engine.cache = options.cache;
   engine.num_blocks = kv_blocks(options, engine, loaded, device, group);
   return resolved(engine);
 }
@@ -166,20 +165,18 @@ void check_weight_updates(const ServeOptions& options) {
 
 // Gives a model its layer for multi-token prediction and slots for adapters if the options ask for them, and sets
 // `model_with_slots` to the latter. In a group it returns this rank's part.
-ModelWrap served_parts(const ServeOptions& options, EngineGroup* group, const AdapterSlots*& model_with_slots) {
-  return [&options, group, &model_with_slots](std::unique_ptr<Model> model) -> std::unique_ptr<Model> {
-    prepare_model(*model, {.num_speculative_tokens = options.num_speculative_tokens,
-                           .speculative_method = options.speculative_method,
-                           .latent_kv_cache = options.latent_kv_cache,
-                           .latent_attention = options.latent_attention,
-                           .kv_cache_dtype = options.kv_cache_dtype,
-                           .adapter_slots = options.max_loras});
-    if (group != nullptr) return group->part_of(std::move(model));
-    if (options.max_loras == 0) return model;
-    auto with = std::make_unique<AdapterSlots>(std::move(model), options.max_loras, options.max_lora_rank);
+ModelSetup served_parts(const ServeOptions& options, EngineGroup* group, const AdapterSlots*& model_with_slots) {
+  ModelSetup setup = engine_part(group, {.num_speculative_tokens = options.num_speculative_tokens,
+                                         .speculative_method = options.speculative_method,
+                                         .cache = options.cache,
+                                         .adapter_slots = options.max_loras});
+  if (group != nullptr || options.max_loras == 0) return setup;
+  setup.wrap = [&options, &model_with_slots, prepare = std::move(setup.wrap)](std::unique_ptr<Model> model) {
+    auto with = std::make_unique<AdapterSlots>(prepare(std::move(model)), options.max_loras, options.max_lora_rank);
     model_with_slots = with.get();
     return with;
   };
+  return setup;
 }
 
 std::shared_ptr<AdapterTable> adapter_table(const ServeOptions& options, const AdapterSlots& model, DType dtype) {
@@ -213,14 +210,15 @@ int serve(const ServeOptions& options, const HttpOptions& http, EngineGroup* gro
   catch_interrupts("\nhone: shutting down; press Ctrl+C again to exit immediately\n");
   ServerMetrics metrics(model.names.front(), model.max_model_len);
   EngineLoop loop(resident, metrics, options.max_queued_requests, slots);
-  const Service service(
-      model, loop, metrics,
-      {.version = HONE_VERSION,
-       .api_key = options.api_key,
-       .allow_weight_updates = options.allow_weight_updates,
-       .page = options.page,
-       .runs = options.runs,
-       .transfer = group == nullptr ? make_weight_transfer(*loaded.model, device, options.host) : nullptr});
+  const Service service(model, loop, metrics,
+                        {.version = HONE_VERSION,
+                         .api_key = options.api_key,
+                         .allow_weight_updates = options.allow_weight_updates,
+                         .page = options.page,
+                         .runs = options.runs,
+                         .transfer = options.allow_weight_updates && group == nullptr
+                                         ? make_weight_transfer(*loaded.model, device, options.host)
+                                         : nullptr});
   HttpServer server(http, [&](const ServerRequest& request, const std::shared_ptr<ServerReply>& reply) {
     service.handle(request, reply);
   });

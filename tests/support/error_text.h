@@ -1,7 +1,6 @@
-// Helpers of the tests of this room.
+// The message of an expected Error.
 #pragma once
 
-#include <chrono>
 #include <string>
 
 #include "core/error.h"
@@ -17,11 +16,6 @@ std::string error_text(const Call& call) {
     return error.what();
   }
   return "no error";
-}
-
-// A deadline that no test reaches.
-inline std::chrono::steady_clock::time_point soon() {
-  return std::chrono::steady_clock::now() + std::chrono::seconds(60);
 }
 
 }  // namespace hone::test
