@@ -9,28 +9,24 @@ namespace hone {
 inline constexpr int kScaledDepth = 128;  // terms of a stage
 inline constexpr int kTokenBox = 32;      // tokens that are copied at a time
 
-// Shared memory of a block. kMost is the largest number of tokens of a tile, kStaged of those that are in shared memory
-// on the way to device memory. kTurnsOf: the two warpgroups multiply in turns.
-template <GroupedProduct kProductOf, int kMost, int kStagesOf, int kStaged, bool kTurnsOf>
+// Shared memory of a block.
+template <GroupedProduct kProductOf>
 struct ScaledPlan {
   static constexpr GroupedProduct kProduct = kProductOf;
   static constexpr bool kSumsRows = kProduct == GroupedProduct::kWeight;
   static constexpr bool kPads = kSumsRows;
-  static constexpr bool kTurns = kTurnsOf;
-  static constexpr int kRows = kGroupedRows;
-  static constexpr int kColumns = kMost;
-  static constexpr int kStages = kStagesOf;
-  static constexpr int kStagedColumns = kStaged;
+  static constexpr int kColumns = 192;  // the most tokens of a tile
+  static constexpr int kStages = 4;
+  static constexpr int kStagedColumns = kColumns;  // that are in shared memory on the way to device memory
   static constexpr int kFirstBytes = kGroupedRows * kScaledDepth;
   static constexpr int kStageBytes = kFirstBytes + kColumns * kScaledDepth;
   static constexpr int kStaging = kStages * kStageBytes;
   static constexpr int kScaleStride = kColumns / 4 + 4;  // the four rows of scales are in different banks
-  static constexpr int kScales = kStaging + kGroupedRows * kStaged * 2;    // f32 [kStages, 4, kScaleStride]
-  static constexpr int kTiles = kScales + kStages * kScaleStride * 4 * 4;  // GroupedTile [kStages]
+  static constexpr int kScales = kStaging + kGroupedRows * kStagedColumns * 2;  // f32 [kStages, 4, kScaleStride]
+  static constexpr int kTiles = kScales + kStages * kScaleStride * 4 * 4;       // GroupedTile [kStages]
   static constexpr int kBarriers = kTiles + kStages * 32;
   static constexpr int kBytes = kBarriers + (2 * kStages + 2) * 8 + 1024;  // the stages begin at a multiple of 1,024
-  static_assert(kColumns % 32 == 0 && kBytes <= 232448);
-  static_assert(!kSumsRows || (kStaged == kMost && kMost % 64 == 0));
+  static_assert(kColumns % 64 == 0 && kBytes <= 232448);
 };
 
 // Tensor maps: W in boxes of 128 x 128, tokens in boxes of kTokenBox x 128, y or dx. For dW: the columns of x, those of
