@@ -20,18 +20,11 @@ using In = ScaledGroupedLinearIn;
 using GradientIn = ScaledGroupedWeightGradientIn;
 
 constexpr std::string_view kName = "scaled_grouped_linear";
-constexpr std::size_t kAlignment = 64;  // bytes
-
-std::size_t bf16_bytes(std::int64_t elements) {
-  return (static_cast<std::size_t>(elements) * sizeof(BFloat16) + kAlignment - 1) / kAlignment * kAlignment;
-}
 
 // The type of one expert's matrix.
 Type matrix_of(DType dtype, const Type& weight, const Attributes& attributes) {
   return {dtype, {weight.shape[0].size / attributes.as<GroupedLinearAttributes>().experts, weight.shape[1]}};
 }
-
-Type as_bf16(const Type& type) { return {DType::kBf16, type.shape}; }
 
 GemmArgs forward_product(const Type& x, const Type& weight, const Type& y, const Attributes& attributes) {
   return linear_product(as_bf16(x), matrix_of(DType::kU8, weight, attributes), y);
