@@ -19,8 +19,8 @@ void quantize_columns(const BFloat16* from, std::int64_t filled, std::int64_t ro
 
 // Bytes of scratch memory for numbers in bf16, with what follows them aligned.
 [[nodiscard]] inline std::size_t bf16_bytes(std::int64_t elements) {
-  constexpr std::size_t kAlignment = 64;
-  return (static_cast<std::size_t>(elements) * sizeof(BFloat16) + kAlignment - 1) / kAlignment * kAlignment;
+  constexpr std::size_t kPart = 64;
+  return (static_cast<std::size_t>(elements) * sizeof(BFloat16) + kPart - 1) / kPart * kPart;
 }
 [[nodiscard]] inline Type as_bf16(const Type& type) { return {DType::kBf16, type.shape}; }
 
