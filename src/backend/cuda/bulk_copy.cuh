@@ -107,15 +107,20 @@ __device__ inline void bulk_copy_box(std::uint32_t shared, const CUtensorMap& ma
       "l"(&map), "r"(column), "r"(head), "r"(row), "r"(barrier)
       : "memory");
 }
-// Copies a row of a float_rows() map to shared memory, to an address that is a multiple of 128 bytes. `barrier` counts
-// the bytes. A tensor map is used although the row is contiguous, because racecheck reports false races for bulk copies
-// by address.
-__device__ inline void bulk_copy_row(std::uint32_t shared, const CUtensorMap& map, int row, std::uint32_t barrier) {
+// Copies a box of a tensor map with two dimensions to shared memory, to an address that is a multiple of 128 bytes, or
+// of 1,024 if the box is swizzled. `barrier` counts the bytes.
+__device__ inline void bulk_copy_tile(std::uint32_t shared, const CUtensorMap& map, int column, int row,
+                                      std::uint32_t barrier) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];\n" ::"r"(
           shared),
-      "l"(&map), "r"(0), "r"(row), "r"(barrier)
+      "l"(&map), "r"(column), "r"(row), "r"(barrier)
       : "memory");
+}
+// Copies a row of a float_rows() map. A tensor map is used although the row is contiguous, because racecheck reports
+// false races for bulk copies by address.
+__device__ inline void bulk_copy_row(std::uint32_t shared, const CUtensorMap& map, int row, std::uint32_t barrier) {
+  bulk_copy_tile(shared, map, 0, row, barrier);
 }
 // Copy floats from shared to global memory: bulk_store overwrites, bulk_add adds to the values there.
 __device__ inline void bulk_store(float* to, std::uint32_t shared, int bytes) {

@@ -125,22 +125,12 @@ class GroupedOrder {
     count_ = expert < args_.experts ? args_.start[expert + 1] - first_ : 0;
     if constexpr (Plan::kPads) {
       count_ = (count_ + kGroupedRows - 1) / kGroupedRows * kGroupedRows;
-      const int up_to = sum_up_to(count_);
+      const int up_to = warp_sum_up_to(count_);
       first_ = padded_ + up_to - count_;
       padded_ += __shfl_sync(kAll, up_to, 31);
     }
     tiles_ = count_ > 0 ? row_groups() * column_groups(count_) : 0;
-    inclusive_ = sum_up_to(tiles_);
-  }
-  // Sum of the values of the lanes up to the calling one.
-  [[nodiscard]] __device__ static int sum_up_to(int value) {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-#pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
-      const int other = __shfl_up_sync(kAll, value, step);
-      if (lane >= step) value += other;
-    }
-    return value;
+    inclusive_ = warp_sum_up_to(tiles_);
   }
 
   const GroupedArgs& args_;

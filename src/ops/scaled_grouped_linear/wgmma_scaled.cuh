@@ -145,7 +145,7 @@ struct ScaledCompute {
     store_tokens(tile, ring, maps.out, args.grouped, place, [&](const SharedRows<64>& staged, int begin, int count) {
 #pragma unroll
       for (int i = 0; i < Plan::kStagedColumns / 8; ++i) {
-        if (i * 8 >= count || begin / 8 + i >= kGroups) break;
+        if (i * 8 >= count) break;
         const float(&c)[4] = sums[begin / 8 + i];
 #pragma unroll
         for (int j = 0; j < 2; ++j) {

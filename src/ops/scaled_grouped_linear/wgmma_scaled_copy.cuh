@@ -50,17 +50,6 @@ struct ScaledRing : GroupedRing<Plan> {
   }
 };
 
-// Copies a box of a tensor map with two dimensions to shared memory, to an address that is a multiple of 128 bytes, or
-// of 1,024 if the box is swizzled. `barrier` counts the bytes.
-__device__ inline void bulk_copy_tile(std::uint32_t shared, const CUtensorMap& map, int column, int row,
-                                      std::uint32_t barrier) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];\n" ::"r"(
-          shared),
-      "l"(&map), "r"(column), "r"(row), "r"(barrier)
-      : "memory");
-}
-
 // Copies the terms of one stage.
 template <class Plan>
 __device__ inline void copy_scaled_stage(const ScaledRing<Plan>& ring, const ScaledMaps& maps, const ScaledArgs& args,
