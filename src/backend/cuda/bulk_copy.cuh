@@ -82,6 +82,20 @@ __device__ inline void barrier_expect(std::uint32_t barrier, int bytes) {
       : "memory");
   return done != 0;
 }
+// The same, but does not wait.
+[[nodiscard]] __device__ inline bool barrier_ended(std::uint32_t barrier, int parity) {
+  int ended;
+  asm volatile(
+      "{\n"
+      ".reg .pred ended;\n"
+      "mbarrier.test_wait.parity.shared::cta.b64 ended, [%1], %2;\n"
+      "selp.b32 %0, 1, 0, ended;\n"
+      "}\n"
+      : "=r"(ended)
+      : "r"(barrier), "r"(parity)
+      : "memory");
+  return ended != 0;
+}
 // Waits until the phase of this parity has ended.
 __device__ inline void barrier_wait(std::uint32_t barrier, int parity) {
   asm volatile(
@@ -150,6 +164,21 @@ __device__ inline void store_zeros16(std::uint32_t shared) {
 // Barriers between some warps of a block, with `threads` threads in total. The ids are 1 to 15.
 __device__ inline void named_barrier_wait(int id, int threads) {
   asm volatile("bar.sync %0, %1;\n" ::"r"(id), "r"(threads) : "memory");
+}
+// Waits too, and returns true to all of the threads if the condition of each is true.
+[[nodiscard]] __device__ inline bool named_barrier_all(int id, int threads, bool condition) {
+  int all;
+  asm volatile(
+      "{\n"
+      ".reg .pred own, all;\n"
+      "setp.ne.s32 own, %1, 0;\n"
+      "bar.red.and.pred all, %2, %3, own;\n"
+      "selp.b32 %0, 1, 0, all;\n"
+      "}\n"
+      : "=r"(all)
+      : "r"(static_cast<int>(condition)), "r"(id), "r"(threads)
+      : "memory");
+  return all != 0;
 }
 __device__ inline void named_barrier_arrive(int id, int threads) {
   asm volatile("bar.arrive %0, %1;\n" ::"r"(id), "r"(threads) : "memory");
