@@ -256,11 +256,19 @@ __global__ void HONE_WGMMA_BOUNDS(kGroupedThreads, 1)
   if (thread < 128) {
     fewer_registers<56>();
     if (thread < 32) {
-      copy_scaled<Plan>(ring, maps, args, tiles);
+      copy_tiles<Plan>(
+          ring, args.grouped, tiles, [](const GroupedTile& tile) { return tile.depth / kScaledDepth; },
+          [&](const ScaledRing<Plan>& to, const GroupedTile& tile, int step) {
+            copy_scaled_stage(to, maps, args, tile, step);
+          });
     } else if (thread < 64) {
       place_scales<Plan>(ring, args);
     } else if constexpr (Plan::kSumsRows && sizeof(Out) == 2) {
-      if (thread < 96) keep_scaled<Plan>(ring, maps, args);
+      if (thread < 96) {
+        keep_sums<Plan>(ring, maps.out, args.grouped, [&](const GroupedTile& tile, int i) {
+          return StagedBox{staged_part(ring, i % 2, i / 2), tile.row + i % 2 * 64, tile.column + i / 2 * 64};
+        });
+      }
     }
   } else {
     more_registers<224>();

@@ -1,7 +1,8 @@
-// The tiles of the products of wgmma_scaled.cuh, their place in shared memory, and the warps that copy.
+// The tiles of the products of wgmma_scaled.cuh, their place in shared memory, and what warps copy.
 #pragma once
 
 #include "backend/cuda/wgmma_e4m3.cuh"
+#include "ops/grouped_linear/wgmma_copy.cuh"
 #include "ops/grouped_linear/wgmma_store.cuh"
 
 namespace hone {
@@ -124,66 +125,10 @@ __device__ inline void place_scales(ScaledRing<Plan> ring, const ScaledArgs& arg
   if (lane == 0) barrier_arrive(ring.full());
 }
 
-// The warp that copies operands.
-template <class Plan>
-__device__ inline void copy_scaled(ScaledRing<Plan> ring, const ScaledMaps& maps, const ScaledArgs& args,
-                                   GroupedTile* tiles) {
-  GroupedOrder<Plan> order(args.grouped);
-  const bool leads = threadIdx.x % 32 == 0;
-  GroupedTile tile{};
-  const int stride = static_cast<int>(gridDim.x);
-  for (int index = static_cast<int>(blockIdx.x); order.find(index, tile); index += stride) {
-    const int steps = tile.depth / kScaledDepth;
-    for (int step = 0; step < steps; ++step, ring.next()) {
-      if (leads) {
-        barrier_wait(ring.empty(), ring.parity ^ 1);
-        if (step == 0) tiles[ring.stage] = tile;
-        copy_scaled_stage(ring, maps, args, tile, step);
-      }
-    }
-    __syncwarp();
-  }
-  if (leads) {
-    barrier_wait(ring.empty(), ring.parity ^ 1);
-    tiles[ring.stage].columns = 0;
-    barrier_arrive(ring.full());
-  }
-}
-
 // Address in the staging memory of 64 columns of a tile of dW: those from 64 part on, in the rows of a warpgroup.
 template <class Plan>
 [[nodiscard]] __device__ inline std::uint32_t staged_part(const ScaledRing<Plan>& ring, int group, int part) {
   return ring.staging() + group * (Plan::kStagedColumns * 128) + part * kGroupedPart;
-}
-
-// The warp that keeps dW of bf16: copies what is there to the staging memory, and the sums from there back.
-template <class Plan>
-__device__ inline void keep_scaled(const ScaledRing<Plan>& ring, const ScaledMaps& maps, const ScaledArgs& args) {
-  GroupedOrder<Plan> order(args.grouped);
-  const bool leads = threadIdx.x % 32 == 0;
-  GroupedTile tile{};
-  int parity = 0;
-  const int stride = static_cast<int>(gridDim.x);
-  for (int index = static_cast<int>(blockIdx.x); order.find(index, tile); index += stride) {
-    if (leads) {
-      const int parts = (tile.columns + 63) / 64;
-      barrier_expect(ring.old_ready(), parts * 2 * kGroupedPart);
-      for (int i = 0; i < 2 * parts; ++i) {
-        bulk_copy_box(staged_part(ring, i % 2, i / 2), maps.out, tile.row + i % 2 * 64, tile.column + i / 2 * 64,
-                      tile.expert, ring.old_ready());
-      }
-      barrier_wait(ring.sum_ready(), parity);
-      for (int i = 0; i < 2 * parts; ++i) {
-        bulk_store_box(maps.out, staged_part(ring, i % 2, i / 2), tile.row + i % 2 * 64, tile.column + i / 2 * 64,
-                       tile.expert);
-      }
-      bulk_commit();
-      bulk_wait_read();
-    }
-    __syncwarp();
-    parity ^= 1;
-  }
-  if (leads) bulk_wait();
 }
 
 }  // namespace hone
