@@ -208,6 +208,18 @@ template <class A>
   return value;
 }
 
+// Sum of the values of a warp's lanes up to the calling one.
+template <class A>
+[[nodiscard]] __device__ inline A warp_sum_up_to(A value) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+  for (int step = 1; step < 32; step *= 2) {
+    const A other = __shfl_up_sync(0xFFFFFFFFu, value, step);
+    if (lane >= step) value += other;
+  }
+  return value;
+}
+
 // Maximum over a warp; every lane gets it.
 template <class A>
 [[nodiscard]] __device__ inline A warp_max(A value) {

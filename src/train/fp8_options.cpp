@@ -1,6 +1,7 @@
 #include "train/fp8_options.h"
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 
 #include "backend/gpu.h"
@@ -8,6 +9,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "model/model.h"
+#include "ops/quantize/quantize.h"
 
 namespace hone {
 
@@ -73,8 +75,10 @@ std::shared_ptr<const Fp8Weights> fp8_weights_of(const Fp8Options& options, cons
   return weights;
 }
 
-std::int64_t fp8_capacity(const Fp8Options& options, std::int64_t tokens) {
-  return options.fp8 ? scale_blocks(tokens) * kScaleBlock : tokens;
+std::int64_t fp8_capacity(const Fp8Options& options, std::int64_t tokens, std::int64_t context_parallel_size) {
+  if (!options.fp8) return tokens;
+  const std::int64_t step = std::lcm(kScaleBlock, kQuantizedRows * context_parallel_size);
+  return (tokens / step + (tokens % step != 0 ? 1 : 0)) * step;
 }
 
 }  // namespace hone

@@ -38,7 +38,9 @@ void check_fp8(const Fp8Options& options, std::int64_t tensor_parallel_size, con
 [[nodiscard]] std::shared_ptr<const Fp8Weights> fp8_weights_of(const Fp8Options& options, const Model& model,
                                                                DType dtype, bool gpu);
 
-// Returns the capacity of a program for this number of tokens: with fp8, rounded up to a multiple of 128.
-[[nodiscard]] std::int64_t fp8_capacity(const Fp8Options& options, std::int64_t tokens);
+// Returns the capacity of a program for this number of tokens: with fp8, rounded up to a multiple of 128 of which each
+// rank of a context group has a multiple of kQuantizedRows.
+[[nodiscard]] std::int64_t fp8_capacity(const Fp8Options& options, std::int64_t tokens,
+                                        std::int64_t context_parallel_size = 1);
 
 }  // namespace hone

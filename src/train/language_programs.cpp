@@ -12,7 +12,9 @@ namespace {
 
 // Rounds the capacities up to what products in FP8 need; micro-batches stay as they are.
 MicroBatchShape with_fp8_capacities(MicroBatchShape shape, const TrainingOptions& options) {
-  for (std::int64_t& tokens : shape.capacities) tokens = fp8_capacity(options.fp8, tokens);
+  for (std::int64_t& tokens : shape.capacities) {
+    tokens = fp8_capacity(options.fp8, tokens, options.context_parallel_size);
+  }
   shape.capacities.erase(std::unique(shape.capacities.begin(), shape.capacities.end()), shape.capacities.end());
   return shape;
 }

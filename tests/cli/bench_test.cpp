@@ -73,6 +73,12 @@ TEST(BenchCommand, MeasuresAttentionToLatentRows) {
   ASSERT_EQ(read_json(file).size(), 4u);
   EXPECT_EQ(read_json(file)[3]["what"], "latent_attention");
   EXPECT_EQ(read_json(file)[3]["shape"], "2 heads, streams 3, context 40");
+  for (const std::string key : {"heads", "streams", "contexts"}) {
+    const Ended refused = run_program({"bench", "latent_attention", "--" + key, "0", "--device", "cpu"});
+    EXPECT_EQ(refused.code, 1);
+    EXPECT_THAT(refused.output, HasSubstr("--" + key + ": expected"));
+    EXPECT_THAT(refused.output, HasSubstr("saw '0'"));
+  }
 }
 
 TEST(BenchCommand, TrainWritesItsFigures) {

@@ -119,6 +119,19 @@ const std::vector<MeasuredRun>& measured_runs() {
        k8bit, kWide},
       {"the same, expert_parallel_size 4, 1 micro-batch", "H200", "deepseek-v2-lite", 2048,
        experts(4, batches(4, 1, kNothing)), 12633, 4, k8bit, kWide},
+      {"Llama 3.1 8B, 2 x 8192, layers", "H200", "llama-3.1-8b", 8192, batches(2, 2, kEveryLayer), 9565},
+      {"the same, zero_stage 2 on 4", "H200", "llama-3.1-8b", 8192, zero(2, batches(2, 2, kEveryLayer)), 9311, 4},
+      {"DeepSeek-V2-Lite, 4 x 2048, zero_stage 3 on 4", "H200", "deepseek-v2-lite", 2048,
+       zero(3, batches(4, 4, kNothing)), 19235, 4},
+      {"the same, adamw_8bit, zero_stage 1 on 4", "H200", "deepseek-v2-lite", 2048, zero(1, batches(4, 4, kNothing)),
+       25959, 4, k8bit},
+      {"GPT-2 7b, 8 x 1024, every step an update, zero_stage 1 on 4", "H200", "7b", 1024,
+       zero(1, batches(8, 1, kNothing)), 16903, 4},
+      {"GPT-2 13b, 8 x 1024, every step an update, zero_stage 1 on 4", "H200", "13b", 1024,
+       zero(1, batches(8, 1, kNothing)), 9025, 4},
+      {"Qwen2.5 1.5B, 8 x 1024, 2 micro-batches", "H200", "qwen2.5-1.5b", 1024, batches(8, 2, kNothing), 56383},
+      {"the same, data parallel on 2", "H200", "qwen2.5-1.5b", 1024, batches(8, 2, kNothing), 54748, 2},
+      {"the same, data parallel on 4", "H200", "qwen2.5-1.5b", 1024, batches(8, 2, kNothing), 54203, 4},
   };
   return runs;
 }

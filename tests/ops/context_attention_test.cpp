@@ -239,6 +239,11 @@ void check_context(const ContextCase& test) {
     EXPECT_TRUE(std::all_of(part.o.begin() + used * of.out, part.o.end(), [](T x) { return float(x) == 0; }));
     EXPECT_TRUE(std::all_of(part.of_keys.begin() + deal.tokens() * of.keys, part.of_keys.end(),
                             [](T x) { return float(x) == 0; }));
+    for (std::int64_t row = used; row < deal.capacity; ++row) {
+      const auto first = part.of_q.begin() + row * of.width;
+      EXPECT_TRUE(std::all_of(first, first + of.out, [](T x) { return float(x) == 0; }))
+          << test.name << ", rank " << rank << ", row " << row << " past the pieces";
+    }
     for (std::size_t i = 0; i < keys.size(); ++i) {
       if (!of.has_gradient(i)) continue;
       keys[i] += double(float(part.of_keys[i]));

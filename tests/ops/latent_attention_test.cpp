@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <numeric>
+#include <string>
+#include <string_view>
 
 #include "core/error.h"
 #include "ops/op_case.h"
@@ -242,9 +245,23 @@ TEST(LatentAttention, StepsAndPagesChangeNoBit) {
   }
 }
 
-// The sizes of DeepSeek's models, which have a dedicated kernel on Hopper. It divides the keys of a sequence into
-// splits of 1,024; a large step merges them in a block and a small one in another kernel.
-TEST(LatentAttention, WideRowsInStepsAndPagesChangeNoBit) {
+// The sizes of DeepSeek's models, by both kernels that a GPU may have for them.
+class WideLatentRows : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (std::string_view(GetParam()) == "wgmma" && test_device().kind() == DeviceKind::kCpu) {
+      GTEST_SKIP() << "a CPU has one kernel";
+    }
+    ::setenv("HONE_LATENT_KERNEL", GetParam(), 1);
+  }
+  void TearDown() override { ::unsetenv("HONE_LATENT_KERNEL"); }
+};
+INSTANTIATE_TEST_SUITE_P(LatentAttention, WideLatentRows, ::testing::Values("simple", "wgmma"),
+                         [](const auto& kernel) { return std::string(kernel.param); });
+
+// The kernel of Hopper divides the keys of a sequence into splits of 1,024; a large step merges them in a block and a
+// small one in another kernel.
+TEST_P(WideLatentRows, InStepsAndPagesChangeNoBit) {
   const bool has_splits = test_device().kind() == DeviceKind::kCuda;
   for (const std::int64_t block_size : {8, 32, 128}) {
     const LatentSizes sizes{.heads = 16, .rank = 512, .rope = 64, .block_size = block_size};
@@ -264,7 +281,7 @@ TEST(LatentAttention, WideRowsInStepsAndPagesChangeNoBit) {
                           {{{0, length - 1, 1}}, {{1, 69, 1}, {0, length - 50, 2}}});
 }
 
-TEST(LatentAttention, WideRowsAreThoseOfF64) {
+TEST_P(WideLatentRows, AreThoseOfF64) {
   const std::int64_t length = test_device().kind() == DeviceKind::kCuda ? 1300 : 70;
   for (const std::int64_t heads : {16, 20, 128}) {
     const LatentSizes sizes{.heads = heads, .rank = 512, .rope = 64, .block_size = 32};

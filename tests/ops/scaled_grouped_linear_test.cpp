@@ -173,6 +173,45 @@ TEST(QuantizeExperts, ColumnsAreThoseOfEachExpert) {
   }
 }
 
+// The bytes of a block of columns that has a number which is not finite are 0, its scale is NaN, and other blocks are
+// as without it.
+TEST(QuantizeExperts, ClearsColumnsThatAreNotFinite) {
+  const ExpertShape shape{{20, 140}, 128, 256};
+  constexpr std::int64_t kPadded = 384;  // blocks of 20, 128 and 12 rows
+  constexpr std::int64_t kRow = 20 + 133, kColumn = 140;
+  for (const bool blocks : {false, true}) {
+    const std::int64_t stride = blocks ? weight_scale_stride(kPadded) : shape.k;
+    const auto results = [&](float value) {
+      Program program;
+      const Tensor x = program.input("x", {DType::kBf16, {shape.rows(), shape.k}});
+      const Tensor start = program.input("start", {DType::kI32, {3}});
+      const QuantizedRows quantized = quantize_experts(x, start, {.experts = 2, .blocks = blocks});
+      program.output("columns", quantized.columns);
+      program.output("column_scale", quantized.column_scale);
+      TestRun run(std::move(program));
+      std::vector<BFloat16> values = values_of(shape.rows(), shape.k, 1);
+      values[kRow * shape.k + kColumn] = BFloat16(value);
+      run.set("x", values);
+      run.set("start", starts_of(shape));
+      run.executable().run();
+      std::vector<float> scales = run.output<float>(
+          "column_scale", static_cast<std::size_t>((blocks ? shape.k / 128 : kPadded / 128) * stride));
+      return std::pair(run.output<std::uint8_t>("columns", static_cast<std::size_t>(kPadded * shape.k)), scales);
+    };
+    auto [columns, scales] = results(0.0F);
+    for (std::int64_t column = blocks ? 128 : kColumn; column < (blocks ? 256 : kColumn + 1); ++column) {
+      std::fill_n(columns.begin() + column * kPadded + 256, 128, std::uint8_t{0});
+    }
+    scales[static_cast<std::size_t>(blocks ? stride + 2 : 2 * stride + kColumn)] =
+        std::numeric_limits<float>::quiet_NaN();
+    for (const float value : {-std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+      const auto seen = results(value);
+      EXPECT_EQ(seen.first, columns) << value << ", blocks " << blocks;
+      EXPECT_TRUE(same_bits(seen.second, scales)) << value << ", blocks " << blocks;
+    }
+  }
+}
+
 TEST(ScaledGroupedLinear, HasTheProductsOfTheQuantizedOperands) {
   expect_experts({{16}, 128, 128});
   expect_experts({{5, 0, 27}, 128, 256});
@@ -264,7 +303,24 @@ TEST(ScaledGroupedLinear, KeptCopiesOfWeightsChangeNoBit) {
   EXPECT_TRUE(same_bits(results(Fp8Copies::kKept), results(Fp8Copies::kMade)));
 }
 
-// A number that is not finite reaches the rows of its token, and no other.
+// Rows that no expert has are 0, even where the count of tokens includes them.
+TEST(ScaledGroupedLinear, ClearsRowsThatNoExpertHas) {
+  const ExpertShape all{{30, 34}, 128, 256};
+  const ExpertShape some{{30, 7}, 128, 256, 27};
+  TestRun run(experts_program(all));
+  run_experts(run, all, operands_of(all));
+  run.set("start", starts_of(some));
+  run.executable().run();
+  const auto y = run.output<BFloat16>("y", static_cast<std::size_t>(all.rows() * all.n));
+  const auto dx = run.output<BFloat16>("dx", static_cast<std::size_t>(all.rows() * all.k));
+  for (std::int64_t i = some.used() * all.n; i < all.rows() * all.n; ++i)
+    ASSERT_EQ(static_cast<float>(y[i]), 0.0F) << i;
+  for (std::int64_t i = some.used() * all.k; i < all.rows() * all.k; ++i)
+    ASSERT_EQ(static_cast<float>(dx[i]), 0.0F) << i;
+}
+
+// A number that is not finite reaches the rows of its token, and no other; and of dW of its expert, that of x the
+// columns of its block and that of dy its row.
 TEST(ScaledGroupedLinear, KeepsWhatIsNotFinite) {
   const ExpertShape shape{{20, 12}, 128, 256};
   ExpertOperands operands = operands_of(shape);
@@ -277,6 +333,13 @@ TEST(ScaledGroupedLinear, KeepsWhatIsNotFinite) {
   for (std::int64_t row = 0; row < shape.rows(); ++row) {
     EXPECT_EQ(std::isnan(static_cast<float>(y[row * shape.n + 5])), row == 3) << "row " << row;
     EXPECT_EQ(std::isnan(static_cast<float>(dx[row * shape.k + 5])), row == 25) << "row " << row;
+  }
+  const std::vector<float> dw = typed<float>(run.gradient("weight"));
+  for (std::int64_t row = 0; row < 2 * shape.n; ++row) {
+    for (std::int64_t column = 0; column < shape.k; ++column) {
+      const bool of_x = row < shape.n && column < 128;
+      ASSERT_EQ(std::isnan(dw[row * shape.k + column]), of_x || row == shape.n + 90) << row << ", " << column;
+    }
   }
 }
 

@@ -82,7 +82,13 @@ SmallServer::SmallServer(SmallServerOptions options)
       options_.http, [this](const ServerRequest& request, const std::shared_ptr<ServerReply>& reply) {
         service_->handle(request, reply);
       });
-  engine_thread_ = std::thread([this] { loop_->run([this] { return stops_.load(); }, options_.shutdown_timeout); });
+  engine_thread_ = std::thread([this] {
+    const auto stops = [this] {
+      run_work();
+      return stops_.load();
+    };
+    loop_->run(stops, options_.shutdown_timeout);
+  });
 }
 
 SmallServer::~SmallServer() {
@@ -107,9 +113,25 @@ EngineOptions SmallServer::plain_options() const {
                    .max_prompt_samples = 5});
 }
 
+void SmallServer::on_device(const std::function<void()>& work) const {
+  if (test_device().kind() == DeviceKind::kCpu || !engine_thread_.joinable()) return work();
+  std::unique_lock lock(mutex_);
+  work_ = &work;
+  done_.wait(lock, [&] { return work_ == nullptr; });
+}
+
+void SmallServer::run_work() {
+  const std::lock_guard lock(mutex_);
+  if (work_ == nullptr) return;
+  (*work_)();
+  work_ = nullptr;
+  done_.notify_all();
+}
+
 void SmallServer::write_weights(const std::filesystem::path& folder, std::uint64_t seed,
                                 const std::function<void(Json& config)>& change) const {
-  save_model(folder, *network_, random_weights(*network_, seed, DType::kF32, test_device()), nullptr);
+  on_device(
+      [&] { save_model(folder, *network_, random_weights(*network_, seed, DType::kF32, test_device()), nullptr); });
   if (!change) return;
   Json config = read_json(folder / "config.json");
   change(config);
@@ -119,21 +141,29 @@ void SmallServer::write_weights(const std::filesystem::path& folder, std::uint64
 void SmallServer::write_adapter(const std::filesystem::path& folder, const LoraConfig& config,
                                 std::uint64_t seed) const {
   const LoraModel model(small_network(), config);
-  save_adapter(folder, model, adapter_weights(model, seed), nullptr);
+  on_device([&] { save_adapter(folder, model, adapter_weights(model, seed), nullptr); });
 }
 
 Completion SmallServer::adapted(const Request& request, const LoraConfig& config, std::uint64_t seed) const {
   const LoraModel model(small_network(), config);
-  const TensorStore weights = adapter_weights(model, seed);
-  Engine engine(model, served_.tokenizer, weights, std::make_shared<Arena>(test_device()), plain_options());
-  return engine.generate({&request, 1})[0];
+  Completion completion;
+  on_device([&] {
+    const TensorStore weights = adapter_weights(model, seed);
+    Engine engine(model, served_.tokenizer, weights, std::make_shared<Arena>(test_device()), plain_options());
+    completion = engine.generate({&request, 1})[0];
+  });
+  return completion;
 }
 
 Completion SmallServer::generated(const Request& request, std::uint64_t seed) {
   const std::unique_ptr<Model> network = small_network();
-  const TensorStore weights = random_weights(*network, seed, DType::kF32, test_device());
-  Engine engine(*network, served_.tokenizer, weights, std::make_shared<Arena>(test_device()), plain_options());
-  return engine.generate({&request, 1})[0];
+  Completion completion;
+  on_device([&] {
+    const TensorStore weights = random_weights(*network, seed, DType::kF32, test_device());
+    Engine engine(*network, served_.tokenizer, weights, std::make_shared<Arena>(test_device()), plain_options());
+    completion = engine.generate({&request, 1})[0];
+  });
+  return completion;
 }
 
 std::optional<EmbedderOptions> SmallServer::embedder_options() const {
@@ -148,11 +178,13 @@ std::optional<EmbedderOptions> SmallServer::embedder_options() const {
 std::vector<std::vector<float>> SmallServer::embedded(const std::vector<std::vector<TokenId>>& inputs,
                                                       std::uint64_t seed) const {
   const std::unique_ptr<Model> network = small_network();
-  const TensorStore weights = random_weights(*network, seed, DType::kF32, test_device());
-  Embedder embedder(*network, weights, std::make_shared<Arena>(test_device()),
-                    {.pooling = *options_.embeddings, .max_model_len = options_.max_model_len});
   std::vector<std::vector<float>> embeddings;
-  for (const auto& input : inputs) embeddings.push_back(embedder.embed({input})[0]);
+  on_device([&] {
+    const TensorStore weights = random_weights(*network, seed, DType::kF32, test_device());
+    Embedder embedder(*network, weights, std::make_shared<Arena>(test_device()),
+                      {.pooling = *options_.embeddings, .max_model_len = options_.max_model_len});
+    for (const auto& input : inputs) embeddings.push_back(embedder.embed({input})[0]);
+  });
   return embeddings;
 }
 

@@ -3,9 +3,11 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -71,6 +73,11 @@ class SmallServer {
   [[nodiscard]] EngineOptions engine_options() const;
   [[nodiscard]] EngineOptions plain_options() const;  // without slots
   [[nodiscard]] std::optional<EmbedderOptions> embedder_options() const;
+  // Runs work that uses the device, on the engine's thread if it is a GPU: that serves one thread at a time, and an
+  // engine may have begun a step that no answer waits for.
+  void on_device(const std::function<void()>& work) const;
+  // Runs what on_device() has left for the engine's thread.
+  void run_work();
 
   SmallServerOptions options_;
   std::unique_ptr<Model> network_;
@@ -80,6 +87,9 @@ class SmallServer {
   std::unique_ptr<EngineLoop> loop_;
   std::unique_ptr<Service> service_;
   std::unique_ptr<HttpServer> server_;
+  mutable std::mutex mutex_;
+  mutable std::condition_variable done_;
+  mutable const std::function<void()>* work_ = nullptr;  // null: none
   std::atomic<bool> stops_ = false;
   std::thread engine_thread_;
 };

@@ -18,6 +18,7 @@
 #include "support/device.h"
 #include "support/models.h"
 #include "train/fp8_options.h"
+#include "train/language_programs.h"
 #include "train/loss_program.h"
 #include "train/optimizer.h"
 #include "train/options.h"
@@ -249,6 +250,25 @@ TEST(Fp8Training, CopiesOfExpertsChangeNoBit) {
   for (const Fp8Run* run : {&kept, &held, &layers}) {
     EXPECT_EQ(run->losses, made.losses);
     EXPECT_EQ(run->weights, made.weights);
+  }
+}
+
+TEST(Fp8Training, RanksOfAContextGroupHaveRowsToQuantize) {
+  register_operations();
+  const std::unique_ptr<Model> model = fp8_model(128, 256);
+  for (const std::int64_t ranks : {1, 2, 3, 5, 8, 16}) {
+    SCOPED_TRACE(ranks);
+    TrainingOptions options;
+    options.fp8.fp8 = true;
+    options.device = DeviceChoice::kCpu;
+    options.num_processes = options.context_parallel_size = ranks;
+    const LanguageSizes sizes{.model = model.get(),
+                              .dtype = DType::kBf16,
+                              .steps = {.batch = {100, 2}, .longest = {50, 1}, .steps = {{{50, 1}, {50, 1}}}}};
+    for (const std::int64_t capacity : training_shape(sizes, options).capacities) {
+      EXPECT_EQ(capacity, ranks == 3 ? 384 : ranks == 5 ? 640 : ranks == 16 ? 256 : 128);
+    }
+    EXPECT_NO_THROW((void)trace_run(sizes, options));
   }
 }
 

@@ -46,6 +46,15 @@ struct PlainKeys {
   }
 };
 
+// The row of a position that has a page, counted over all pages.
+template <class Args>
+[[nodiscard]] std::int64_t page_slot(const Args& args, std::int64_t sequence, std::int64_t position) {
+  const std::int64_t page =
+      args.block_table[static_cast<std::size_t>(sequence * args.max_blocks + position / args.block_size)];
+  HONE_ASSERT(page >= 0 && page < args.num_blocks, "page ", page, " of ", args.num_blocks);
+  return page * args.block_size + position % args.block_size;
+}
+
 // Source of keys and values in pages, which are gathered one tile at a time.
 template <class T>
 struct PagedKeyRows {
@@ -54,16 +63,9 @@ struct PagedKeyRows {
   [[nodiscard]] std::int64_t start(std::int64_t sequence) const {
     return args.start[static_cast<std::size_t>(sequence)];
   }
-  // The row of a position that has a page, counted over all pages.
-  [[nodiscard]] std::int64_t slot(std::int64_t sequence, std::int64_t position) const {
-    const std::int64_t page =
-        args.block_table[static_cast<std::size_t>(sequence * args.max_blocks + position / args.block_size)];
-    HONE_ASSERT(page >= 0 && page < args.num_blocks, "page ", page, " of ", args.num_blocks);
-    return page * args.block_size + position % args.block_size;
-  }
   [[nodiscard]] const T* row(const T* cache, std::int64_t sequence, std::int64_t head, std::int64_t position) const {
     const AttentionShape& shape = args.queries.shape;
-    return cache + (slot(sequence, position) * shape.num_kv_heads + head) * shape.head_dim;
+    return cache + (page_slot(args, sequence, position) * shape.num_kv_heads + head) * shape.head_dim;
   }
   // Copies rows. Meanwhile the row of the next tile at the same place is fetched into the L2 cache for each row: rows
   // of a head are too far apart for the processor to foresee.
@@ -94,7 +96,7 @@ struct PagedKeyRows {
     const std::int64_t head_dim = shape.head_dim;
     if constexpr (!std::is_same_v<T, double>) {
       for (std::int64_t i = 0; i < count; ++i) {
-        const std::int64_t at = slot(sequence, first + i);
+        const std::int64_t at = page_slot(args, sequence, first + i);
         const std::int64_t page_head = at / args.block_size * shape.num_kv_heads + head;
         dequantize_head(from.bytes + (at * shape.num_kv_heads + head) * head_dim,
                         from.scales[page_head * args.block_size + at % args.block_size], head_dim,
@@ -127,12 +129,8 @@ struct LatentKeys {
                                  T* gathered) const {
     const std::int64_t width = args.queries.shape.head_dim;
     for (std::int64_t position = first; position < first + count;) {
-      const std::int64_t page =
-          args.block_table[static_cast<std::size_t>(sequence * args.max_blocks + position / args.block_size)];
-      HONE_ASSERT(page >= 0 && page < args.num_blocks, "page ", page, " of ", args.num_blocks);
-      const std::int64_t at = position % args.block_size;
-      const std::int64_t rows = std::min(args.block_size - at, first + count - position);
-      std::copy_n(args.cache + (page * args.block_size + at) * width, rows * width,
+      const std::int64_t rows = std::min(args.block_size - position % args.block_size, first + count - position);
+      std::copy_n(args.cache + page_slot(args, sequence, position) * width, rows * width,
                   gathered + (position - first) * width);
       position += rows;
     }

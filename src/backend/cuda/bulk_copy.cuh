@@ -82,6 +82,20 @@ __device__ inline void barrier_expect(std::uint32_t barrier, int bytes) {
       : "memory");
   return done != 0;
 }
+// The same, but does not wait.
+[[nodiscard]] __device__ inline bool barrier_ended(std::uint32_t barrier, int parity) {
+  int ended;
+  asm volatile(
+      "{\n"
+      ".reg .pred ended;\n"
+      "mbarrier.test_wait.parity.shared::cta.b64 ended, [%1], %2;\n"
+      "selp.b32 %0, 1, 0, ended;\n"
+      "}\n"
+      : "=r"(ended)
+      : "r"(barrier), "r"(parity)
+      : "memory");
+  return ended != 0;
+}
 // Waits until the phase of this parity has ended.
 __device__ inline void barrier_wait(std::uint32_t barrier, int parity) {
   asm volatile(
@@ -107,15 +121,20 @@ __device__ inline void bulk_copy_box(std::uint32_t shared, const CUtensorMap& ma
       "l"(&map), "r"(column), "r"(head), "r"(row), "r"(barrier)
       : "memory");
 }
-// Copies a row of a float_rows() map to shared memory, to an address that is a multiple of 128 bytes. `barrier` counts
-// the bytes. A tensor map is used although the row is contiguous, because racecheck reports false races for bulk copies
-// by address.
-__device__ inline void bulk_copy_row(std::uint32_t shared, const CUtensorMap& map, int row, std::uint32_t barrier) {
+// Copies a box of a tensor map with two dimensions to shared memory, to an address that is a multiple of 128 bytes, or
+// of 1,024 if the box is swizzled. `barrier` counts the bytes.
+__device__ inline void bulk_copy_tile(std::uint32_t shared, const CUtensorMap& map, int column, int row,
+                                      std::uint32_t barrier) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];\n" ::"r"(
           shared),
-      "l"(&map), "r"(0), "r"(row), "r"(barrier)
+      "l"(&map), "r"(column), "r"(row), "r"(barrier)
       : "memory");
+}
+// Copies a row of a float_rows() map. A tensor map is used although the row is contiguous, because racecheck reports
+// false races for bulk copies by address.
+__device__ inline void bulk_copy_row(std::uint32_t shared, const CUtensorMap& map, int row, std::uint32_t barrier) {
+  bulk_copy_tile(shared, map, 0, row, barrier);
 }
 // Copy floats from shared to global memory: bulk_store overwrites, bulk_add adds to the values there.
 __device__ inline void bulk_store(float* to, std::uint32_t shared, int bytes) {
@@ -145,6 +164,21 @@ __device__ inline void store_zeros16(std::uint32_t shared) {
 // Barriers between some warps of a block, with `threads` threads in total. The ids are 1 to 15.
 __device__ inline void named_barrier_wait(int id, int threads) {
   asm volatile("bar.sync %0, %1;\n" ::"r"(id), "r"(threads) : "memory");
+}
+// Waits too, and returns true to all of the threads if the condition of each is true.
+[[nodiscard]] __device__ inline bool named_barrier_all(int id, int threads, bool condition) {
+  int all;
+  asm volatile(
+      "{\n"
+      ".reg .pred own, all;\n"
+      "setp.ne.s32 own, %1, 0;\n"
+      "bar.red.and.pred all, %2, %3, own;\n"
+      "selp.b32 %0, 1, 0, all;\n"
+      "}\n"
+      : "=r"(all)
+      : "r"(static_cast<int>(condition)), "r"(id), "r"(threads)
+      : "memory");
+  return all != 0;
 }
 __device__ inline void named_barrier_arrive(int id, int threads) {
   asm volatile("bar.arrive %0, %1;\n" ::"r"(id), "r"(threads) : "memory");

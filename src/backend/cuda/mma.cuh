@@ -1,6 +1,5 @@
 // Building blocks of bf16 tensor-core kernels (sm_80 and later): a swizzled layout of shared memory, loading of
-// fragments, and mma. The layouts of fragments are those of PTX's mma.m16n8k16 and
-// ldmatrix.
+// fragments, and mma. The layouts of fragments are those of PTX's mma.m16n8k16 and ldmatrix.
 #pragma once
 
 #include <cstdint>

@@ -5,36 +5,10 @@
 #include <cstdint>
 
 #include "backend/cuda/wgmma.cuh"
+#include "backend/cuda/wgmma_sums.cuh"
 
 namespace hone {
 
-#define HONE_FOUR(n) "+f"(c[n][0]), "+f"(c[n][1]), "+f"(c[n][2]), "+f"(c[n][3])
-#define HONE_NAMES_1 "%0, %1, %2, %3"
-#define HONE_C_1 HONE_FOUR(0)
-#define HONE_NAMES_2 HONE_NAMES_1 ", %4, %5, %6, %7"
-#define HONE_C_2 HONE_C_1, HONE_FOUR(1)
-#define HONE_NAMES_4 HONE_NAMES_2 ", %8, %9, %10, %11, %12, %13, %14, %15"
-#define HONE_C_4 HONE_C_2, HONE_FOUR(2), HONE_FOUR(3)
-#define HONE_NAMES_6 HONE_NAMES_4 ", %16, %17, %18, %19, %20, %21, %22, %23"
-#define HONE_C_6 HONE_C_4, HONE_FOUR(4), HONE_FOUR(5)
-#define HONE_NAMES_8 HONE_NAMES_6 ", %24, %25, %26, %27, %28, %29, %30, %31"
-#define HONE_C_8 HONE_C_6, HONE_FOUR(6), HONE_FOUR(7)
-#define HONE_NAMES_10 HONE_NAMES_8 ", %32, %33, %34, %35, %36, %37, %38, %39"
-#define HONE_C_10 HONE_C_8, HONE_FOUR(8), HONE_FOUR(9)
-#define HONE_NAMES_12 HONE_NAMES_10 ", %40, %41, %42, %43, %44, %45, %46, %47"
-#define HONE_C_12 HONE_C_10, HONE_FOUR(10), HONE_FOUR(11)
-#define HONE_NAMES_14 HONE_NAMES_12 ", %48, %49, %50, %51, %52, %53, %54, %55"
-#define HONE_C_14 HONE_C_12, HONE_FOUR(12), HONE_FOUR(13)
-#define HONE_NAMES_16 HONE_NAMES_14 ", %56, %57, %58, %59, %60, %61, %62, %63"
-#define HONE_C_16 HONE_C_14, HONE_FOUR(14), HONE_FOUR(15)
-#define HONE_NAMES_18 HONE_NAMES_16 ", %64, %65, %66, %67, %68, %69, %70, %71"
-#define HONE_C_18 HONE_C_16, HONE_FOUR(16), HONE_FOUR(17)
-#define HONE_NAMES_20 HONE_NAMES_18 ", %72, %73, %74, %75, %76, %77, %78, %79"
-#define HONE_C_20 HONE_C_18, HONE_FOUR(18), HONE_FOUR(19)
-#define HONE_NAMES_22 HONE_NAMES_20 ", %80, %81, %82, %83, %84, %85, %86, %87"
-#define HONE_C_22 HONE_C_20, HONE_FOUR(20), HONE_FOUR(21)
-#define HONE_NAMES_24 HONE_NAMES_22 ", %88, %89, %90, %91, %92, %93, %94, %95"
-#define HONE_C_24 HONE_C_22, HONE_FOUR(22), HONE_FOUR(23)
 // The instruction with 8 count columns; a_, b_ and keep_ are the names of the operands after C.
 #define HONE_WGMMA(count, columns, a_, b_, keep_)                                                   \
   asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, " keep_                                      \
@@ -121,32 +95,5 @@ __device__ void warpgroup_multiply_e4m3(float (&c)[kCount][4], const std::uint32
 
 #undef HONE_WGMMA
 #undef HONE_WGMMA_HELD
-#undef HONE_FOUR
-#undef HONE_NAMES_1
-#undef HONE_C_1
-#undef HONE_NAMES_2
-#undef HONE_C_2
-#undef HONE_NAMES_4
-#undef HONE_C_4
-#undef HONE_NAMES_6
-#undef HONE_C_6
-#undef HONE_NAMES_8
-#undef HONE_C_8
-#undef HONE_NAMES_10
-#undef HONE_C_10
-#undef HONE_NAMES_12
-#undef HONE_C_12
-#undef HONE_NAMES_14
-#undef HONE_C_14
-#undef HONE_NAMES_16
-#undef HONE_C_16
-#undef HONE_NAMES_18
-#undef HONE_C_18
-#undef HONE_NAMES_20
-#undef HONE_C_20
-#undef HONE_NAMES_22
-#undef HONE_C_22
-#undef HONE_NAMES_24
-#undef HONE_C_24
 
 }  // namespace hone

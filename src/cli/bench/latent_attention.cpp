@@ -35,10 +35,10 @@ struct LatentAttentionOptions {
   template <class Visitor>
   void fields(Visitor& v) {
     v.group("Sequences");
-    v("heads", heads, "Numbers of query heads, which share the latent rows of 512 and 64 numbers");
-    v("streams", streams, "Numbers of sequences, which have one new token each");
-    v("contexts", contexts, "Numbers of latent rows of a sequence");
-    v("block_size", block_size, "Rows of a page", at_least(1));
+    v("heads", heads, "Numbers of query heads, which share the latent rows of 512 and 64 numbers", within(1, 1024));
+    v("streams", streams, "Numbers of sequences, which have one new token each", within(1, 65536));
+    v("contexts", contexts, "Numbers of latent rows of a sequence", within(1, 1 << 20));
+    v("block_size", block_size, "Rows of a page", within(1, 1 << 20));
     v("dtype", dtype, "Dtype of queries and rows");
     v("device", device, kDeviceHelp);
     v.group("Measurement");

@@ -142,7 +142,7 @@ __device__ void widen_items(DecodeWiden<Plan>& widen, const unsigned char* slots
                             int part_tokens) {
   ForwardRing<2> taken;
   for (;;) {
-    const AttentionItem item = next_forward_item(slots, taken, widen.bytes_barriers);
+    const AttentionItem item = next_item<AttentionItem>(slots, taken, widen.bytes_barriers);
     if (item.work < 0) return;
     if (item.work == 0) continue;
     for (int first = 0; first < item.tokens; first += part_tokens) {
@@ -245,7 +245,7 @@ __global__ void HONE_WGMMA_BOUNDS(Plan::kThreads, Plan::kBlocks)
   compute.scale = queries.scale * kLog2e;
   ForwardRing<2> taken;
   for (int q_parity = 0;;) {
-    const AttentionItem item = next_forward_item(wgmma_shared + Plan::kItems, taken, barriers);
+    const AttentionItem item = next_item<AttentionItem>(wgmma_shared + Plan::kItems, taken, barriers);
     if (item.work < 0) return;
     if (item.work == 0) {
       write_zero_item<Plan::kWidth>(queries, item, item.padding[0], static_cast<int>(threadIdx.x), Plan::kConsumers);

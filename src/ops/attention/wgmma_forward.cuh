@@ -340,7 +340,7 @@ __global__ void HONE_WGMMA_BOUNDS((WgmmaForward<kWidth, kValues, kGroups, kDeep>
           filled.next();
           if (index < all) index = static_cast<int>(gridDim.x) + atomicAdd(schedule.counts, 1);
         }
-        if constexpr (kPaged) item = next_forward_item(items, slots, barriers);
+        if constexpr (kPaged) item = next_item<AttentionItem>(items, slots, barriers);
         if (item.work < 0) return;
         if (item.work == 0) continue;
         copy.kv_head = item.padding[0];
@@ -361,7 +361,7 @@ __global__ void HONE_WGMMA_BOUNDS((WgmmaForward<kWidth, kValues, kGroups, kDeep>
     } else {
       if (compute.group_index == 1) compute.pass_turn();
       for (;;) {
-        item = next_forward_item(items, slots, barriers);
+        item = next_item<AttentionItem>(items, slots, barriers);
         if (item.work < 0) return;
         kv_head = item.padding[0];
         if (item.work == 0) {

@@ -124,12 +124,12 @@ struct ForwardTurns {
   int first, step;
 };
 
-// Waits for the next item of the block and frees its slot. work < 0: there are no more items.
-[[nodiscard]] __device__ inline AttentionItem next_forward_item(const unsigned char* shared_items,
-                                                                ForwardRing<2>& slots,
-                                                                const ForwardBarriers& barriers) {
+// Waits for the next item of the block and frees its slot.
+template <class Item, class Barriers>
+[[nodiscard]] __device__ inline Item next_item(const unsigned char* shared_items, ForwardRing<2>& slots,
+                                               const Barriers& barriers) {
   barrier_wait(barriers.item_ready(slots.place), slots.parity);
-  const AttentionItem item = reinterpret_cast<const AttentionItem*>(shared_items)[slots.place];
+  const Item item = reinterpret_cast<const Item*>(shared_items)[slots.place];
   __syncwarp();
   if (threadIdx.x % 32 == 0) barrier_arrive(barriers.item_free(slots.place));
   slots.next();

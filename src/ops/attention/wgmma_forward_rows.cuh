@@ -16,10 +16,11 @@ using ForwardScores = float[kForwardKeys / 8][4];
 using ForwardWeights = std::uint32_t[kForwardKeys / 16][4];
 
 // Sets the scores of keys after a row's position to -infinity.
-__device__ inline void mask_scores(ForwardScores& s, int first_key, const int (&position)[2]) {
+template <int kGroups>
+__device__ inline void mask_scores(float (&s)[kGroups][4], int first_key, const int (&position)[2]) {
   const int column = first_key + static_cast<int>(threadIdx.x) % 4 * 2;
 #pragma unroll
-  for (int n = 0; n < kForwardKeys / 8; ++n) {
+  for (int n = 0; n < kGroups; ++n) {
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
       if (column + 8 * n + e % 2 > position[e / 2]) s[n][e] = -std::numeric_limits<float>::infinity();
@@ -59,6 +60,7 @@ struct ForwardRows {
   float sum[2];       // this thread's part of the sum of weights
   float decay[2];     // the factor that brings o to the maximum after the last tile
 
+  [[nodiscard]] __device__ static int first_column() { return static_cast<int>(threadIdx.x) % 4 * 2; }
   __device__ void clear() {
     greatest[0] = greatest[1] = -std::numeric_limits<float>::infinity();
     sum[0] = sum[1] = 0.0f;
@@ -68,13 +70,14 @@ struct ForwardRows {
 
   // A step of the online softmax: turns scores into weights exp2((score - greatest) scale), and scales the sum to the
   // new maximum. `scale` includes log2(e), so that exp2 gives the exponential.
-  __device__ void online_softmax_step(ForwardScores& s, float scale) {
+  template <int kGroups>
+  __device__ void online_softmax_step(float (&s)[kGroups][4], float scale) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       float even = s[0][2 * half];
       float odd = s[0][2 * half + 1];
 #pragma unroll
-      for (int n = 1; n < kForwardKeys / 8; ++n) {
+      for (int n = 1; n < kGroups; ++n) {
         even = fmaxf(even, s[n][2 * half]);
         odd = fmaxf(odd, s[n][2 * half + 1]);
       }
@@ -89,7 +92,7 @@ struct ForwardRows {
       greatest[half] = most;
       even = odd = 0.0f;
 #pragma unroll
-      for (int n = 0; n < kForwardKeys / 8; ++n) {
+      for (int n = 0; n < kGroups; ++n) {
         s[n][2 * half] = exp2_fast(__fmaf_rn(s[n][2 * half], scale, -offset));
         s[n][2 * half + 1] = exp2_fast(__fmaf_rn(s[n][2 * half + 1], scale, -offset));
         even += s[n][2 * half];
@@ -146,16 +149,20 @@ struct ForwardRows {
     __syncwarp();
   }
 
-  // Stores a row's results of a split in the layout of ForwardSplits.
+  // Store a row's results of a split in the layout of ForwardSplits: its maximum and sum follow its output.
   __device__ void store_split(float* to, int half) const {
-    const int column = static_cast<int>(threadIdx.x) % 4 * 2;
-    if (column == 0) {
-      to[kWidth] = greatest[half];
-      to[kWidth + 1] = sum[half];
-    }
+    store_totals(to + kWidth, half);
+    store_output(to, half);
+  }
+  __device__ void store_totals(float* to, int half) const {
+    if (first_column() != 0) return;
+    to[0] = greatest[half];
+    to[1] = sum[half];
+  }
+  __device__ void store_output(float* to, int half) const {
 #pragma unroll
     for (int n = 0; n < kWidth / 8; ++n) {
-      *reinterpret_cast<float2*>(to + 8 * n + column) = make_float2(o[n][2 * half], o[n][2 * half + 1]);
+      *reinterpret_cast<float2*>(to + 8 * n + first_column()) = make_float2(o[n][2 * half], o[n][2 * half + 1]);
     }
   }
 

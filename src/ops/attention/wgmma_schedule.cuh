@@ -109,23 +109,10 @@ __global__ void __launch_bounds__(kScheduleBins)
   __syncthreads();
   // Exclusive prefix sum over the bins: places[bin] becomes the index of the bin's first item.
   const int own = places[thread];
-  int before = own;
-#pragma unroll
-  for (int step = 1; step < 32; step *= 2) {
-    const int other = __shfl_up_sync(0xFFFFFFFFu, before, step);
-    if (lane >= step) before += other;
-  }
+  int before = warp_sum_up_to(own);
   if (lane == 31) sums[thread / 32] = before;
   __syncthreads();
-  if (thread < 32) {
-    int all = sums[thread];
-#pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
-      const int other = __shfl_up_sync(0xFFFFFFFFu, all, step);
-      if (lane >= step) all += other;
-    }
-    sums[thread] = all;
-  }
+  if (thread < 32) sums[thread] = warp_sum_up_to(sums[thread]);
   __syncthreads();
   if (thread >= 32) before += sums[thread / 32 - 1];
   places[thread] = before - own;

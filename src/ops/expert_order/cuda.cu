@@ -17,11 +17,7 @@ constexpr unsigned kAll = 0xFFFFFFFFu;
 __device__ std::int32_t scanned(std::int32_t value, std::int32_t* sums) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(threadIdx.x) / 32;
-#pragma unroll
-  for (int step = 1; step < 32; step *= 2) {
-    const std::int32_t other = __shfl_up_sync(kAll, value, step);
-    if (lane >= step) value += other;
-  }
+  value = warp_sum_up_to(value);
   if (lane == 31) sums[warp] = value;
   __syncthreads();
   for (int before = 0; before < warp; ++before) value += sums[before];

@@ -1,4 +1,4 @@
-// The copying warps of wgmma_product.cuh.
+// The copying warps of wgmma_product.cuh and of wgmma_scaled.cuh.
 #pragma once
 
 #include "ops/grouped_linear/wgmma_tiles.cuh"
@@ -43,21 +43,21 @@ __device__ inline void copy_stage(const GroupedMaps& maps, const GroupedTile& ti
   }
 }
 
-// The warp that copies operands.
-template <class Plan>
-__device__ inline void grouped_copy(GroupedRing<Plan> ring, const GroupedMaps& maps, const GroupedArgs& args,
-                                    GroupedTile* tiles) {
+// The warp that copies operands: copy(ring, tile, step) fills a stage for one of the steps_of(tile).
+template <class Plan, class Ring, class Steps, class Copy>
+__device__ inline void copy_tiles(Ring ring, const GroupedArgs& args, GroupedTile* tiles, const Steps& steps_of,
+                                  const Copy& copy) {
   GroupedOrder<Plan> order(args);
   const bool leads = threadIdx.x % 32 == 0;
   GroupedTile tile{};
   const int stride = static_cast<int>(gridDim.x);
   for (int index = static_cast<int>(blockIdx.x); order.find(index, tile); index += stride) {
-    const int steps = tile.steps();
+    const int steps = steps_of(tile);
     for (int step = 0; step < steps; ++step, ring.next()) {
       if (leads) {
         barrier_wait(ring.empty(), ring.parity ^ 1);
         if (step == 0) tiles[ring.stage] = tile;
-        copy_stage<Plan>(maps, tile, step, ring.at(), ring.full());
+        copy(ring, tile, step);
       }
     }
     __syncwarp();
@@ -69,9 +69,17 @@ __device__ inline void grouped_copy(GroupedRing<Plan> ring, const GroupedMaps& m
   }
 }
 
-// The warp that keeps dW of bf16: copies what is there to the staging memory, and the sums from there back.
-template <class Plan>
-__device__ inline void grouped_keep(const GroupedRing<Plan>& ring, const GroupedMaps& maps, const GroupedArgs& args) {
+// A box of 64 x 64 numbers of dW: its address in the staging memory, and its first column and row.
+struct StagedBox {
+  std::uint32_t at;
+  int column, row;
+};
+
+// The warp that keeps dW of bf16: copies what is there to the staging memory, and the sums from there back;
+// box_of(tile, i) is a StagedBox, two for each 64 columns of a tile.
+template <class Plan, class Box>
+__device__ inline void keep_sums(const GroupedRing<Plan>& ring, const CUtensorMap& out, const GroupedArgs& args,
+                                 const Box& box_of) {
   GroupedOrder<Plan> order(args);
   const bool leads = threadIdx.x % 32 == 0;
   GroupedTile tile{};
@@ -82,13 +90,13 @@ __device__ inline void grouped_keep(const GroupedRing<Plan>& ring, const Grouped
       const int parts = (tile.columns + 63) / 64;
       barrier_expect(ring.old_ready(), parts * 2 * kGroupedPart);
       for (int i = 0; i < 2 * parts; ++i) {
-        bulk_copy_box(ring.staging() + i * kGroupedPart, maps.out, tile.column + i / 2 * 64, tile.row + i % 2 * 64,
-                      tile.expert, ring.old_ready());
+        const StagedBox box = box_of(tile, i);
+        bulk_copy_box(box.at, out, box.column, box.row, tile.expert, ring.old_ready());
       }
       barrier_wait(ring.sum_ready(), parity);
       for (int i = 0; i < 2 * parts; ++i) {
-        bulk_store_box(maps.out, ring.staging() + i * kGroupedPart, tile.column + i / 2 * 64, tile.row + i % 2 * 64,
-                       tile.expert);
+        const StagedBox box = box_of(tile, i);
+        bulk_store_box(out, box.at, box.column, box.row, tile.expert);
       }
       bulk_commit();
       bulk_wait_read();

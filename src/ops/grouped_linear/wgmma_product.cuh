@@ -242,9 +242,15 @@ __global__ void HONE_WGMMA_BOUNDS(kGroupedThreads, 1)
   if (thread < 128) {
     fewer_registers<40>();
     if (thread < 32) {
-      grouped_copy<Plan>(ring, maps, args, tiles);
+      copy_tiles<Plan>(
+          ring, args, tiles, [](const GroupedTile& tile) { return tile.steps(); },
+          [&](const GroupedRing<Plan>& to, const GroupedTile& tile, int step) {
+            copy_stage<Plan>(maps, tile, step, to.at(), to.full());
+          });
     } else if (thread < 64 && Plan::kSumsRows && sizeof(Out) == 2) {
-      grouped_keep<Plan>(ring, maps, args);
+      keep_sums<Plan>(ring, maps.out, args, [&](const GroupedTile& tile, int i) {
+        return StagedBox{ring.staging() + i * kGroupedPart, tile.column + i / 2 * 64, tile.row + i % 2 * 64};
+      });
     }
   } else {
     more_registers<232>();

@@ -21,6 +21,7 @@ template <class Plan, class Write>
 __device__ void store_tokens(const GroupedTile& tile, const GroupedRing<Plan>& ring, const CUtensorMap& out,
                              const GroupedArgs& args, const GroupedPlace& place, const Write& write) {
   constexpr int kStaged = Plan::kStagedColumns;
+  static_assert(Plan::kColumns % kStaged == 0);
   const SharedRows<64> staged{ring.staging() + place.group * (kStaged * 128)};
   const int row = tile.row + place.group * 64;
 #pragma unroll
@@ -65,7 +66,7 @@ __device__ void store_transposed(const GroupedTile& tile, const GroupedRing<Plan
   store_tokens(tile, ring, out, args, place, [&](const SharedRows<64>& staged, int begin, int count) {
 #pragma unroll
     for (int pair = 0; pair < Plan::kStagedColumns / 16; ++pair) {
-      if (pair * 16 >= count || begin / 16 + pair >= kGroups / 2) break;
+      if (pair * 16 >= count) break;
       std::uint32_t words[4];
       pack_columns(c, begin / 16 + pair, words);
       store_matrices_transposed(staged.at(pair * 16 + lane / 16 * 8 + lane % 8, place.thread / 32 * 2 + lane / 8 % 2),

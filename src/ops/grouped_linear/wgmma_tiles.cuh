@@ -29,7 +29,6 @@ struct GroupedPlan {
   static constexpr GroupedProduct kProduct = kProductOf;
   static constexpr bool kSumsRows = kProduct == GroupedProduct::kWeight;
   static constexpr bool kPads = false;
-  static constexpr int kRows = kGroupedRows;
   static constexpr int kColumns = kMost;
   static constexpr int kStages = kStagesOf;
   static constexpr int kStagedColumns = kStaged;
@@ -68,7 +67,7 @@ struct GroupedArgs {
   void* out;              // y or dx [capacity, rows]; dW [experts x rows, columns]
 };
 
-// Goes over the tiles of Plan::kRows x Plan::kColumns of all experts in ascending order of experts. A warp looks at 32
+// Goes over the tiles of kGroupedRows x Plan::kColumns of all experts in ascending order of experts. A warp looks at 32
 // experts at a time; all its lanes call find() together. With Plan::kPads the rows of each expert are filled up to a
 // multiple of 128 (ops/quantize_experts), and `first` and `depth` of a tile count these.
 template <class Plan>
@@ -93,7 +92,7 @@ class GroupedOrder {
     const int place = inner - __shfl_sync(kAll, inclusive_ - tiles_, lane);
     const int across = row_groups();
     tile.expert = base_ + lane;
-    tile.row = place % across * Plan::kRows;
+    tile.row = place % across * kGroupedRows;
     const int index_of_columns = place / across;
     if constexpr (Plan::kSumsRows) {
       tile.column = index_of_columns * Plan::kColumns;
@@ -114,7 +113,7 @@ class GroupedOrder {
 
  private:
   static constexpr unsigned kAll = 0xFFFFFFFFu;
-  [[nodiscard]] __device__ int row_groups() const { return (args_.rows + Plan::kRows - 1) / Plan::kRows; }
+  [[nodiscard]] __device__ int row_groups() const { return (args_.rows + kGroupedRows - 1) / kGroupedRows; }
   [[nodiscard]] __device__ int column_groups(int count) const {
     const int columns = Plan::kSumsRows ? args_.columns : count;
     return (columns + Plan::kColumns - 1) / Plan::kColumns;
@@ -126,22 +125,12 @@ class GroupedOrder {
     count_ = expert < args_.experts ? args_.start[expert + 1] - first_ : 0;
     if constexpr (Plan::kPads) {
       count_ = (count_ + kGroupedRows - 1) / kGroupedRows * kGroupedRows;
-      const int up_to = sum_up_to(count_);
+      const int up_to = warp_sum_up_to(count_);
       first_ = padded_ + up_to - count_;
       padded_ += __shfl_sync(kAll, up_to, 31);
     }
     tiles_ = count_ > 0 ? row_groups() * column_groups(count_) : 0;
-    inclusive_ = sum_up_to(tiles_);
-  }
-  // Sum of the values of the lanes up to the calling one.
-  [[nodiscard]] __device__ static int sum_up_to(int value) {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-#pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
-      const int other = __shfl_up_sync(kAll, value, step);
-      if (lane >= step) value += other;
-    }
-    return value;
+    inclusive_ = warp_sum_up_to(tiles_);
   }
 
   const GroupedArgs& args_;

@@ -30,21 +30,18 @@ LatentLaunch launch_of(const Type& query, const Type& cache, const Type& table, 
   return {query.rows(), table.rows(), a.heads, table.shape[1].size * cache.shape[1].size};
 }
 
-bool is_wide(const Type& cache, const LatentAttentionAttributes& a) {
-  return cache.dtype == DType::kBf16 && cache.shape[2].size == kLatentWidth && a.rank == kLatentRank;
-}
-
 // The kernel of wgmma_latent.cuh has not yet passed its tests on a GPU, and is used only if the environment asks for
 // it.
-bool asks_for_wgmma() {
+bool takes_wgmma(const Type& cache, const LatentAttentionAttributes& a) {
   const char* kernel = std::getenv("HONE_LATENT_KERNEL");
-  return kernel != nullptr && std::string_view(kernel) == "wgmma";
+  return kernel != nullptr && std::string_view(kernel) == "wgmma" && cache.dtype == DType::kBf16 &&
+         cache.shape[2].size == kLatentWidth && a.rank == kLatentRank;
 }
 
 bool attend_on_hopper(const KernelCall& call, const LatentAttentionAttributes& a, const Sequences& sequences) {
   const TensorView& query = call.in(LatentAttentionIn::query);
   const TensorView& cache = call.in(LatentAttentionIn::cache);
-  if (!is_wide(*cache.type, a) || !asks_for_wgmma()) return false;
+  if (!takes_wgmma(*cache.type, a)) return false;
   LatentQueries queries{};
   queries.sequences = sequences;
   queries.keys = latent_keys<__nv_bfloat16>(call);
@@ -85,7 +82,7 @@ std::size_t workspace(InputTypes, std::span<const Type>, const Attributes&) { re
 std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes& attributes) {
   const auto& a = attributes.as<LatentAttentionAttributes>();
   const Type& cache = *inputs[LatentAttentionIn::cache];
-  if (!is_wide(cache, a) || !asks_for_wgmma()) return 0;
+  if (!takes_wgmma(cache, a)) return 0;
   return launch_of(*inputs[LatentAttentionIn::query], cache, *inputs[LatentAttentionIn::block_table], a)
       .workspace_bytes;
 }

@@ -1,29 +1,12 @@
 // The two warpgroups of wgmma_latent.cuh that compute.
 #pragma once
 
-#include <limits>
-
 #include "ops/attention/wgmma_forward_rows.cuh"
 #include "ops/latent_attention/latent_tiles.cuh"
 
 namespace hone {
 
 using LatentScores = float[kLatentKeys / 8][4];
-
-// Returns true if the phase of this parity has ended; does not wait.
-[[nodiscard]] __device__ inline bool barrier_ended(std::uint32_t barrier, int parity) {
-  int ended;
-  asm volatile(
-      "{\n"
-      ".reg .pred ended;\n"
-      "mbarrier.test_wait.parity.shared::cta.b64 ended, [%1], %2;\n"
-      "selp.b32 %0, 1, 0, ended;\n"
-      "}\n"
-      : "=r"(ended)
-      : "r"(barrier), "r"(parity)
-      : "memory");
-  return ended != 0;
-}
 
 // State and steps that both warpgroups share. A thread has rows 16 warp + lane / 4 + 8 half of the item, for half 0 and
 // 1, and of the output the columns 256 group + 8 n + lane % 4 * 2 and the next.
@@ -78,7 +61,10 @@ struct LatentCompute {
     if (queries.splits.per_row > 1) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        if (at[half] >= 0) store_split(queries.splits.at(at[half], split, kLatentRank), half);
+        if (at[half] < 0) continue;
+        float* to = queries.splits.at(at[half], split, kLatentRank);
+        rows.store_output(to + group * kHalf, half);
+        if (group == 0) rows.store_totals(to + kLatentRank, half);
       }
       return;
     }
@@ -92,18 +78,6 @@ struct LatentCompute {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       rows.template write<kHalf>(at[half] < 0 ? nullptr : queries.o + at[half] * kLatentRank + group * kHalf, half);
-    }
-  }
-  __device__ void store_split(float* to, int half) const {
-    const int column = lane() % 4 * 2;
-    if (group == 0 && column == 0) {
-      to[kLatentRank] = rows.greatest[half];
-      to[kLatentRank + 1] = rows.sum[half];
-    }
-#pragma unroll
-    for (int n = 0; n < kHalf / 8; ++n) {
-      *reinterpret_cast<float2*>(to + group * kHalf + 8 * n + column) =
-          make_float2(rows.o[n][2 * half], rows.o[n][2 * half + 1]);
     }
   }
   // Zeros the group's half of the output of rows outside all sequences.
@@ -142,44 +116,13 @@ struct LatentLead : LatentCompute {
   }
   // Step 1: turns the scores of a tile into weights, and updates maximum, sum and decay.
   __device__ void online_softmax_step(LatentScores& s, int tile) {
-    if ((tile + 1) * kLatentKeys - 1 > position[0]) {
-      const int column = tile * kLatentKeys + lane() % 4 * 2;
-#pragma unroll
-      for (int n = 0; n < kLatentKeys / 8; ++n) {
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          if (column + 8 * n + e % 2 > position[e / 2]) s[n][e] = -std::numeric_limits<float>::infinity();
-        }
-      }
-    }
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      float here = fmaxf(s[0][2 * half], s[0][2 * half + 1]);
-#pragma unroll
-      for (int n = 1; n < kLatentKeys / 8; ++n) here = fmaxf(here, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
-      here = fmaxf(here, __shfl_xor_sync(0xFFFFFFFFu, here, 1));
-      here = fmaxf(here, __shfl_xor_sync(0xFFFFFFFFu, here, 2));
-      const float most = fmaxf(here, rows.greatest[half]);
-      // In a later split a row may have seen no key yet: then the weights are exp2(-infinity) = 0 and not NaN.
-      const float base = most == -std::numeric_limits<float>::infinity() ? 0.0f : most;
-      const float offset = base * scale;
-      rows.decay[half] = exp2_fast((rows.greatest[half] - base) * scale);  // 1 if the maximum stays
-      rows.greatest[half] = most;
-      float even = 0.0f;
-      float odd = 0.0f;
-#pragma unroll
-      for (int n = 0; n < kLatentKeys / 8; ++n) {
-        s[n][2 * half] = exp2_fast(__fmaf_rn(s[n][2 * half], scale, -offset));
-        s[n][2 * half + 1] = exp2_fast(__fmaf_rn(s[n][2 * half + 1], scale, -offset));
-        even += s[n][2 * half];
-        odd += s[n][2 * half + 1];
-      }
-      rows.sum[half] = __fmaf_rn(rows.sum[half], rows.decay[half], even + odd);
-    }
+    if ((tile + 1) * kLatentKeys - 1 > position[0]) mask_scores(s, tile * kLatentKeys, position);
+    rows.online_softmax_step(s, scale);
   }
   // Step 2. Of the sequence's last tile, rows of values from `keys` on are zeroed: their weights are 0, and 0 times
-  // what is there could be NaN.
-  __device__ void pass_weights(const LatentScores& s, int place, int keys) {
+  // what is there could be NaN. Returns true to all warps if each sees that the keys of the next stage are there: PTX
+  // requires that all warps of a warpgroup take the same way to wgmma.wait_group.
+  [[nodiscard]] __device__ bool pass_weights(const LatentScores& s, int place, int keys) {
     named_barrier_wait(kLatentRead, LatentShared::kConsumers);
     const SharedRows<64> to{shared + static_cast<std::uint32_t>(LatentShared::kWeights)};
 #pragma unroll
@@ -204,8 +147,10 @@ struct LatentLead : LatentCompute {
       }
     }
     fence_async_shared();
-    named_barrier_wait(kLatentWritten, 128);
+    const bool next_ready =
+        named_barrier_all(kLatentWritten, 128, barrier_ended(barriers.ready(ring.place), ring.parity));
     named_barrier_arrive(kLatentPassed, LatentShared::kConsumers);
+    return next_ready;
   }
 
   // Computes tiles [first, first + count) of the item. `ends`: these are its last.
@@ -222,28 +167,23 @@ struct LatentLead : LatentCompute {
       const bool more = i + 1 < count;
       if (ends && !more && lane() == 0) barrier_arrive(barriers.q_free());
       online_softmax_step(s, first + i);
-      pass_weights(s, place, min(kLatentKeys, item.keys - (first + i) * kLatentKeys));
+      const bool next_ready = pass_weights(s, place, min(kLatentKeys, item.keys - (first + i) * kLatentKeys));
       start_values(place);
-      bool released = false;
+      if (!more || !next_ready) {
+        warpgroup_wait<0>();
+        release(place);
+      }
       if (more) {
-        const bool arrived = __all_sync(0xFFFFFFFFu, barrier_ended(barriers.ready(ring.place), ring.parity));
-        if (!arrived) {
-          warpgroup_wait<0>();
-          release(place);
-          released = true;
-        }
         barrier_wait(barriers.ready(ring.place), ring.parity);
         start_scores(s, ring.place);
-        if (!released) {
+        if (next_ready) {
           warpgroup_wait<1>();
           release(place);
-          released = true;
         }
       }
       warpgroup_wait<0>();
       settle(s);
       settle(rows.o);
-      if (!released) release(place);
     }
     rows.reduce_sums();
     if (lane() % 4 == 0) {

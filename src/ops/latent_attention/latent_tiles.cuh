@@ -71,7 +71,7 @@ struct LatentQueries {
   PagedKeys<__nv_bfloat16> keys;  // k: [rows, kLatentWidth]
   __nv_bfloat16* o;               // [capacity, heads, kLatentRank]
   ForwardSplits splits;
-  float4* kept;  // what a block that takes all splits of an item keeps of those before, kKeptFloats a warpgroup
+  float4* kept;  // what a block that takes all splits of an item keeps of those before, kKept a warpgroup
   float scale;
   std::int32_t heads, item_heads, item_tokens;
   std::int32_t box_rows;  // rows of a page, or a part of it, that are copied together
@@ -199,12 +199,7 @@ struct LatentCopy {
         }
       }
       const int units = (rows + queries.item_tokens - 1) / queries.item_tokens * splits * queries.head_items();
-      int end = units;  // inclusive sum over the lanes
-#pragma unroll
-      for (int step = 1; step < 32; step *= 2) {
-        const int other = __shfl_up_sync(0xFFFFFFFFu, end, step);
-        if (lane() >= step) end += other;
-      }
+      const int end = warp_sum_up_to(units);
       const int total = __shfl_sync(0xFFFFFFFFu, end, 31);
       for (; next < before + total; next += static_cast<int>(gridDim.x)) {
         const int owner = __ffs(__ballot_sync(0xFFFFFFFFu, before + end > next)) - 1;

@@ -113,6 +113,13 @@ void launch_simple_latent(const SimpleLatents<T>& of, cudaStream_t stream) {
   }
   const std::int64_t tiles = tiles_capacity(of.sequences, 1, 1);
   const std::size_t bytes = static_cast<std::size_t>(kSimpleLatentKeys * of.width) * sizeof(CudaAccumulator<T>);
+  const std::size_t most = cuda_device().shared_bytes_per_block();
+  if (bytes > most) {
+    throw Error("latent_attention",
+                text_of("a latent row of ", of.width, " numbers needs ", bytes, " bytes of shared memory; ",
+                        cuda_device().name(), " has ", most),
+                "use latent_attention expanded");
+  }
   const auto launch = [&](void (*kernel)(SimpleLatents<T>)) {
     check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
                "cudaFuncSetAttribute");

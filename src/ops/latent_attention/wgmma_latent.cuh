@@ -14,8 +14,8 @@
 // Steps for tile i; ready and free are mbarriers of a stage:
 //   WG 0  1. S_i is there: mask, maximum, P_i in f32, rounded to bf16
 //         2. wait until WG 1 has read P_i-1 (named barrier 2); write P_i and the decay of O; pass them (1)
-//         3. start O += P_i V_i; if K_i+1 has arrived, start S_i+1 behind it, otherwise free the
-//            stage of tile i first, so that its next copy does not wait for K_i+1
+//         3. start O += P_i V_i; if all warps saw K_i+1 in step 2, start S_i+1 behind it, otherwise free the stage of
+//            tile i first, so that its next copy does not wait for K_i+1
 //   WG 1  wait for P_i (1), scale O, O += P_i V_i, free P (2) and the stage
 //
 // At the end of a split of 1,024 keys its sums are stored for attention_merge, or kept by a block that takes all splits
@@ -37,11 +37,7 @@ __device__ void for_latent_items(Compute& compute, const LatentQueries& queries,
                                  const Split& split) {
   ForwardRing<2> taken;
   for (;;) {
-    barrier_wait(compute.barriers.item_ready(taken.place), taken.parity);
-    const LatentItem item = reinterpret_cast<const LatentItem*>(compute.bytes + LatentShared::kItems)[taken.place];
-    __syncwarp();
-    if (compute.lane() == 0) barrier_arrive(compute.barriers.item_free(taken.place));
-    taken.next();
+    const auto item = next_item<LatentItem>(compute.bytes + LatentShared::kItems, taken, compute.barriers);
     if (item.keys < 0) return;
     if (item.keys == 0) {
       compute.write_zeros(queries, item);

@@ -63,14 +63,14 @@ __device__ void add_products(float (&y)[kTileWidth / 8][4], const SharedRows<kTi
   }
 }
 
-// blockIdx: 64 columns, 64 rows, head. kTransposed: the weight is [columns, depth], otherwise [depth, columns].
+// blockIdx: 64 rows, 64 columns, head. kTransposed: the weight is [columns, depth], otherwise [depth, columns].
 template <bool kTransposed>
 __global__ void __launch_bounds__(kThreads) latent_projection_tile(HeadProducts<__nv_bfloat16> of) {
   __shared__ __align__(128) __nv_bfloat16 tiles[4][kTileWidth * kTileWidth];
   begin_dependent_kernel();
   const int head = static_cast<int>(blockIdx.z);
-  const int column = static_cast<int>(blockIdx.x) * kTileWidth;
-  const std::int64_t first = std::int64_t{blockIdx.y} * kTileWidth;
+  const int column = static_cast<int>(blockIdx.y) * kTileWidth;
+  const std::int64_t first = std::int64_t{blockIdx.x} * kTileWidth;
   const std::int64_t end = min(first + kTileWidth, of.rows.capacity);
   const __nv_bfloat16* x = of.x + head * of.x_head;
   const __nv_bfloat16* weight = of.weight + head * of.weight_head;
@@ -115,15 +115,15 @@ __global__ void __launch_bounds__(kThreads) latent_projection_tile(HeadProducts<
 }
 #endif
 
-// blockIdx: columns, row, head.
+// blockIdx: row, columns, head.
 template <bool kTransposed, class T>
 __global__ void __launch_bounds__(kThreads) latent_projection_element(HeadProducts<T> of) {
   using A = CudaAccumulator<T>;
   begin_dependent_kernel();
   const int head = static_cast<int>(blockIdx.z);
-  const std::int64_t row = blockIdx.y;
-  if (blockIdx.x == 0 && of.copied > 0) copy_rest(of, head, row, row + 1);
-  const int column = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x);
+  const std::int64_t row = blockIdx.x;
+  if (blockIdx.y == 0 && of.copied > 0) copy_rest(of, head, row, row + 1);
+  const int column = static_cast<int>(blockIdx.y) * kThreads + static_cast<int>(threadIdx.x);
   if (column >= of.columns) return;
   const T* x = of.x + row * of.x_stride + head * of.x_head;
   const T* weight = of.weight + head * of.weight_head;
@@ -141,8 +141,8 @@ void launch_products(const HeadProducts<T>& of, cudaStream_t stream) {
   if (of.rows.capacity == 0) return;
   const auto heads = static_cast<unsigned>(of.heads);
   const auto launch = [&](auto kernel, std::int64_t columns, std::int64_t rows) {
-    launch_dependent({dim3(static_cast<unsigned>(ceil_div(of.columns, columns)),
-                           static_cast<unsigned>(ceil_div(of.rows.capacity, rows)), heads),
+    launch_dependent({dim3(static_cast<unsigned>(ceil_div(of.rows.capacity, rows)),
+                           static_cast<unsigned>(ceil_div(of.columns, columns)), heads),
                       kThreads},
                      stream, kernel, of);
     check_launch("latent_projection");

@@ -92,7 +92,7 @@ std::vector<Type> quantized_types(const Type& x, const QuantizeAttributes& attri
   return types;
 }
 
-QuantizedViews quantized_views(const KernelCall& call) {
+QuantizedViews quantized_views(const KernelCall& call, bool blocks) {
   const TensorView& rows = call.out(QuantizeOut::rows);
   QuantizedViews views{.rows = rows.as<std::uint8_t>(),
                        .row_scale = call.out(QuantizeOut::row_scale).as<float>(),
@@ -102,9 +102,13 @@ QuantizedViews quantized_views(const KernelCall& call) {
     views.columns = call.out(QuantizeOut::columns).as<std::uint8_t>();
     const TensorView& scale = call.out(QuantizeOut::column_scale);
     views.column_scale = scale.as<float>();
-    if (call.attributes_as<QuantizeAttributes>().blocks) views.column_scale_stride = scale.row_size();
+    if (blocks) views.column_scale_stride = scale.row_size();
   }
   return views;
+}
+
+QuantizedViews quantized_views(const KernelCall& call) {
+  return quantized_views(call, call.attributes_as<QuantizeAttributes>().blocks);
 }
 
 QuantizedRows quantized_rows(std::span<const Tensor> outputs) {

@@ -2,6 +2,7 @@
 // which the products share.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "ops/quantize/views.h"
@@ -15,6 +16,13 @@ void quantize_rows(const BFloat16* x, std::int64_t used, const QuantizedViews& t
 // of the `filled` rows of the tile, in column 0; the rows after them are zeros.
 void quantize_columns(const BFloat16* from, std::int64_t filled, std::int64_t row_block, std::int64_t column_block,
                       const QuantizedViews& to);
+
+// Bytes of scratch memory for numbers in bf16, with what follows them aligned.
+[[nodiscard]] inline std::size_t bf16_bytes(std::int64_t elements) {
+  constexpr std::size_t kPart = 64;
+  return (static_cast<std::size_t>(elements) * sizeof(BFloat16) + kPart - 1) / kPart * kPart;
+}
+[[nodiscard]] inline Type as_bf16(const Type& type) { return {DType::kBf16, type.shape}; }
 
 // Converts `rows` rows of bytes [rows, columns] with scales [ceil(columns / 128), stride], one for 128 numbers of a
 // row.

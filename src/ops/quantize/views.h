@@ -18,7 +18,10 @@ struct QuantizedViews {
   std::int64_t k;
 };
 
-// The outputs of a call, which begin with those of quantize.
+// The outputs of a call, which begin with those of quantize; `blocks`: columns have scales of blocks of 128 x 128. The
+// columns may have another number of rows, which is columns.row_size(), than the capacity.
+[[nodiscard]] QuantizedViews quantized_views(const KernelCall& call, bool blocks);
+// With the `blocks` of QuantizeAttributes.
 [[nodiscard]] QuantizedViews quantized_views(const KernelCall& call);
 
 }  // namespace hone

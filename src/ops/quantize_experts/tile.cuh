@@ -23,12 +23,7 @@ struct ExpertRows {
     const int first = expert < experts ? start[expert] : 0;
     const int count = expert < experts ? start[expert + 1] - first : 0;
     const int blocks = (count + kTileSide - 1) / kTileSide;
-    int up_to = blocks;
-#pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
-      const int other = __shfl_up_sync(0xFFFFFFFFu, up_to, step);
-      if (lane >= step) up_to += other;
-    }
+    const int up_to = warp_sum_up_to(blocks);
     const int all = __shfl_sync(0xFFFFFFFFu, up_to, 31);
     if (block - before < all) {
       const int found = __popc(__ballot_sync(0xFFFFFFFFu, up_to <= block - before));
@@ -90,19 +85,10 @@ __device__ inline void store_expert_tile(const std::uint32_t (&words)[8][4], con
 // The outputs of a call, which begin with those of quantize_experts.
 [[nodiscard]] inline ExpertViews expert_views(const KernelCall& call, const TensorView& start) {
   const auto& attributes = call.attributes_as<QuantizeExpertsAttributes>();
-  const TensorView& rows = call.out(QuantizeOut::rows);
-  const TensorView& columns = call.out(QuantizeOut::columns);
-  const TensorView& scale = call.out(QuantizeOut::column_scale);
-  const QuantizedViews to{.rows = rows.as<std::uint8_t>(),
-                          .row_scale = call.out(QuantizeOut::row_scale).as<float>(),
-                          .capacity = rows.capacity(),
-                          .k = rows.row_size()};
-  QuantizedViews padded = to;
-  padded.columns = columns.as<std::uint8_t>();
-  padded.column_scale = scale.as<float>();
-  padded.column_scale_stride = attributes.blocks ? scale.row_size() : 0;
-  padded.capacity = columns.row_size();
-  return {to, padded, start.as<std::int32_t>(), static_cast<int>(attributes.experts)};
+  const QuantizedViews rows = quantized_views(call, attributes.blocks);
+  QuantizedViews padded = rows;
+  padded.capacity = call.out(QuantizeOut::columns).row_size();
+  return {rows, padded, start.as<std::int32_t>(), static_cast<int>(attributes.experts)};
 }
 
 // Calls body.operator()<columns>() with the form of the columns.

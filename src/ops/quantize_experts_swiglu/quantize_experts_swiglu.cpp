@@ -2,7 +2,6 @@
 
 #include <array>
 
-#include "core/error.h"
 #include "ops/quantize_swiglu/quantize_swiglu.h"
 #include "ops/registry.h"
 #include "ops/swiglu/swiglu.h"
@@ -14,17 +13,9 @@ namespace {
 // The outputs of quantize_experts for a matrix of the dtype and rows of gate_up and k columns.
 std::vector<Type> types_of_experts(const Type& gate_up, std::int64_t k, const Type& start, const Attributes& attributes,
                                    std::string_view name) {
-  const std::int64_t n = gate_up.shape.size() == 2 ? gate_up.shape[1].size / 2 : 0;
-  expect(gate_up.shape.size() == 2 && gate_up.shape[1].size % 2 == 0 && n % kScaleBlock == 0, name,
-         text_of("gate_up is ", to_text(gate_up), "; expected bf16 [rows, 2 n], n a multiple of ", kScaleBlock));
+  expect_gate_up(gate_up, name);
   const std::array<std::optional<Type>, 2> inputs{Type{gate_up.dtype, {gate_up.shape[0], k}}, start};
   return op_registry().get("quantize_experts").infer(inputs, attributes);
-}
-
-// Work of an operation that takes `flops` for each number of its result.
-Cost elementwise_cost(Cost cost, double flops, std::span<const Type> outputs) {
-  cost.flops = flops * static_cast<double>(outputs[QuantizeOut::rows].elements());
-  return cost;
 }
 
 // (dy, gate_up, start) -> the outputs of quantize_experts for dgate_up
@@ -43,9 +34,7 @@ class QuantizeExpertsSwigluBackward final : public FusedOp {
   }
   int fusion_priority() const override { return 800; }
   std::optional<Fusion> fuse(const Program& program, std::size_t first) const override {
-    std::optional<Fusion> fusion = fused_with_quantize(program, first, "swiglu_backward", "quantize_experts");
-    if (fusion && program.value(fusion->inputs[SwigluBackwardIn::dy]).type.row_size() % kScaleBlock != 0) return {};
-    return fusion;
+    return backward_fused_with_quantize(program, first, "quantize_experts");
   }
 };
 

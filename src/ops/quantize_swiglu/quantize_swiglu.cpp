@@ -12,9 +12,7 @@ namespace {
 
 // The outputs of quantize for a matrix of the dtype and rows of gate_up and k columns.
 std::vector<Type> types_for(const Type& gate_up, std::int64_t k, const Attributes& attributes, std::string_view name) {
-  const std::int64_t n = gate_up.shape.size() == 2 ? gate_up.shape[1].size / 2 : 0;
-  expect(gate_up.shape.size() == 2 && gate_up.shape[1].size % 2 == 0 && n % kScaleBlock == 0, name,
-         text_of("gate_up is ", to_text(gate_up), "; expected bf16 [rows, 2 n], n a multiple of ", kScaleBlock));
+  expect_gate_up(gate_up, name);
   return quantized_types({gate_up.dtype, {gate_up.shape[0], k}}, attributes.as<QuantizeAttributes>(), name);
 }
 
@@ -29,15 +27,11 @@ class QuantizeSwigluBackward final : public FusedOp {
     return types_for(gate_up, gate_up.row_size(), attributes, name());
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
-    Cost cost = Op::cost(inputs, outputs, attributes);
-    cost.flops = 6.0 * static_cast<double>(outputs[QuantizeOut::rows].elements());
-    return cost;
+    return elementwise_cost(Op::cost(inputs, outputs, attributes), 6, outputs);
   }
   int fusion_priority() const override { return 600; }
   std::optional<Fusion> fuse(const Program& program, std::size_t first) const override {
-    std::optional<Fusion> fusion = fused_with_quantize(program, first, "swiglu_backward", "quantize");
-    if (fusion && program.value(fusion->inputs[SwigluBackwardIn::dy]).type.row_size() % kScaleBlock != 0) return {};
-    return fusion;
+    return backward_fused_with_quantize(program, first, "quantize");
   }
 };
 
@@ -54,9 +48,7 @@ class QuantizeSwiglu final : public FusedOp {
     return types_for(gate_up, gate_up.row_size() / 2, attributes, name());
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
-    Cost cost = Op::cost(inputs, outputs, attributes);
-    cost.flops = 5.0 * static_cast<double>(outputs[QuantizeOut::rows].elements());
-    return cost;
+    return elementwise_cost(Op::cost(inputs, outputs, attributes), 5, outputs);
   }
   void gradient(GradientBuilder& builder, const Node&) const override {
     const Tensor dy = builder.output_gradient(QuantizeOut::rows);
@@ -71,6 +63,16 @@ class QuantizeSwiglu final : public FusedOp {
 const QuantizeSwiglu kForward;
 
 }  // namespace
+
+void expect_gate_up(const Type& gate_up, std::string_view op) {
+  expect(gate_up.shape.size() == 2 && gate_up.shape[1].size % (2 * kScaleBlock) == 0, op,
+         text_of("gate_up is ", to_text(gate_up), "; expected bf16 [rows, 2 n], n a multiple of ", kScaleBlock));
+}
+
+Cost elementwise_cost(Cost cost, double flops, std::span<const Type> outputs) {
+  cost.flops = flops * static_cast<double>(outputs[QuantizeOut::rows].elements());
+  return cost;
+}
 
 std::optional<Fusion> fused_with_quantize(const Program& program, std::size_t first, std::string_view op,
                                           std::string_view quantize) {
@@ -91,6 +93,13 @@ std::optional<Fusion> fused_with_quantize(const Program& program, std::size_t fi
   Fusion fusion{.nodes = {first, *quantized}, .inputs = made.inputs, .attributes = node.attributes, .outputs = {}};
   fusion.inputs.insert(fusion.inputs.end(), node.inputs.begin() + 1, node.inputs.end());
   for (std::size_t i = 0; i < node.outputs.size(); ++i) fusion.outputs.emplace_back(node.outputs[i], i);
+  return fusion;
+}
+
+std::optional<Fusion> backward_fused_with_quantize(const Program& program, std::size_t first,
+                                                   std::string_view quantize) {
+  std::optional<Fusion> fusion = fused_with_quantize(program, first, "swiglu_backward", quantize);
+  if (fusion && program.value(fusion->inputs[SwigluBackwardIn::dy]).type.row_size() % kScaleBlock != 0) return {};
   return fusion;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <string_view>
 
 #include "ops/quantize/quantize.h"
@@ -21,9 +22,19 @@ struct QuantizeSwigluBackwardIn {
 // included. Throws Error if the type does not fit.
 [[nodiscard]] QuantizedRows quantize_swiglu(Tensor gate_up, const QuantizeAttributes& attributes);
 
+// Throws Error that begins with `op` if the shape of gate_up is not [rows, 2 n], n a multiple of 128.
+void expect_gate_up(const Type& gate_up, std::string_view op);
+
+// Returns `cost` with `flops` for each number of a quantized result.
+[[nodiscard]] Cost elementwise_cost(Cost cost, double flops, std::span<const Type> outputs);
+
 // Returns the fusion of node `first`, an `op`, with the `quantize` (an operation that quantizes its first input) that
 // alone reads its result. Its inputs are those of `op`, then those of `quantize` without the first.
 [[nodiscard]] std::optional<Fusion> fused_with_quantize(const Program& program, std::size_t first, std::string_view op,
                                                         std::string_view quantize);
+
+// The same for swiglu_backward, whose dy must have a multiple of 128 columns.
+[[nodiscard]] std::optional<Fusion> backward_fused_with_quantize(const Program& program, std::size_t first,
+                                                                 std::string_view quantize);
 
 }  // namespace hone

@@ -20,18 +20,11 @@ using In = ScaledGroupedLinearIn;
 using GradientIn = ScaledGroupedWeightGradientIn;
 
 constexpr std::string_view kName = "scaled_grouped_linear";
-constexpr std::size_t kAlignment = 64;  // bytes
-
-std::size_t bf16_bytes(std::int64_t elements) {
-  return (static_cast<std::size_t>(elements) * sizeof(BFloat16) + kAlignment - 1) / kAlignment * kAlignment;
-}
 
 // The type of one expert's matrix.
 Type matrix_of(DType dtype, const Type& weight, const Attributes& attributes) {
   return {dtype, {weight.shape[0].size / attributes.as<GroupedLinearAttributes>().experts, weight.shape[1]}};
 }
-
-Type as_bf16(const Type& type) { return {DType::kBf16, type.shape}; }
 
 GemmArgs forward_product(const Type& x, const Type& weight, const Type& y, const Attributes& attributes) {
   return linear_product(as_bf16(x), matrix_of(DType::kU8, weight, attributes), y);
@@ -41,7 +34,8 @@ GemmArgs input_product(const Type& dy, const Type& weight, const Type& dx, const
   return linear_input_product(as_bf16(dy), matrix_of(DType::kBf16, weight, attributes), dx);
 }
 
-// Calls multiply(args, e) for each expert that has rows, with the expert's part of the widened rows and of the result.
+// Calls multiply(args, e) for each expert that has rows, with the expert's part of the widened rows and of the result,
+// and clears the rows of the result that no expert has.
 template <class Multiply>
 void for_experts(const KernelCall& call, GemmArgs args, const Multiply& multiply) {
   const TensorView& rows = call.in(In::x);
@@ -49,14 +43,16 @@ void for_experts(const KernelCall& call, GemmArgs args, const Multiply& multiply
   const auto* start = call.in(In::start).as<std::int32_t>();
   auto* widened = reinterpret_cast<BFloat16*>(call.workspace.data());
   widen_quantized_rows(rows, call.in(In::x_scale), rows.rows(), widened);
-  for (std::int64_t e = 0; e + 1 < call.in(In::start).capacity(); ++e) {
+  const std::int64_t experts = call.in(In::start).capacity() - 1;
+  for (std::int64_t e = 0; e < experts; ++e) {
     if (start[e + 1] == start[e]) continue;
     args.m = start[e + 1] - start[e];
     args.a = widened + start[e] * rows.row_size();
     args.c = out.as<BFloat16>() + start[e] * out.row_size();
     multiply(args, e);
   }
-  zero_tail(out);
+  const std::int64_t used = start[experts] * out.row_size();
+  std::fill(out.as<BFloat16>() + used, out.as<BFloat16>() + out.capacity() * out.row_size(), BFloat16());
 }
 
 // The scales of an expert's matrix of `height` rows.

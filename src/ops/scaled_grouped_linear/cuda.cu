@@ -11,9 +11,6 @@ namespace {
 using In = ScaledGroupedLinearIn;
 using GradientIn = ScaledGroupedWeightGradientIn;
 
-template <GroupedProduct kProduct>
-using Plan = ScaledPlan<kProduct, 192, 4, 192, false>;
-
 // The tensor map of a matrix of bytes [rows, columns] in boxes of `box` rows of 128.
 CUtensorMap byte_boxes(const TensorView& view, std::int64_t box) {
   const auto columns = static_cast<cuuint64_t>(view.row_size());
@@ -58,11 +55,11 @@ void multiply(const KernelCall& call) {
                         .weight_stride = scale.row_size(),
                         .token_scale = token_scale.as<float>(),
                         .token_stride = token_scale.row_size()};
-  launch<Plan<kProduct>>(maps, args, stream_of(call));
+  launch<ScaledPlan<kProduct>>(maps, args, stream_of(call));
 }
 
 void weight_gradient(const KernelCall& call) {
-  using WeightPlan = Plan<GroupedProduct::kWeight>;
+  using WeightPlan = ScaledPlan<GroupedProduct::kWeight>;
   const TensorView& dy = call.in(GradientIn::dy);
   const TensorView& x = call.in(GradientIn::x);
   const TensorView& scale = call.in(GradientIn::x_scale);

@@ -27,9 +27,10 @@ struct ScaledGroupedSources {
 
 // Returns y bf16 [rows, n]: y[r] = W_e x[r] for the rows r from start[e] to start[e + 1], for x [rows, k], weight
 // [experts x n, k], one matrix below the other, both in e4m3, and start i32 [experts + 1]; n and k are multiples of
-// 128. On a GPU products of each 128 terms are summed, multiplied by both scales and added in f32, in ascending order; on
-// a CPU the sums are those of grouped_linear() of the widened operands. y is rounded once. A row does not depend on other
-// rows. start[experts] is the number of rows in use, and rows after it are 0. The backward pass quantizes dy and computes
+// 128. On a GPU products of each 128 terms are summed, multiplied by both scales and added in f32, in ascending order;
+// on a CPU the sums are those of grouped_linear() of the widened operands. y is rounded once. A row does not depend on
+// other rows. start[experts] is the number of rows in use, and rows after it are 0. The backward pass quantizes dy and
+// computes
 //
 //   dx = dy W        by the rows of dy and the same copy of the weight
 //   dW += dy^T x     by the columns of dy and x.columns, which quantize_experts() makes, in blocks of 128 x 128 for x

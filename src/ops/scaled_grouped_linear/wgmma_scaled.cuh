@@ -1,7 +1,7 @@
 // The products of experts in e4m3 on Hopper (sm_90a): y = x W^T, dx = dy W and dW += dy^T x.
 //
 // The tiles, their order and the threads are those of grouped_linear/wgmma_product.cuh: a tile is 128 rows of W (for dx
-// of W^T) by up to kMost tokens of one expert, 64 rows for each of two computing warpgroups; one warp copies. Tokens
+// of W^T) by up to 192 tokens of one expert, 64 rows for each of two computing warpgroups; one warp copies. Tokens
 // are the columns of wgmma, which takes any multiple of 8, so that an expert of 390 tokens has three tiles of 144
 // columns, and one token costs 8. The other way round an expert would be filled up to a multiple of 64 rows.
 //
@@ -25,7 +25,6 @@
 // expert are filled up to whole stages there.
 //
 // Another warp writes the products of both scales into a stage, in the order in which the computing threads read them.
-// With kTurns the warpgroups multiply in turns, so that one adds while the other multiplies.
 //
 // The bits of a row do not depend on other rows or on the routing: its sum is one chain over stages of 128 terms in
 // ascending order, whatever the columns of the tile.
@@ -41,7 +40,6 @@ struct ScaledCompute {
   static constexpr int kGroups = Plan::kColumns / 8;
   static constexpr int kLinks = kScaledDepth / 32;
   static constexpr bool kHolds = Plan::kProduct == GroupedProduct::kInput;
-  static constexpr int kTurnBarrier = 4;  // and 5
   ScaledRing<Plan> ring;
   const ScaledMaps& maps;
   const ScaledArgs& args;
@@ -52,13 +50,6 @@ struct ScaledCompute {
   __device__ void release(std::uint32_t empty) const {
     __syncwarp();
     if (place.thread % 32 == 0) barrier_arrive(empty);
-  }
-  // Waits for the turn of the warpgroup, and gives it to the other one.
-  __device__ void take_turn() const {
-    if constexpr (Plan::kTurns) named_barrier_wait(kTurnBarrier + place.group, 256);
-  }
-  __device__ void give_turn() const {
-    if constexpr (Plan::kTurns) named_barrier_arrive(kTurnBarrier + 1 - place.group, 256);
   }
 
   // Loads the warp's 16 rows of W^T, columns of the stage, for 32 terms. A matrix of ldmatrix has 8 terms, chosen so
@@ -89,14 +80,12 @@ struct ScaledCompute {
       std::uint32_t held[kLinks][4];
 #pragma unroll
       for (int link = 0; link < kLinks; ++link) load_link(link, held[link]);
-      take_turn();
       warpgroup_fence();
 #pragma unroll
       for (int link = 0; link < kLinks; ++link) warpgroup_multiply_e4m3(c, held[link], tokens + 2 * link, link > 0);
       warpgroup_commit();
     } else {
       const std::uint64_t own = warpgroup_operand(ring.at() + place.group * kGroupedPart, 0);
-      take_turn();
       warpgroup_fence();
 #pragma unroll
       for (int link = 0; link < kLinks; ++link) warpgroup_multiply_e4m3(c, own + 2 * link, tokens + 2 * link, link > 0);
@@ -135,7 +124,6 @@ struct ScaledCompute {
       start_stage(c);
       warpgroup_wait<0>();
       settle(c);
-      give_turn();
       add_stage(c);
       release(ring.empty());
     }
@@ -157,7 +145,7 @@ struct ScaledCompute {
     store_tokens(tile, ring, maps.out, args.grouped, place, [&](const SharedRows<64>& staged, int begin, int count) {
 #pragma unroll
       for (int i = 0; i < Plan::kStagedColumns / 8; ++i) {
-        if (i * 8 >= count || begin / 8 + i >= kGroups) break;
+        if (i * 8 >= count) break;
         const float(&c)[4] = sums[begin / 8 + i];
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
@@ -222,7 +210,6 @@ struct ScaledCompute {
   // All tiles of the block.
   template <class Out>
   __device__ void run(const GroupedTile* tiles) {
-    if (place.group == 1) give_turn();
     for (int parity = 0;; parity ^= 1) {
       barrier_wait(ring.full(), ring.parity);
       const GroupedTile tile = tiles[ring.stage];
@@ -240,7 +227,6 @@ struct ScaledCompute {
         store_transposed(tile, ring, maps.out, args.grouped, place, sums);
       }
     }
-    if (place.group == 0) take_turn();
     if (place.thread == 0) bulk_wait();
   }
 };
@@ -270,11 +256,19 @@ __global__ void HONE_WGMMA_BOUNDS(kGroupedThreads, 1)
   if (thread < 128) {
     fewer_registers<56>();
     if (thread < 32) {
-      copy_scaled<Plan>(ring, maps, args, tiles);
+      copy_tiles<Plan>(
+          ring, args.grouped, tiles, [](const GroupedTile& tile) { return tile.depth / kScaledDepth; },
+          [&](const ScaledRing<Plan>& to, const GroupedTile& tile, int step) {
+            copy_scaled_stage(to, maps, args, tile, step);
+          });
     } else if (thread < 64) {
       place_scales<Plan>(ring, args);
     } else if constexpr (Plan::kSumsRows && sizeof(Out) == 2) {
-      if (thread < 96) keep_scaled<Plan>(ring, maps, args);
+      if (thread < 96) {
+        keep_sums<Plan>(ring, maps.out, args.grouped, [&](const GroupedTile& tile, int i) {
+          return StagedBox{staged_part(ring, i % 2, i / 2), tile.row + i % 2 * 64, tile.column + i / 2 * 64};
+        });
+      }
     }
   } else {
     more_registers<224>();

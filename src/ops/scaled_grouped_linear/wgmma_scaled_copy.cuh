@@ -1,7 +1,8 @@
-// The tiles of the products of wgmma_scaled.cuh, their place in shared memory, and the warps that copy.
+// The tiles of the products of wgmma_scaled.cuh, their place in shared memory, and what warps copy.
 #pragma once
 
 #include "backend/cuda/wgmma_e4m3.cuh"
+#include "ops/grouped_linear/wgmma_copy.cuh"
 #include "ops/grouped_linear/wgmma_store.cuh"
 
 namespace hone {
@@ -9,28 +10,24 @@ namespace hone {
 inline constexpr int kScaledDepth = 128;  // terms of a stage
 inline constexpr int kTokenBox = 32;      // tokens that are copied at a time
 
-// Shared memory of a block. kMost is the largest number of tokens of a tile, kStaged of those that are in shared memory
-// on the way to device memory. kTurnsOf: the two warpgroups multiply in turns.
-template <GroupedProduct kProductOf, int kMost, int kStagesOf, int kStaged, bool kTurnsOf>
+// Shared memory of a block.
+template <GroupedProduct kProductOf>
 struct ScaledPlan {
   static constexpr GroupedProduct kProduct = kProductOf;
   static constexpr bool kSumsRows = kProduct == GroupedProduct::kWeight;
   static constexpr bool kPads = kSumsRows;
-  static constexpr bool kTurns = kTurnsOf;
-  static constexpr int kRows = kGroupedRows;
-  static constexpr int kColumns = kMost;
-  static constexpr int kStages = kStagesOf;
-  static constexpr int kStagedColumns = kStaged;
+  static constexpr int kColumns = 192;  // the most tokens of a tile
+  static constexpr int kStages = 4;
+  static constexpr int kStagedColumns = kColumns;  // that are in shared memory on the way to device memory
   static constexpr int kFirstBytes = kGroupedRows * kScaledDepth;
   static constexpr int kStageBytes = kFirstBytes + kColumns * kScaledDepth;
   static constexpr int kStaging = kStages * kStageBytes;
   static constexpr int kScaleStride = kColumns / 4 + 4;  // the four rows of scales are in different banks
-  static constexpr int kScales = kStaging + kGroupedRows * kStaged * 2;    // f32 [kStages, 4, kScaleStride]
-  static constexpr int kTiles = kScales + kStages * kScaleStride * 4 * 4;  // GroupedTile [kStages]
+  static constexpr int kScales = kStaging + kGroupedRows * kStagedColumns * 2;  // f32 [kStages, 4, kScaleStride]
+  static constexpr int kTiles = kScales + kStages * kScaleStride * 4 * 4;       // GroupedTile [kStages]
   static constexpr int kBarriers = kTiles + kStages * 32;
   static constexpr int kBytes = kBarriers + (2 * kStages + 2) * 8 + 1024;  // the stages begin at a multiple of 1,024
-  static_assert(kColumns % 32 == 0 && kBytes <= 232448);
-  static_assert(!kSumsRows || (kStaged == kMost && kMost % 64 == 0));
+  static_assert(kColumns % 64 == 0 && kBytes <= 232448);
 };
 
 // Tensor maps: W in boxes of 128 x 128, tokens in boxes of kTokenBox x 128, y or dx. For dW: the columns of x, those of
@@ -53,17 +50,6 @@ struct ScaledRing : GroupedRing<Plan> {
     return this->base + Plan::kScales + this->stage * (Plan::kScaleStride * 4 * 4);
   }
 };
-
-// Copies a box of a tensor map with two dimensions to shared memory, to an address that is a multiple of 128 bytes, or
-// of 1,024 if the box is swizzled. `barrier` counts the bytes.
-__device__ inline void bulk_copy_tile(std::uint32_t shared, const CUtensorMap& map, int column, int row,
-                                      std::uint32_t barrier) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];\n" ::"r"(
-          shared),
-      "l"(&map), "r"(column), "r"(row), "r"(barrier)
-      : "memory");
-}
 
 // Copies the terms of one stage.
 template <class Plan>
@@ -139,66 +125,10 @@ __device__ inline void place_scales(ScaledRing<Plan> ring, const ScaledArgs& arg
   if (lane == 0) barrier_arrive(ring.full());
 }
 
-// The warp that copies operands.
-template <class Plan>
-__device__ inline void copy_scaled(ScaledRing<Plan> ring, const ScaledMaps& maps, const ScaledArgs& args,
-                                   GroupedTile* tiles) {
-  GroupedOrder<Plan> order(args.grouped);
-  const bool leads = threadIdx.x % 32 == 0;
-  GroupedTile tile{};
-  const int stride = static_cast<int>(gridDim.x);
-  for (int index = static_cast<int>(blockIdx.x); order.find(index, tile); index += stride) {
-    const int steps = tile.depth / kScaledDepth;
-    for (int step = 0; step < steps; ++step, ring.next()) {
-      if (leads) {
-        barrier_wait(ring.empty(), ring.parity ^ 1);
-        if (step == 0) tiles[ring.stage] = tile;
-        copy_scaled_stage(ring, maps, args, tile, step);
-      }
-    }
-    __syncwarp();
-  }
-  if (leads) {
-    barrier_wait(ring.empty(), ring.parity ^ 1);
-    tiles[ring.stage].columns = 0;
-    barrier_arrive(ring.full());
-  }
-}
-
 // Address in the staging memory of 64 columns of a tile of dW: those from 64 part on, in the rows of a warpgroup.
 template <class Plan>
 [[nodiscard]] __device__ inline std::uint32_t staged_part(const ScaledRing<Plan>& ring, int group, int part) {
   return ring.staging() + group * (Plan::kStagedColumns * 128) + part * kGroupedPart;
-}
-
-// The warp that keeps dW of bf16: copies what is there to the staging memory, and the sums from there back.
-template <class Plan>
-__device__ inline void keep_scaled(const ScaledRing<Plan>& ring, const ScaledMaps& maps, const ScaledArgs& args) {
-  GroupedOrder<Plan> order(args.grouped);
-  const bool leads = threadIdx.x % 32 == 0;
-  GroupedTile tile{};
-  int parity = 0;
-  const int stride = static_cast<int>(gridDim.x);
-  for (int index = static_cast<int>(blockIdx.x); order.find(index, tile); index += stride) {
-    if (leads) {
-      const int parts = (tile.columns + 63) / 64;
-      barrier_expect(ring.old_ready(), parts * 2 * kGroupedPart);
-      for (int i = 0; i < 2 * parts; ++i) {
-        bulk_copy_box(staged_part(ring, i % 2, i / 2), maps.out, tile.row + i % 2 * 64, tile.column + i / 2 * 64,
-                      tile.expert, ring.old_ready());
-      }
-      barrier_wait(ring.sum_ready(), parity);
-      for (int i = 0; i < 2 * parts; ++i) {
-        bulk_store_box(maps.out, staged_part(ring, i % 2, i / 2), tile.row + i % 2 * 64, tile.column + i / 2 * 64,
-                       tile.expert);
-      }
-      bulk_commit();
-      bulk_wait_read();
-    }
-    __syncwarp();
-    parity ^= 1;
-  }
-  if (leads) bulk_wait();
 }
 
 }  // namespace hone

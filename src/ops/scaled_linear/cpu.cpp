@@ -15,14 +15,6 @@ namespace {
 
 using GradientIn = ScaledLinearWeightGradientIn;
 
-constexpr std::size_t kAlignment = 64;  // bytes
-
-std::size_t bf16_bytes(const Type& type) {
-  return (static_cast<std::size_t>(type.elements()) * sizeof(BFloat16) + kAlignment - 1) / kAlignment * kAlignment;
-}
-
-Type as_bf16(const Type& type) { return {DType::kBf16, type.shape}; }
-
 GemmArgs forward_product(const Type& x, const Type& weight, const Type& y) {
   return linear_product(as_bf16(x), weight, y);
 }
@@ -49,7 +41,7 @@ void forward(const KernelCall& call) {
     args.bias = call.in(In::bias).data;
     args.bias_type = DType::kBf16;
   }
-  args.workspace = call.workspace.subspan(bf16_bytes(*x.type));
+  args.workspace = call.workspace.subspan(bf16_bytes(x.type->elements()));
   gemm_fp8(args, {.data = scale.as<float>(), .stride = scale.row_size()});
   zero_tail(call.out(0));
 }
@@ -57,7 +49,7 @@ void forward(const KernelCall& call) {
 std::size_t forward_workspace(InputTypes inputs, std::span<const Type> outputs, const Attributes&) {
   const Type& x = required(inputs, ScaledLinearIn::x, "scaled_linear");
   const Type& weight = required(inputs, ScaledLinearIn::weight, "scaled_linear");
-  return bf16_bytes(x) + gemm_fp8_workspace_bytes(forward_product(x, weight, outputs[0]), thread_count());
+  return bf16_bytes(x.elements()) + gemm_fp8_workspace_bytes(forward_product(x, weight, outputs[0]), thread_count());
 }
 
 void weight_gradient(const KernelCall& call) {
@@ -65,20 +57,21 @@ void weight_gradient(const KernelCall& call) {
   const TensorView& x = call.in(GradientIn::x);
   GemmArgs args = gradient_product(*dy.type, *x.type, *call.out(0).type);
   std::byte* const scratch = call.workspace.data();
-  const std::size_t dy_bytes = bf16_bytes(*dy.type);
+  const std::size_t dy_bytes = bf16_bytes(dy.type->elements());
   widen_quantized_rows(dy, call.in(GradientIn::dy_scale), dy.rows(), reinterpret_cast<BFloat16*>(scratch));
   widen_quantized_blocks(x, call.in(GradientIn::x_scale), reinterpret_cast<BFloat16*>(scratch + dy_bytes));
   args.a = scratch;
   args.b = scratch + dy_bytes;
   args.c = call.out(0).data;
-  args.workspace = call.workspace.subspan(dy_bytes + bf16_bytes(*x.type));
+  args.workspace = call.workspace.subspan(dy_bytes + bf16_bytes(x.type->elements()));
   gemm(args);
 }
 
 std::size_t gradient_workspace(InputTypes inputs, std::span<const Type> outputs, const Attributes&) {
   const Type& dy = required(inputs, GradientIn::dy, "scaled_linear_weight_gradient");
   const Type& x = required(inputs, GradientIn::x, "scaled_linear_weight_gradient");
-  return bf16_bytes(dy) + bf16_bytes(x) + gemm_workspace_bytes(gradient_product(dy, x, outputs[0]), thread_count());
+  return bf16_bytes(dy.elements()) + bf16_bytes(x.elements()) +
+         gemm_workspace_bytes(gradient_product(dy, x, outputs[0]), thread_count());
 }
 
 }  // namespace
