@@ -1,10 +1,7 @@
 #include "rl/served_runs.h"
 
-#include <gtest/gtest.h>
-
 #include "core/error.h"
 #include "core/files.h"
-#include "support/device.h"
 
 namespace hone::test {
 
@@ -20,6 +17,7 @@ ServedRuns::ServedRuns(std::size_t servers, bool over_nccl) : nccl_(test_device(
 
 GrpoOptions ServedRuns::options(const fs::path& output_dir) const {
   GrpoOptions options = small_options(output_dir);
+  options.device = DeviceChoice::kCpu;
   options.per_device_train_batch_size = 8;
   options.learning_rate = 1e-2;
   options.rollout = RolloutKind::kServer;

@@ -1,6 +1,8 @@
 // GRPO runs whose rollouts come from servers of hone in this process, to which weights go by a fake of NCCL.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -10,10 +12,19 @@
 
 #include "rl/small_run.h"
 #include "serve/small_server.h"
+#include "support/device.h"
 #include "support/fake_nccl.h"
 #include "support/paths.h"
 
 namespace hone::test {
+
+// Tests of such runs. They are skipped on a GPU, which serves one thread of a process at a time.
+class ServedTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (test_device().kind() != DeviceKind::kCpu) GTEST_SKIP() << "servers and trainer would share a GPU";
+  }
+};
 
 class ServedRuns {
  public:

@@ -11,6 +11,8 @@
 namespace hone::test {
 namespace {
 
+class ServerAhead : public ServedTest {};
+
 namespace fs = std::filesystem;
 
 constexpr const char* kStaleShare = "sampling/stale_tokens";
@@ -23,7 +25,7 @@ GrpoOptions ahead_options(const ServedRuns& servers, const fs::path& output_dir)
 }
 
 // While the weights do not move, only the order of the work differs.
-TEST(ServerAhead, ChangesNoBitWhileTheWeightsStay) {
+TEST_F(ServerAhead, ChangesNoBitWhileTheWeightsStay) {
   ServedRuns servers(1);
   const TemporaryDirectory plain;
   const TemporaryDirectory ahead;
@@ -42,7 +44,7 @@ TEST(ServerAhead, ChangesNoBitWhileTheWeightsStay) {
 }
 
 // The generation of a step is drawn by the weights before the step before, and corrected.
-TEST(ServerAhead, DrawsWithTheWeightsOfTheStepBefore) {
+TEST_F(ServerAhead, DrawsWithTheWeightsOfTheStepBefore) {
   ServedRuns servers(2);
   const TemporaryDirectory directory;
   const TemporaryDirectory still;
@@ -69,7 +71,7 @@ TEST(ServerAhead, DrawsWithTheWeightsOfTheStepBefore) {
   EXPECT_NE(texts(options, 3), texts(unmoved, 3));
 }
 
-TEST(ServerAhead, ResumesBitwiseFromEveryStep) {
+TEST_F(ServerAhead, ResumesBitwiseFromEveryStep) {
   ServedRuns servers(2);
   const TemporaryDirectory whole;
   GrpoOptions options = ahead_options(servers, whole.path());
@@ -110,7 +112,7 @@ GrpoRun struck_run(ServedRuns& servers, const GrpoOptions& options, const std::f
 }
 
 // A step that fails or is interrupted is not a part of what is saved, whatever the servers are drawing.
-TEST(ServerAhead, AStepThatEndsEarlySavesWhatWasBefore) {
+TEST_F(ServerAhead, AStepThatEndsEarlySavesWhatWasBefore) {
   ServedRuns servers(1);
   const TemporaryDirectory whole;
   (void)servers.train(ahead_options(servers, whole.path()), 4);
@@ -135,7 +137,7 @@ TEST(ServerAhead, AStepThatEndsEarlySavesWhatWasBefore) {
 }
 
 // A server does not continue what an engine has begun: it draws the generation whole.
-TEST(ServerAhead, ACheckpointOfAnEngineContinues) {
+TEST_F(ServerAhead, ACheckpointOfAnEngineContinues) {
   ServedRuns servers(1);
   const TemporaryDirectory own;
   GrpoOptions options = ahead_options(servers, own.path());

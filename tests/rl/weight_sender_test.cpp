@@ -20,11 +20,13 @@
 namespace hone::test {
 namespace {
 
+class SentWeights : public ServedTest {};
+
 namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::HasSubstr;
 
-TEST(WeightSender, ARunHasTheBitsOfItsOwnRollouts) {
+TEST_F(SentWeights, ARunHasTheBitsOfItsOwnRollouts) {
   ServedRuns servers(1);
   const TemporaryDirectory own;
   const TemporaryDirectory served;
@@ -48,7 +50,7 @@ std::int64_t finished(const SmallServer& server) {
   return sum;
 }
 
-TEST(WeightSender, SeveralServersShareThePromptsAndChangeNoBit) {
+TEST_F(SentWeights, SeveralServersShareThePromptsAndChangeNoBit) {
   ServedRuns servers(3);
   const TemporaryDirectory one;
   const TemporaryDirectory three;
@@ -68,7 +70,7 @@ TEST(WeightSender, SeveralServersShareThePromptsAndChangeNoBit) {
   }
 }
 
-TEST(WeightSender, SendsLargeTensorsInPlaceAndSmallOnesPacked) {
+TEST_F(SentWeights, SendsLargeTensorsInPlaceAndSmallOnesPacked) {
   ServedRuns servers(2);
   const std::unique_ptr<Model> model = family_registry().create(read_json(servers.folder() / "config.json"));
   constexpr PackedLimits kLimits{.tensor_bytes = 4000, .buffer_bytes = 3000};
@@ -104,7 +106,7 @@ TEST(WeightSender, SendsLargeTensorsInPlaceAndSmallOnesPacked) {
   EXPECT_EQ(servers.nccl().sizes(), std::vector<int>{3}) << "one communicator";
 }
 
-TEST(WeightSender, AnAdapterIsSentMerged) {
+TEST_F(SentWeights, AnAdapterIsSentMerged) {
   ServedRuns servers(1);
   const TemporaryDirectory folder;
   const TemporaryDirectory nccl;
@@ -135,7 +137,7 @@ std::string refusal(ServedRuns& servers, GrpoOptions options) {
   }
 }
 
-TEST(WeightSender, WhereAServerTakesFoldersOnlyTheyAreUsed) {
+TEST_F(SentWeights, WhereAServerTakesFoldersOnlyTheyAreUsed) {
   ServedRuns servers(1, false);
   const TemporaryDirectory directory;
   const GrpoOptions options = servers.options(directory.path());
@@ -147,7 +149,7 @@ TEST(WeightSender, WhereAServerTakesFoldersOnlyTheyAreUsed) {
                     HasSubstr("takes weights from folders only"), HasSubstr("(rollout_weights: folder)")));
 }
 
-TEST(WeightSender, WhereNcclRefusesAFolderIsUsed) {
+TEST_F(SentWeights, WhereNcclRefusesAFolderIsUsed) {
   ServedRuns servers(2);
   servers.nccl().refuse();
   const TemporaryDirectory directory;
@@ -159,7 +161,7 @@ TEST(WeightSender, WhereNcclRefusesAFolderIsUsed) {
 }
 
 // The run ends in one line, and continues with another server.
-TEST(WeightSender, AServerThatIsLostEndsTheRun) {
+TEST_F(SentWeights, AServerThatIsLostEndsTheRun) {
   ServedRuns servers(2);
   const TemporaryDirectory whole;
   (void)servers.train(servers.options(whole.path()));
