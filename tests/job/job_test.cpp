@@ -300,6 +300,17 @@ TEST_F(Job, ReinforcementMayTakeItsRolloutsFromServers) {
   expect_continues_killed(grpo_arguments("killed", 2, longer), 2, 1, 5);
 }
 
+// The first rank finds no server; the others wait for the weights to be sent.
+TEST_F(Job, AServerThatIsLostEndsAllRanksInALine) {
+  run("model", 1);
+  const std::string said =
+      refusal(grpo_arguments("lost", 2,
+                             {"--rollout", "server", "--rollout_server", "hone", "--vllm_server_url",
+                              "http://127.0.0.1:1", "--vllm_server_timeout", "0.1"}));
+  EXPECT_THAT(said, HasSubstr("http://127.0.0.1:1/update_weights: gives no answer: "));
+  EXPECT_EQ(lines_with("hone: error", said), 1u) << said;
+}
+
 TEST_F(Job, AKilledRankOfReinforcementEndsTheJobAndTheSameCommandContinues) {
   run("model", 1);
   const Flags more{"--max_steps", "12", "--num_iterations", "2"};
