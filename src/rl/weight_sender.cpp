@@ -70,9 +70,9 @@ void WeightSender::send(SentTensors& tensors) {
     const auto nothing = [](std::size_t) { return Json::object(); };
     call_all("/start_weight_update", nothing);
     for (const Announcement& announcement : announcements_of(tensors.notices())) {
-      const Json body{{"update_info", body_of(announcement, tensors.notices())}};
+      const Json info = body_of(announcement, tensors.notices());
       call_all(
-          "/update_weights", [&](std::size_t) { return body; },
+          "/update_weights", [&](std::size_t) { return Json{{"update_info", info}}; },
           [&](const GivesUp& gives_up) { broadcast(tensors, announcement, gives_up); });
     }
     call_all("/finish_weight_update", nothing);
@@ -116,15 +116,20 @@ void WeightSender::call_all(const std::string& path, const std::function<Json(st
       const std::string refusal = client_.post(url, body(server).dump(), "acknowledgement", [](const std::string&) {});
       if (!refusal.empty()) throw Error(url, refusal);
     } catch (const Cancelled&) {
-      // Another server has failed.
+      return;  // another server has failed
     } catch (...) {
       failures[server] = std::current_exception();
       cancelled_ = true;
     }
-    --open;
   };
   std::vector<std::thread> threads;
-  for (std::size_t server = 0; server < servers_.size(); ++server) threads.emplace_back(post, server);
+  threads.reserve(servers_.size());
+  for (std::size_t server = 0; server < servers_.size(); ++server) {
+    threads.emplace_back([&, server] {
+      post(server);
+      --open;
+    });
+  }
   std::exception_ptr failure;
   const GivesUp gives_up = [&, deadline = Clock::now() + limit_ + kPatience] {
     return cancelled_ || interrupted() || Clock::now() > deadline;
