@@ -119,6 +119,8 @@ endfunction()
 set(HONE_COMMON_HEADERS <algorithm> <array> <atomic> <charconv> <chrono> <cmath> <cstdint> <cstdio> <cstdlib> <cstring>
   <filesystem> <fstream> <functional> <limits> <map> <memory> <mutex> <numeric> <optional> <ranges> <set> <span> <sstream>
   <string> <string_view> <thread> <unordered_map> <utility> <variant> <vector>)
+# Tests compile as fast with -Og as with -O0 and compute their references in half the time.
+set(HONE_TEST_OPTIMIZATION -Og)
 set(HONE_TEST_HEADERS ${HONE_COMMON_HEADERS} <nlohmann/json.hpp> <gmock/gmock.h> <gtest/gtest.h>)
 
 # hone_registry(ROOM [SUFFIX cpu|cuda])
@@ -184,7 +186,7 @@ function(hone_test name)
     target_link_libraries(${name}_test PRIVATE hone_${room})
   endforeach()
   target_link_libraries(${name}_test PRIVATE hone_test_support)
-  target_compile_options(${name}_test PRIVATE -O0)
+  target_compile_options(${name}_test PRIVATE ${HONE_TEST_OPTIMIZATION})
   hone_unite(${name}_test ${sources})
   hone_precompile(${name}_test hone_test_headers ${HONE_TEST_HEADERS})
   set_target_properties(${name}_test PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)

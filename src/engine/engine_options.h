@@ -36,7 +36,7 @@ struct CacheOptions {
     v("latent_attention", latent_attention,
       "How attention reads the latent rows of latent_kv_cache: expanded (to the keys and values that training "
       "computes, bit for bit, in each step), or absorbed (queries attend to the rows themselves, which is faster on a "
-      "CPU, slower on a GPU so far, and changes results within rounding)");
+      "CPU and on Hopper, and changes results within rounding)");
     v("kv_cache_dtype", kv_cache_dtype,
       "Type of keys and values in the KV cache: auto (the model's), or fp8 (e4m3 with a scale for each token and key "
       "head), which takes half of bf16's memory and changes results within FP8's rounding");

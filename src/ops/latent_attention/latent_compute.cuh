@@ -23,7 +23,10 @@ struct LatentCompute {
   [[nodiscard]] __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
   [[nodiscard]] __device__ static int own_row(int half) { return thread() / 32 * 16 + lane() / 4 + 8 * half; }
   [[nodiscard]] __device__ float* floats(int offset) const { return reinterpret_cast<float*>(bytes + offset); }
+  // The address of a stage; all lanes call it. The exchange tells the compiler that it is the same in all lanes, so
+  // that descriptors are computed in uniform registers and not moved there before each wgmma.
   [[nodiscard]] __device__ std::uint32_t stage(int place) const {
+    place = __shfl_sync(0xFFFFFFFFu, place, 0);
     return shared + static_cast<std::uint32_t>(LatentShared::kStage + place * LatentShared::kStageBytes);
   }
   __device__ void release(int place) const {
@@ -140,10 +143,10 @@ struct LatentLead : LatentCompute {
     }
     if (keys < kLatentKeys) {
       const int chunks = (kLatentKeys - keys) * 8;  // of each 64 columns
+      const std::uint32_t values = stage(place);
       for (int i = thread(); i < chunks * (kLatentRank / 64); i += 128) {
         const int part = i / chunks;
-        store_zeros16(stage(place) +
-                      static_cast<std::uint32_t>(part * LatentShared::kTile + keys * 128 + i % chunks * 16));
+        store_zeros16(values + static_cast<std::uint32_t>(part * LatentShared::kTile + keys * 128 + i % chunks * 16));
       }
     }
     fence_async_shared();
