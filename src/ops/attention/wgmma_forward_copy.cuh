@@ -301,11 +301,11 @@ struct ForwardCopy {
         bulk_copy_box(to + static_cast<std::uint32_t>(kForwardKeys * kColumns + lane() % lanes_a_part() * 128),
                       kOfValues ? maps.value_scales : maps.key_scales, 0, kv_head, page, ready);
       }
-      return;
-    }
-    for (int part = lane() / lanes_a_part(); part < kColumns / 64; part += 32 / lanes_a_part()) {
-      bulk_copy_box(to + static_cast<std::uint32_t>(part * Plan::kKeyTile + row * 128), kOfValues ? maps.v : maps.k,
-                    part * 64, kv_head, page * keys.block_size, ready);
+    } else {
+      for (int part = lane() / lanes_a_part(); part < kColumns / 64; part += 32 / lanes_a_part()) {
+        bulk_copy_box(to + static_cast<std::uint32_t>(part * Plan::kKeyTile + row * 128), kOfValues ? maps.v : maps.k,
+                      part * 64, kv_head, page * keys.block_size, ready);
+      }
     }
   }
   [[nodiscard]] __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
