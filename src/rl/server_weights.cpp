@@ -123,16 +123,23 @@ bool ServerWeights::chooses_nccl() {
   if (obstacle.empty()) {
     sender_ = std::make_unique<WeightSender>(*run_.broadcasts, servers_, rollout_endpoint(run_.options, cancelled_));
     obstacle = obstacle_of_connection();
-    // A server that cannot be reached is found again by whatever is sent next.
-    if (!obstacle.empty() && choice == RolloutWeights::kAuto)
-      log_warning(text_of(obstacle, "; weights go by a folder"));
   }
-  if (!obstacle.empty() && choice == RolloutWeights::kNccl)
-    throw Error("rollout_weights", text_of("is nccl, but ", obstacle), "rollout_weights: folder");
-  if (obstacle.empty())
+  if (obstacle.empty()) {
     log_info(text_of("weights go to ", servers_.size() == 1 ? "the server" : text_of(servers_.size(), " servers"),
                      " over NCCL"));
-  return obstacle.empty();
+    return true;
+  }
+  if (choice == RolloutWeights::kNccl)
+    throw Error("rollout_weights", text_of("is nccl, but ", obstacle), "rollout_weights: folder");
+  // A server that cannot be reached is found again by whatever is sent next.
+  const std::string line = text_of("weights go by a folder: ", obstacle);
+  if (sender_ != nullptr) {
+    log_warning(line);
+  } else {
+    log_info(line);
+  }
+  sender_.reset();
+  return false;
 }
 
 std::string ServerWeights::obstacle_of_connection() {

@@ -11,11 +11,13 @@
 #include "core/files.h"
 #include "core/parallel.h"
 #include "data/prompt_set.h"
+#include "support/error_text.h"
 #include "support/paths.h"
 
 namespace hone {
 namespace {
 
+using test::error_text;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -214,25 +216,15 @@ TEST_F(EncodeTest, BadRowsTable) {
   }
 }
 
-template <class Action>
-std::string error_of(const Action& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 TEST_F(EncodeTest, NothingLeftIsAnError) {
-  EXPECT_THAT(error_of([&] { encode({{{"body", "x"}}, {{"body", "y"}}}); }),
+  EXPECT_THAT(error_text([&] { encode({{{"body", "x"}}, {{"body", "y"}}}); }),
               HasSubstr("leaves nothing to use: 2 of 2 rows left out: "));
-  EXPECT_THAT(error_of([&] { encode({}); }), HasSubstr("holds no rows"));
-  EXPECT_THAT(error_of([&] { encode({{{"text", "x"}}}, {.loss = LossOn::kCompletion}); }),
+  EXPECT_THAT(error_text([&] { encode({}); }), HasSubstr("holds no rows"));
+  EXPECT_THAT(error_text([&] { encode({{{"text", "x"}}}, {.loss = LossOn::kCompletion}); }),
               HasSubstr("completion_only_loss needs the columns prompt and completion"));
-  EXPECT_THAT(error_of([&] { encode({{{"text", "x"}}}, {.loss = LossOn::kAssistant}); }),
+  EXPECT_THAT(error_text([&] { encode({{{"text", "x"}}}, {.loss = LossOn::kAssistant}); }),
               HasSubstr("{% generation %}"));
-  EXPECT_THAT(error_of([&] { encode({{{"text", "x"}}}, {.max_length = -1}); }), HasSubstr("max_length"));
+  EXPECT_THAT(error_text([&] { encode({{{"text", "x"}}}, {.max_length = -1}); }), HasSubstr("max_length"));
 }
 
 TEST_F(EncodeTest, ManyRowsKeepTheirOrderOnAnyNumberOfThreads) {
@@ -279,7 +271,7 @@ TEST_F(EncodeTest, PromptColumnsAndTheirRows) {
   EXPECT_THAT(report.bad.first()[0], HasSubstr("no column prompt, problem or question (set dataset_prompt_column); "
                                                "the columns are: other"));
   EXPECT_EQ(prompts(values, {.columns = {.prompt_column = "other"}}).size(), 1);
-  EXPECT_THAT(error_of([&] { prompts(values, {.columns = {.prompt_column = "ask"}}); }),
+  EXPECT_THAT(error_text([&] { prompts(values, {.columns = {.prompt_column = "ask"}}); }),
               HasSubstr("no column 'ask' (dataset_prompt_column); the columns are: question, answer, nested"));
 }
 

@@ -14,24 +14,18 @@
 #include "eval/gpqa/python_random.h"
 #include "eval/math_task.h"
 #include "eval/registry.h"
+#include "support/error_text.h"
 #include "support/paths.h"
 
 namespace hone {
 namespace {
 
+using test::error_text;
+
 EvalTask make(const std::string& name, const TaskOptions& options = {}) {
   TaskRegistry registry;
   register_all_eval(registry);
   return registry.make(name, options);
-}
-
-std::string error_of(const auto& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 double judge(const EvalTask& task, const std::string& gold, const std::string& completion) {
@@ -48,7 +42,7 @@ TEST(TaskRegistry, holds_every_folder) {
   }
   EXPECT_GE(folders, 2u);
   EXPECT_GE(registry.names().size(), folders);
-  EXPECT_NE(error_of([] { (void)make("gsm8"); }).find("did you mean 'gsm8k'"), std::string::npos);
+  EXPECT_NE(error_text([] { (void)make("gsm8"); }).find("did you mean 'gsm8k'"), std::string::npos);
 }
 
 TEST(MathTask, finds_answers_as_the_reference_does) {
@@ -139,7 +133,7 @@ TEST(Tasks, read_the_columns_that_scores_are_grouped_by) {
   const std::vector<std::string> columns{"kind", "level"};
   EXPECT_EQ(read_problems(make("jsonl"), file, 0, columns).at(0).groups, (std::vector<std::string>{"sum", "3"}));
   const std::vector<std::string> missing{"subject"};
-  EXPECT_NE(error_of([&] { (void)read_problems(make("jsonl"), file, 0, missing); }).find("'subject'"),
+  EXPECT_NE(error_text([&] { (void)read_problems(make("jsonl"), file, 0, missing); }).find("'subject'"),
             std::string::npos);
 }
 
@@ -147,12 +141,12 @@ TEST(Tasks, name_the_row_that_they_cannot_use) {
   const test::TemporaryDirectory folder;
   const auto file = folder.path() / "test.jsonl";
   write_file(file, "{\"problem\": \"a\", \"answer\": \"1\"}\n{\"problem\": \"b\"}\n");
-  EXPECT_NE(error_of([&] { (void)read_problems(make("jsonl"), file); }).find("line 2"), std::string::npos);
+  EXPECT_NE(error_text([&] { (void)read_problems(make("jsonl"), file); }).find("line 2"), std::string::npos);
   write_file(file, "{\"problem\": \"a\", \"answer\": \"\"}\n");
-  EXPECT_NE(error_of([&] { (void)read_problems(make("jsonl"), file); }).find("answer"), std::string::npos);
+  EXPECT_NE(error_text([&] { (void)read_problems(make("jsonl"), file); }).find("answer"), std::string::npos);
   write_file(file, "{\"problem\": \"a\", \"answer\": \"1\"}\nnot json\n");
-  EXPECT_NE(error_of([&] { (void)read_problems(make("jsonl"), file); }).find("line 2"), std::string::npos);
-  EXPECT_NE(error_of([] { (void)make("jsonl").read({{"problem", "a"}, {"answer", {1, 2}}}); }).find("'answer'"),
+  EXPECT_NE(error_text([&] { (void)read_problems(make("jsonl"), file); }).find("line 2"), std::string::npos);
+  EXPECT_NE(error_text([] { (void)make("jsonl").read({{"problem", "a"}, {"answer", {1, 2}}}); }).find("'answer'"),
             std::string::npos);
 }
 
@@ -206,7 +200,7 @@ TEST(Gpqa, puts_the_gold_where_python_draws_it) {
   EXPECT_TRUE(second.prompt.ends_with("A) right\nB) w1\nC) w2\nD) w3")) << second.prompt;
   EXPECT_EQ(task.judge(first, "<think>Answer: A</think>Answer: D").score, 1.0);
   EXPECT_EQ(task.judge(first, "none").extracted, "");
-  EXPECT_NE(error_of([&] { (void)task.read({{"Question", "q"}}); }).find("'Incorrect Answer 1'"), std::string::npos);
+  EXPECT_NE(error_text([&] { (void)task.read({{"Question", "q"}}); }).find("'Incorrect Answer 1'"), std::string::npos);
 }
 
 TEST(Tasks, read_the_files_that_hold_them) {

@@ -8,6 +8,7 @@
 #include "core/json_value.h"
 #include "model/fp8_model.h"
 #include "model/registry.h"
+#include "model/small_configs.h"
 #include "model/weight_tensors.h"
 #include "model/weights.h"
 #include "support/paths.h"
@@ -18,16 +19,6 @@ namespace {
 using test::TemporaryDirectory;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
-
-const Json kQwen3{
-    {"model_type", "qwen3"},      {"vocab_size", 30},         {"hidden_size", 16},       {"num_hidden_layers", 2},
-    {"num_attention_heads", 2},   {"num_key_value_heads", 1}, {"intermediate_size", 24}, {"head_dim", 8},
-    {"tie_word_embeddings", true}};
-const Json kGpt2{{"model_type", "gpt2"}, {"vocab_size", 30}, {"n_embd", 16},
-                 {"n_layer", 2},         {"n_head", 2},      {"n_positions", 32}};
-const Json kMixtral{{"model_type", "mixtral"}, {"vocab_size", 30},         {"hidden_size", 16},
-                    {"num_hidden_layers", 2},  {"num_attention_heads", 2}, {"intermediate_size", 5},
-                    {"num_local_experts", 3},  {"num_experts_per_tok", 2}};
 
 // Sends the tensors of a file to a store of zeros, the names without `prefix`, and returns it.
 TensorStore received(const Model& model, const SafetensorsFile& file, DType dtype, const std::string& prefix = {}) {

@@ -7,6 +7,7 @@
 
 #include "core/json_value.h"
 #include "model/registry.h"
+#include "model/small_configs.h"
 #include "model/weights.h"
 #include "support/paths.h"
 
@@ -14,16 +15,6 @@ namespace hone {
 namespace {
 
 using test::TemporaryDirectory;
-
-const Json kTiedModel{
-    {"model_type", "qwen3"},      {"vocab_size", 30},         {"hidden_size", 16},       {"num_hidden_layers", 2},
-    {"num_attention_heads", 2},   {"num_key_value_heads", 1}, {"intermediate_size", 24}, {"head_dim", 8},
-    {"tie_word_embeddings", true}};
-const Json kTransposedModel{{"model_type", "gpt2"}, {"vocab_size", 30}, {"n_embd", 16},
-                            {"n_layer", 2},         {"n_head", 2},      {"n_positions", 32}};
-const Json kModelOfExperts{{"model_type", "mixtral"}, {"vocab_size", 30},         {"hidden_size", 16},
-                           {"num_hidden_layers", 2},  {"num_attention_heads", 2}, {"intermediate_size", 5},
-                           {"num_local_experts", 3},  {"num_experts_per_tok", 2}};
 
 std::vector<std::byte> sent(SentTensors& tensors, std::size_t index) {
   std::vector<std::byte> bytes(tensors.notices()[index].bytes());
@@ -34,7 +25,7 @@ std::vector<std::byte> sent(SentTensors& tensors, std::size_t index) {
 std::vector<std::byte> bytes_of(const StoredTensor& tensor) { return {tensor.bytes.begin(), tensor.bytes.end()}; }
 
 TEST(SentTensors, AreThoseOfAFolder) {
-  for (const Json& config : {kTiedModel, kTransposedModel, kModelOfExperts}) {
+  for (const Json& config : {kQwen3, kGpt2, kMixtral}) {
     const std::unique_ptr<Model> model = family_registry().create(config);
     for (const DType held : {DType::kF32, DType::kBf16}) {
       const TensorStore weights = random_weights(*model, 3, held, cpu_device());
@@ -61,7 +52,7 @@ TEST(SentTensors, AreThoseOfAFolder) {
 }
 
 TEST(SentTensors, AreRoundedForAServerOfBf16) {
-  for (const Json& config : {kTiedModel, kTransposedModel}) {
+  for (const Json& config : {kQwen3, kGpt2}) {
     const std::unique_ptr<Model> model = family_registry().create(config);
     const TensorStore weights = random_weights(*model, 3, DType::kF32, cpu_device());
     const TemporaryDirectory folder;

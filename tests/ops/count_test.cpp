@@ -19,6 +19,7 @@
 #include "program/memory_plan.h"
 #include "program/text.h"
 #include "support/device.h"
+#include "support/error_text.h"
 
 namespace hone::test {
 namespace {
@@ -39,15 +40,6 @@ Program counted_program() {
   return program;
 }
 
-std::string error_of(const auto& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
-
 TEST(Counts, AreEqualByName) {
   EXPECT_EQ(Count("tokens"), Count::tokens);
   EXPECT_EQ(Count("kept"), kKept);
@@ -64,14 +56,15 @@ TEST(Counts, AreRefusedWhereTheCapacityIsAnother) {
   Program program;
   const Tensor x = program.input("x", {DType::kF32, {{8, Count::tokens}}});
   EXPECT_EQ(program.find_count(Count::tokens)->capacity, 8);
-  EXPECT_EQ(error_of([&] { program.input("y", {DType::kF32, {{4, Count::tokens}}}); }),
+  EXPECT_EQ(error_text([&] { program.input("y", {DType::kF32, {{4, Count::tokens}}}); }),
             "f32[tokens:4]: the program's count tokens has the capacity 8");
   program.input("z", {DType::kF32, {{24, Count::tokens, 3}}});
-  EXPECT_NE(error_of([&] { (void)fill(program, {DType::kF32, {{8, Count::samples}}}, 0.0); }).find("does not declare"),
-            std::string::npos);
-  EXPECT_NE(error_of([&] { program.count(kKept, 8, x); }).find("expected i64[1]"), std::string::npos);
+  EXPECT_NE(
+      error_text([&] { (void)fill(program, {DType::kF32, {{8, Count::samples}}}, 0.0); }).find("does not declare"),
+      std::string::npos);
+  EXPECT_NE(error_text([&] { program.count(kKept, 8, x); }).find("expected i64[1]"), std::string::npos);
   Program counted = counted_program();
-  EXPECT_EQ(error_of([&] { counted.input("x", {DType::kF32, {{kCountedRows, kKept}}}); }),
+  EXPECT_EQ(error_text([&] { counted.input("x", {DType::kF32, {{kCountedRows, kKept}}}); }),
             "x has the count kept, which a node computes");
 }
 

@@ -16,6 +16,7 @@
 #include "model/weights.h"
 #include "ops/registry.h"
 #include "support/device.h"
+#include "support/error_text.h"
 #include "support/models.h"
 #include "train/fp8_options.h"
 #include "train/language_programs.h"
@@ -272,15 +273,6 @@ TEST(Fp8Training, RanksOfAContextGroupHaveRowsToQuantize) {
   }
 }
 
-std::string fp8_error(const auto& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
-
 TEST(Fp8Training, RefusesWhatItCannotMultiply) {
   const auto weights_of = [](std::int64_t hidden, std::int64_t intermediate, DType dtype) {
     return fp8_weights_of({.fp8 = true}, *fp8_model(hidden, intermediate), dtype, false);
@@ -290,15 +282,15 @@ TEST(Fp8Training, RefusesWhatItCannotMultiply) {
   EXPECT_EQ(weights_of(128, 200, DType::kBf16)->size(), 4u);  // the layers of attention only
   EXPECT_EQ(fp8_weights_of({.fp8 = true}, *fp8_mixture(), DType::kBf16, false)->size(), 8u);
   EXPECT_EQ(fp8_weights_of({.fp8 = true}, *fp8_mixture(192), DType::kBf16, false)->size(), 6u);  // no down
-  EXPECT_EQ(fp8_error([&] { (void)weights_of(128, 256, DType::kF32); }),
+  EXPECT_EQ(error_text([&] { (void)weights_of(128, 256, DType::kF32); }),
             "fp8: is for weights of bfloat16, these are f32 (set torch_dtype: bfloat16, or remove fp8)");
-  EXPECT_EQ(fp8_error([&] { (void)weights_of(96, 200, DType::kBf16); }),
+  EXPECT_EQ(error_text([&] { (void)weights_of(96, 200, DType::kBf16); }),
             "fp8: none of the 8 linear layers has dimensions that are multiples of 128 (remove fp8)");
 }
 
 TEST(Fp8Training, ChecksItsOptions) {
   const auto error_with = [](const std::vector<std::string>& arguments) {
-    return fp8_error([&] {
+    return error_text([&] {
       PretrainOptions options;
       const OptionTable table(options);
       OptionInput input;
@@ -306,8 +298,8 @@ TEST(Fp8Training, ChecksItsOptions) {
       check_fp8(options.fp8, options.tensor_parallel_size, input);
     });
   };
-  EXPECT_EQ(error_with({"--use_fp8", "--fp8_weight_quant", "--fp8_activation_quant"}), "");
-  EXPECT_EQ(error_with({"--fp8_weight_quant"}), "");
+  EXPECT_EQ(error_with({"--use_fp8", "--fp8_weight_quant", "--fp8_activation_quant"}), "no error");
+  EXPECT_EQ(error_with({"--fp8_weight_quant"}), "no error");
   EXPECT_EQ(error_with({"--fp8", "--fp8_activation_quant=false"}),
             "--fp8_activation_quant: is false, but a product in FP8 has both operands in e4m3 (remove "
             "fp8_activation_quant, or fp8)");
