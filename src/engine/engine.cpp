@@ -36,10 +36,19 @@ void Engine::prepare() {
   HONE_ASSERT(!has_work(), "an engine with requests is prepared");
   for (Executable* program : impl_->programs) {
     for (int run = 0; run < 2; ++run) impl_->run(*program, {});
+    if (!impl_->options.adjust_logits || impl_->most_launched == 1) continue;
+    impl_->begin(*program, {});
+    impl_->finish(*program, {});
   }
   impl_->device().synchronize();
   check_operations();
   impl_->settle_group();
+}
+
+void Engine::follow_begin(std::size_t program, std::string_view changes) {
+  Executable& executable = *impl_->programs.at(program);
+  executable.set_changes(changes);
+  executable.begin(kLateInput);
 }
 
 void Engine::follow(std::size_t program, std::string_view changes) {

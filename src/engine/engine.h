@@ -48,9 +48,12 @@ class Engine {
   Engine& operator=(Engine&&) noexcept;
 
   // Runs each program twice without tokens: the first run allocates memory and loads kernels, the second one records
-  // the launches, and the first requests wait for neither. No request may be under way.
+  // the launches, and the first requests wait for neither. Where steps may begin before their masks are known, a third
+  // run records these launches. No request may be under way.
   void prepare();
-  // Launches a program of a follower's engine with the inputs of the first rank (Executable::changes()).
+  // Launches a program of a follower's engine with the inputs of the first rank (Executable::changes()), or only begins
+  // to.
+  void follow_begin(std::size_t program, std::string_view changes);
   void follow(std::size_t program, std::string_view changes);
   // Queues a request. If what it has already is a whole completion, completion() has it immediately, and no step gives
   // an update of it. Throws Error if the prompt is empty or a token is outside the vocabulary, if max_model_len leaves

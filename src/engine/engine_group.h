@@ -32,7 +32,8 @@ enum class GroupOrder : std::uint32_t {
   kMakeEngine,    // EngineOptions
   kMakeEmbedder,  // EmbedderOptions
   kAllocate,      // the memory in which engine and embedder take turns
-  kRunEngine,     // number of the program, Executable::changes()
+  kBeginEngine,   // number of the program, Executable::changes(): the first part of a run
+  kRunEngine,     // likewise: a run, or what is left of it
   kRunEmbedder,   // likewise
   kSettle,        // wait for the runs under way
   kMemory,        // take part in EngineGroup::least() with the memory that the device has available

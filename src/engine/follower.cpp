@@ -32,6 +32,7 @@ class Follower {
       case GroupOrder::kAllocate:
         if (group_.together([&] { (void)arena_->base(); })) drop();
         return true;
+      case GroupOrder::kBeginEngine:
       case GroupOrder::kRunEngine:
       case GroupOrder::kRunEmbedder:
         run(received);
@@ -102,6 +103,10 @@ class Follower {
     HONE_ASSERT(received.content.size() >= sizeof program, received.content.size(), " bytes of a run");
     std::memcpy(&program, received.content.data(), sizeof program);
     const std::string_view changes = std::string_view(received.content).substr(sizeof program);
+    if (received.order == GroupOrder::kBeginEngine) {
+      engine_->follow_begin(program, changes);
+      return;  // the order for the rest comes as soon as the first rank has the tokens before
+    }
     if (received.order == GroupOrder::kRunEngine) {
       engine_->follow(program, changes);
     } else {
