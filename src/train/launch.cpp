@@ -102,7 +102,6 @@ void check_mesh(const TrainingOptions& options) {
   exclude(pipeline, experts, "one of the two divides a model");
   exclude(pipeline, context, "stages exchange whole micro-batches");
   exclude(experts, tensor, "it cannot divide mixtures of experts");
-  exclude(experts, context, "it gives the ranks of a group the same batches");
   check_benchmarks(options);
   check_pipeline(options);
   const std::int64_t size = tensor.size;

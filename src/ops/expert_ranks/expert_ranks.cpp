@@ -42,6 +42,7 @@ class ExpertRanksMove final : public Op {
       : name_(name), to_experts_(to_experts), back_(back) {}
   std::string_view name() const override { return name_; }
   OpCategory category() const override { return OpCategory::kCommunication; }
+  bool is_token_wise() const override { return true; }
   Attributes default_attributes() const override { return ExpertRanksAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const auto& a = attributes.as<ExpertRanksAttributes>();
