@@ -173,7 +173,7 @@ CostModel::Transfer CostModel::transfer(const Program& program, const Node& node
     const Type& position = program.value(node.inputs[ExpertRanksSendIn::position]).type;
     const double row = static_cast<double>(x.row_size()) * static_cast<double>(size_of(x.dtype));
     const double slot = static_cast<double>(most_rows_to_rank(position, attributes)) * row;
-    const double used = static_cast<double>(position.elements()) * row;
+    const double used = static_cast<double>(position.elements()) / work_.mesh.tensor_size() * row;
     return {.seconds = rates_.collective_seconds + static_cast<double>(attributes.ranks - 1) * slot / rates_.send_bytes,
             .copies = (4 * used + std::max(out - used, 0.0)) / copy};
   }

@@ -219,8 +219,6 @@ TEST_F(ExpertJob, BadInputHasOneLine) {
   EXPECT_THAT(refused("qwen3_moe", 3, 3), HasSubstr("expert_parallel_size: is 3, but a layer has 4 experts"));
   EXPECT_THAT(refused("qwen3_moe", 2, 4),
               HasSubstr("expert_parallel_size: is 4, which does not divide num_processes 2"));
-  EXPECT_THAT(refused("qwen3_moe", 4, 2, {"--tensor_parallel_size", "2"}),
-              HasSubstr("tensor_parallel_size is 2: it cannot divide mixtures"));
   EXPECT_THAT(refused("qwen3_moe", 2, 2, {"--benchmarks", "gsm8k"}),
               HasSubstr("benchmarks: need whole weights on the device, which expert_parallel_size divides"));
   EXPECT_THAT(refused("qwen3_moe", 2, 2, {"--optim", "adamw_8bit"}),

@@ -109,6 +109,11 @@ TEST_F(JobPlan, IsThatOfARunOfExpertGroupsNextToOthers) {
   EXPECT_LT(two.weights, one.weights);
   EXPECT_LT(two.total, one.total);
   (void)expect_plan_of_run(4, {"--expert_parallel_size", "2", "--context_parallel_size", "4", "--zero_stage", "3"});
+  const PlannedMemory tensor = expect_plan_of_run(2, {"--tensor_parallel_size", "2"});
+  EXPECT_LT(tensor.weights, 0.55 * one.weights);
+  (void)expect_plan_of_run(4, {"--expert_parallel_size", "2", "--tensor_parallel_size", "2", "--zero_stage", "1"});
+  (void)expect_plan_of_run(8, {"--expert_parallel_size", "2", "--tensor_parallel_size", "2", "--context_parallel_size",
+                               "2", "--zero_stage", "2"});
 }
 
 }  // namespace
