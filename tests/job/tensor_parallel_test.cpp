@@ -130,7 +130,9 @@ TEST(TensorParallel, WhatTheProcessesDoNotDivideIsNamed) {
 
 class TensorJob : public DividedJob {
  protected:
-  TensorJob() : DividedJob({.size_flag = "--tensor_parallel_size", .max_steps = 12, .eval_steps = 6}, families()) {}
+  TensorJob() : DividedJob({.size_flag = "--tensor_parallel_size", .max_steps = 12, .eval_steps = 6}, families()) {
+    for (const auto& [family, config] : mixtures()) write_file(path(family + ".json"), config);
+  }
 };
 
 TEST_F(TensorJob, ProcessesHaveTheLossesOfOne) {
@@ -220,7 +222,7 @@ TEST_F(TensorJob, AnEvaluationHasTheAnswersOfOneProcess) {
     problems += text_of("{\"problem\": \"", i, " + ", i + 1, "\", \"answer\": \"", 2 * i + 1, "\"}\n");
   }
   write_file(path("problems.jsonl"), problems);
-  for (const char* family : {"qwen3", "gpt2", "llama odd"}) {
+  for (const char* family : {"qwen3", "gpt2", "llama odd", "qwen3_moe", "deepseek_v3"}) {
     const std::string name = family;
     run(name, name, 1, 1);
     for (const char* temperature : {"0", "0.8"}) {

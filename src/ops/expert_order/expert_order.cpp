@@ -49,7 +49,7 @@ class ExpertOrderOp final : public Op {
     expect_choices(name(), expert, experts);
     return {expert, Type{DType::kI32, {experts + 1}}};
   }
-  // The experts are divided over the ranks; each orders the rows of its own.
+  // The experts are divided over the ranks. Each orders the rows that its experts have.
   void shard(ShardBuilder& builder, const Node& node) const override {
     const std::int64_t experts = node.attributes.as<ExpertOrderAttributes>().experts;
     if (builder.division(0) != kWhole || experts % builder.ranks() != 0) return Op::shard(builder, node);

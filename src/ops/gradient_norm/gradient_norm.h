@@ -43,7 +43,8 @@ struct GradientShare {
   std::int64_t elements = 0;  // of the whole gradient
   // The whole gradient is a rank's part of a weight in its tensor group, its expert group or both; otherwise all ranks
   // of the group have the same.
-  enum : std::int64_t { kTensorPart = 1, kExpertPart = 2 };
+  static constexpr std::int64_t kTensorPart = 1;
+  static constexpr std::int64_t kExpertPart = 2;
   std::int64_t parts = 0;
 };
 
