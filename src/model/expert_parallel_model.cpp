@@ -15,26 +15,31 @@ constexpr const char* kExpertKey = "expert_parallel_size";
   throw Error(kExpertKey, text_of("is ", ranks, ", but ", reason), fix);
 }
 
-// Throws Error unless every mixture can be divided.
+// Throws Error unless every mixture can be divided. Of the experts of a layer `model` has those of a rank of a tensor
+// group, if there is one.
 void check_experts(const Model& model, int ranks) {
   constexpr std::string_view kWhole = "--expert_parallel_size 1";
   if (model.adapter() != nullptr) refuse_experts(ranks, "the model has an adapter", kWhole);
-  bool has_experts = false;
-  for (const WeightSpec& spec : model.weights()) {
-    has_experts = has_experts || spec.kind == WeightKind::expert;
-    // A router has a row for each expert.
-    if (spec.kind == WeightKind::router && spec.shape[0] % ranks != 0) {
-      refuse_experts(ranks, text_of("a layer has ", spec.shape[0], " experts"), "a size that divides them");
-    }
+  std::int64_t tensor_ranks = 0;  // 0: there are no experts
+  for (std::size_t i = 0; i < model.weights().size(); ++i) {
+    if (model.weights()[i].kind != WeightKind::expert) continue;
+    tensor_ranks = model.whole().weights()[i].shape[0] / model.weights()[i].shape[0];
   }
-  if (!has_experts) refuse_experts(ranks, "the model has no mixture of experts", kWhole);
+  if (tensor_ranks == 0) refuse_experts(ranks, "the model has no mixture of experts", kWhole);
+  for (const WeightSpec& spec : model.weights()) {
+    // A router has a row for each expert.
+    if (spec.kind != WeightKind::router || spec.shape[0] % (tensor_ranks * ranks) == 0) continue;
+    const std::string of_rank =
+        tensor_ranks > 1 ? text_of(", of which a process of a tensor group has ", spec.shape[0] / tensor_ranks) : "";
+    refuse_experts(ranks, text_of("a layer has ", spec.shape[0], " experts", of_rank), "a size that divides them");
+  }
 }
 
 }  // namespace
 
-ExpertParallelModel::ExpertParallelModel(std::unique_ptr<Model> whole, int rank, int ranks)
-    : WrappedModel(std::move(whole)), division_{.ranks = ranks, .weights = {}} {
-  check_experts(base(), ranks);
+ExpertParallelModel::ExpertParallelModel(std::unique_ptr<Model> base, int rank, int ranks)
+    : WrappedModel(std::move(base)), division_{.ranks = ranks, .weights = {}} {
+  check_experts(this->base(), ranks);
   for (WeightSpec& spec : specs_) {
     if (spec.kind == WeightKind::expert) division_.weights.insert(spec.name);
     spec = expert_spec(spec, rank, ranks);

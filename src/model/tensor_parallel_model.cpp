@@ -6,7 +6,9 @@
 
 #include "core/error.h"
 #include "core/log.h"
+#include "model/expert_parallel_model.h"
 #include "model/weight_layout.h"
+#include "program/shard_builder.h"
 
 namespace hone {
 namespace {
@@ -20,8 +22,9 @@ constexpr const char* kKey = "tensor_parallel_size";
 void check_divides(const Model& model, int ranks) {
   if (model.adapter() != nullptr) refuse(ranks, "the weights of adapters cannot be divided over processes");
   for (const WeightSpec& spec : model.weights()) {
-    if (spec.kind == WeightKind::expert || spec.kind == WeightKind::router) {
-      refuse(ranks, "mixtures of experts cannot be divided over processes");
+    // A router has a row for each expert.
+    if (spec.kind == WeightKind::router && spec.shape[0] % ranks != 0) {
+      refuse(ranks, text_of("a layer has ", spec.shape[0], " experts"), "a size that divides them");
     }
   }
   const ModelShape& shape = model.shape();
@@ -75,7 +78,7 @@ TensorParallelModel::TensorParallelModel(std::unique_ptr<Model> whole, int rank,
   for (WeightSpec& spec : specs_) {
     spec = part_spec(spec, rank, ranks);
     if (!is_divided(spec)) continue;
-    division_.weights[spec.name] = axis_of(spec.parts[0]).dimension;
+    division_.weights[spec.name] = spec.kind == WeightKind::expert ? kDividedRows : axis_of(spec.parts[0]).dimension;
   }
   // Pages have the heads of the rank, [num_blocks, block_size, kv_heads x head_dim], and the scales of FP8 pages too,
   // [num_blocks, kv_heads x block_size].
@@ -88,6 +91,7 @@ TensorParallelModel::TensorParallelModel(std::unique_ptr<Model> whole, int rank,
 }
 
 WeightSpec part_spec(const WeightSpec& whole, int rank, int ranks) {
+  if (whole.kind == WeightKind::expert) return expert_spec(whole, rank, ranks);
   if (whole.parts.empty()) return whole;
   const PartAxis axis = axis_of(whole.parts[0]);
   if (axis.axis == ShardAxis::kWhole) return whole;

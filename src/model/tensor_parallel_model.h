@@ -13,14 +13,13 @@
 namespace hone {
 
 // A Model around another, the whole one. Its weights are this rank's parts, cut along the axes that the family declares
-// (PartAxis): attention heads, channels of an MLP, tokens of the vocabulary; norms and other weights are whole on all
-// ranks. load_weights() loads the parts. Programs are traced from the whole model and then divided
-// (passes/tensor_parallel.h). The parts keep the checkpoint's names and know their place there (PartBox). A vocabulary
-// that the ranks do not divide stays whole, with a notice.
+// (PartAxis): attention heads, channels of an MLP, tokens of the vocabulary; of the matrices of experts it has those of
+// successive experts; norms, routers and other weights are whole on all ranks. load_weights() loads the parts. Programs
+// are traced from the whole model and then divided (passes/tensor_parallel.h). The parts keep the checkpoint's names
+// and know their place there (PartBox). A vocabulary that the ranks do not divide stays whole, with a notice.
 class TensorParallelModel final : public WrappedModel {
  public:
-  // Throws Error that names tensor_parallel_size and what the ranks do not divide, or what is not supported: experts,
-  // adapters.
+  // Throws Error that names tensor_parallel_size and what the ranks do not divide, or what is not supported: adapters.
   TensorParallelModel(std::unique_ptr<Model> whole, int rank, int ranks);
 
   const Model& whole() const override { return base(); }

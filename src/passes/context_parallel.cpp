@@ -17,7 +17,7 @@ class TokenDivider final : public ContextBuilder {
         rewriter_(program, {.retype = [&](const Value& value) { return divided(value.type); },
                             .recount =
                                 [&](const CountSpec& spec) {
-                                  return spec.count == Count::tokens ? share_of(spec.capacity) : spec.capacity;
+                                  return is_of_tokens(spec.count) ? divided_rows(spec.capacity) : spec.capacity;
                                 }}) {
     declare_inputs();
   }
@@ -41,14 +41,17 @@ class TokenDivider final : public ContextBuilder {
 
   int ranks() const override { return ranks_; }
   const ContextInputs& inputs() const override { return inputs_; }
+  Tensor document_bounds() override {
+    if (!document_bounds_) {
+      document_bounds_ = rewriter_.program().input(kContextDocumentBounds, inputs_.cu_seqlens.type());
+    }
+    return document_bounds_;
+  }
   Tensor input(std::size_t index) override {
     return index < node_->inputs.size() ? rewriter_.mapped(node_->inputs[index]) : Tensor();
   }
   Type divided(Type type) const override {
-    if (type.count() == Count::tokens) {
-      Dim& rows = type.shape[0];
-      rows.size = share_of(rows.size / rows.factor) * rows.factor;
-    }
+    if (is_of_tokens(type.count())) type.shape[0].size = divided_rows(type.shape[0].size);
     return type;
   }
   std::vector<Tensor> append(const Attributes& attributes, std::span<const Tensor> inputs) override {
@@ -64,6 +67,17 @@ class TokenDivider final : public ContextBuilder {
 
  private:
   [[nodiscard]] std::int64_t share_of(std::int64_t tokens) const { return (tokens + ranks_ - 1) / ranks_; }
+  // Returns true if a count is of rows of tokens; those that a node counts are the rows of experts.
+  [[nodiscard]] bool is_of_tokens(Count count) const {
+    const CountSpec* const spec = from_.find_count(count);
+    return spec != nullptr && (count == Count::tokens || spec->source != kNoValue);
+  }
+  // Returns this rank's share of rows of which there is room for the same number for each token.
+  [[nodiscard]] std::int64_t divided_rows(std::int64_t rows) const {
+    const std::int64_t tokens = from_.find_count(Count::tokens)->capacity;
+    HONE_ASSERT(rows % tokens == 0, rows, " rows of ", tokens, " tokens");
+    return rows / tokens * share_of(tokens);
+  }
   [[nodiscard]] bool has_tokens(const Node& node) const {
     const auto counted = [&](ValueId id) { return id != kNoValue && from_.value(id).type.count() == Count::tokens; };
     return std::ranges::any_of(node.inputs, counted) || std::ranges::any_of(node.outputs, counted);
@@ -91,6 +105,7 @@ class TokenDivider final : public ContextBuilder {
   int ranks_;
   ProgramRewriter rewriter_;
   ContextInputs inputs_;
+  Tensor document_bounds_;      // declared at its first use
   const Node* node_ = nullptr;  // the node that is being divided
 };
 

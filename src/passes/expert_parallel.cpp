@@ -105,9 +105,10 @@ class ExpertDivider {
     }
     HONE_ASSERT(exchange_of(x) == &exchange, "rows of ", node.scope, " are in another order");
     const Tensor rows = there(x);
-    const GroupedLinearAttributes own{
-        .experts = whole.experts / division_.ranks,
-        .share = static_cast<double>(exchange.position.type().elements()) / static_cast<double>(rows.type().rows())};
+    // Experts have as many rows on average as without a division, of more that there is room for.
+    const GroupedLinearAttributes own{.experts = whole.experts / division_.ranks,
+                                      .share = whole.share * static_cast<double>(from_.value(x).type.rows()) /
+                                               static_cast<double>(rows.type().rows())};
     map_outputs(node, *node.op, own, {rows, rewriter_.mapped(node.inputs[GroupedLinearIn::weight]), exchange.start.own},
                 &exchange);
   }
@@ -123,10 +124,14 @@ class ExpertDivider {
     const Value& value = from_.value(start);
     HONE_ASSERT(value.producer >= 0, "the order of rows is not computed");
     const Node& order = from_.nodes()[static_cast<std::size_t>(value.producer)];
-    HONE_ASSERT(order.op->name() == kExpertOrder, "rows are ordered by ", order.op->name());
+    // In a tensor group the rows are those of the rank's experts.
+    const bool is_part = order.op->name() == kExpertOrderPart;
+    HONE_ASSERT(is_part || order.op->name() == kExpertOrder, "rows are ordered by ", order.op->name());
+    static_assert(std::size_t{ExpertOrderOut::position} == std::size_t{ExpertOrderPartOut::position});
     Exchange exchange{.attributes = {.experts = experts,
                                      .ranks = division_.ranks,
-                                     .count = text_of("expert_rows_", exchanges_.size())},
+                                     .count = text_of("expert_rows_", exchanges_.size()),
+                                     .own_count = is_part ? order.attributes.as<ExpertPartAttributes>().count : ""},
                       .start = {},
                       .position = rewriter_.mapped(order.outputs[ExpertOrderOut::position])};
     exchange.start = exchange_starts(rewriter_.mapped(start), exchange.attributes);
@@ -147,6 +152,7 @@ class ExpertDivider {
 
   static constexpr std::string_view kGroupedLinear = "grouped_linear";
   static constexpr std::string_view kExpertOrder = "expert_order";
+  static constexpr std::string_view kExpertOrderPart = "expert_order_part";
 
   // Rows at the rank of their expert.
   struct SentRows {

@@ -1,7 +1,9 @@
 // The pass that divides the experts of a traced program over an expert group (Lepikhin et al., "GShard: Scaling giant
 // models with conditional computation and automatic sharding", 2020). Each rank has its experts' weights and computes
 // other tokens than the others; the rows of all ranks are sent to the rank of their expert, and back
-// (ops/expert_ranks). Model code knows nothing of it.
+// (ops/expert_ranks). Model code knows nothing of it. A program of a rank of a tensor group (passes/tensor_parallel.h)
+// has some of the experts already, which this pass divides further: rows travel between the ranks of different tensor
+// groups that have the same of these experts.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,10 @@
 #include "passes/tensor_parallel.h"
 
+#include <map>
 #include <vector>
 
 #include "core/error.h"
+#include "ops/ranks/ranks.h"
 #include "program/shard_builder.h"
 
 namespace hone {
@@ -35,6 +37,7 @@ class TensorDivider final : public ShardBuilder {
     for (const Output& output : from_.outputs()) {
       HONE_ASSERT(divisions_[static_cast<std::size_t>(output.value)] == kWhole, "the output ", output.name,
                   " is divided");
+      if (const auto found = addends_.find(output.value); found != addends_.end()) add_up(output.value, found->second);
     }
     return rewriter_.finish();
   }
@@ -42,10 +45,23 @@ class TensorDivider final : public ShardBuilder {
   int ranks() const override { return division_.ranks; }
   int rank() const override { return division_.rank; }
   Tensor input(std::size_t index) override {
-    return index < node_->inputs.size() ? rewriter_.mapped(node_->inputs[index]) : Tensor();
+    const ValueId id = operand(index);
+    if (const auto found = addends_.find(id); found != addends_.end()) add_up(id, found->second);
+    return rewriter_.mapped(id);
+  }
+  Tensor entered(std::size_t index) override {
+    const Tensor whole = input(index);
+    HONE_ASSERT(division(index) == kWhole, "a divided operand of ", node_->op->name(), " enters");
+    const auto [found, is_new] = entered_.try_emplace(whole.id(), kNoValue);
+    if (is_new) found->second = enter_ranks(whole).id();
+    return rewriter_.program().tensor(found->second);
+  }
+  Tensor addend(std::size_t index) override {
+    const auto found = addends_.find(operand(index));
+    return found != addends_.end() ? rewriter_.program().tensor(found->second) : Tensor();
   }
   std::int64_t division(std::size_t index) const override {
-    const ValueId id = index < node_->inputs.size() ? node_->inputs[index] : kNoValue;
+    const ValueId id = operand(index);
     return id == kNoValue ? kWhole : divisions_[static_cast<std::size_t>(id)];
   }
   std::vector<Tensor> append(const Attributes& attributes) override {
@@ -61,8 +77,24 @@ class TensorDivider final : public ShardBuilder {
     rewriter_.map(id, part);
     divisions_[static_cast<std::size_t>(id)] = division;
   }
+  void set_addend(std::size_t index, Tensor addend) override { addends_[node_->outputs.at(index)] = addend.id(); }
 
  private:
+  // Returns an operand of the node; kNoValue if it is missing.
+  [[nodiscard]] ValueId operand(std::size_t index) const {
+    return index < node_->inputs.size() ? node_->inputs[index] : kNoValue;
+  }
+  // Appends the sum over the ranks of an old value, where its addends are computed in the layers of the program.
+  void add_up(ValueId id, ValueId addend) {
+    const Node& made = from_.nodes()[static_cast<std::size_t>(from_.value(id).producer)];
+    Program& program = rewriter_.program();
+    program.set_scope(made.scope);
+    program.set_phase(made.phase);
+    rewriter_.map(id, sum_ranks(program.tensor(addend)));
+    addends_.erase(id);
+    program.set_scope(node_->scope);
+    program.set_phase(node_->phase);
+  }
   [[nodiscard]] std::int64_t dimension_of(const Value& value) const {
     if (value.role != Role::kWeight && value.role != Role::kState) return kWhole;
     const TensorDivision::Dimensions& of = value.role == Role::kWeight ? division_.weights : division_.states;
@@ -74,6 +106,8 @@ class TensorDivider final : public ShardBuilder {
   const TensorDivision& division_;
   ProgramRewriter rewriter_;
   std::vector<std::int64_t> divisions_;  // [values of the old program]
+  std::map<ValueId, ValueId> addends_;   // of old values that are not added up yet
+  std::map<ValueId, ValueId> entered_;   // by the new value
   const Node* node_ = nullptr;           // the node that is being divided
 };
 

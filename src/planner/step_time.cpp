@@ -145,7 +145,7 @@ CostModel::Transfer CostModel::transfer(const Program& program, const Node& node
   if (op.starts_with("shards_")) {
     const auto& attributes = node.attributes.as<ShardsAttributes>();
     const Mesh& mesh = work_.mesh;
-    const double ranks = attributes.same_experts ? mesh.size() / mesh.expert_size() : mesh.data_size();
+    const double ranks = attributes.same_experts ? mesh.same_experts_size() : mesh.data_size();
     if (op == "shards_gather") return {.seconds = collective_seconds(out, part(ranks)), .starts = attributes.slot};
     if (op == "shards_sum") return {.seconds = collective_seconds(in, part(ranks)), .starts = attributes.slot};
     if (op == "shards_sum_whole") {
@@ -159,6 +159,7 @@ CostModel::Transfer CostModel::transfer(const Program& program, const Node& node
     const double bytes = static_cast<double>(program.value(node.outputs[0]).type.bytes());
     return {.seconds = collective_seconds(bytes, 2 * part(work_.mesh.tensor_size())), .copies = 2 * bytes / copy};
   }
+  if (op == "context_rows_sum") return {.seconds = collective_seconds(out, 2 * part(work_.mesh.context_size()))};
   if (op.starts_with("context_rows_")) {
     const double whole = std::max(in, out);
     const bool moves = op == "context_rows_gather" || op == "context_rows_scatter";
@@ -172,7 +173,7 @@ CostModel::Transfer CostModel::transfer(const Program& program, const Node& node
     const Type& position = program.value(node.inputs[ExpertRanksSendIn::position]).type;
     const double row = static_cast<double>(x.row_size()) * static_cast<double>(size_of(x.dtype));
     const double slot = static_cast<double>(most_rows_to_rank(position, attributes)) * row;
-    const double used = static_cast<double>(position.elements()) * row;
+    const double used = static_cast<double>(position.elements()) / work_.mesh.tensor_size() * row;
     return {.seconds = rates_.collective_seconds + static_cast<double>(attributes.ranks - 1) * slot / rates_.send_bytes,
             .copies = (4 * used + std::max(out - used, 0.0)) / copy};
   }
@@ -236,7 +237,7 @@ double CostModel::gather_seconds() const {
     return bytes > 0 ? collective_seconds(bytes, static_cast<double>(ranks - 1) / ranks) : 0.0;
   };
   return gather(work_.gathered_bytes, work_.mesh.data_size()) +
-         gather(work_.gathered_expert_bytes, work_.mesh.size() / work_.mesh.expert_size());
+         gather(work_.gathered_expert_bytes, work_.mesh.same_experts_size());
 }
 
 StepTime CostModel::step(const Workspace& workspace) const {

@@ -31,6 +31,7 @@ inline constexpr const char* kContextPieceBounds = "context_piece_bounds";
 inline constexpr const char* kContextPieceStarts = "context_piece_starts";
 inline constexpr const char* kContextPieceKeys = "context_piece_keys";
 inline constexpr const char* kContextDocumentPieces = "context_document_pieces";
+inline constexpr const char* kContextDocumentBounds = "context_document_bounds";
 // Most pieces of a rank for each document that a program has room for.
 inline constexpr std::int64_t kPiecesOfDocument = 2;
 
@@ -40,6 +41,8 @@ class ContextBuilder {
 
   [[nodiscard]] virtual int ranks() const = 0;
   [[nodiscard]] virtual const ContextInputs& inputs() const = 0;
+  // Returns an input like cu_seqlens: the first of this rank's rows of each document. A program has it if it is used.
+  [[nodiscard]] virtual Tensor document_bounds() = 0;
   // Returns what this rank has of an operand of the node: its rows of one with Count::tokens, otherwise all of it;
   // invalid for an optional input that is missing.
   [[nodiscard]] virtual Tensor input(std::size_t index) = 0;

@@ -175,9 +175,9 @@ Scope::Scope(Program& program, std::string_view name) : program_(program), outer
 }
 
 ProgramRewriter::ProgramRewriter(const Program& from, const BoundChanges& changes)
-    : from_(from), map_(from.values().size(), kNoValue) {
+    : from_(from), recount_(changes.recount), map_(from.values().size(), kNoValue) {
   for (const CountSpec& spec : from.counts()) {
-    if (spec.source == kNoValue) to_.count(spec.count, changes.recount(spec));
+    if (spec.source == kNoValue) to_.count(spec.count, recount_(spec));
   }
   for (std::size_t i = 0; i < from.values().size(); ++i) {
     const Value& value = from.values()[i];
@@ -206,7 +206,7 @@ ProgramRewriter::ProgramRewriter(const Program& from, const BoundChanges& change
 void ProgramRewriter::map(ValueId old, Tensor value) {
   map_.at(static_cast<std::size_t>(old)) = value.id();
   for (const CountSpec& spec : from_.counts()) {
-    if (spec.source == old && to_.find_count(spec.count) == nullptr) to_.count(spec.count, spec.capacity, value);
+    if (spec.source == old && to_.find_count(spec.count) == nullptr) to_.count(spec.count, recount_(spec), value);
   }
 }
 

@@ -168,7 +168,7 @@ class Scope {
   std::string outer_;
 };
 
-// The changes that a copy of a program makes to bound values and to the counts that the host sets.
+// The changes that a copy of a program makes to bound values and to the capacities of counts.
 struct BoundChanges {
   std::function<Type(const Value&)> retype = [](const Value& value) { return value.type; };
   std::function<std::int64_t(const CountSpec&)> recount = [](const CountSpec& spec) { return spec.capacity; };
@@ -197,6 +197,7 @@ class ProgramRewriter {
 
  private:
   const Program& from_;
+  std::function<std::int64_t(const CountSpec&)> recount_;
   Program to_;
   std::vector<ValueId> map_;
 };

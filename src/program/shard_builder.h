@@ -25,8 +25,14 @@ class ShardBuilder {
 
   [[nodiscard]] virtual int ranks() const = 0;
   [[nodiscard]] virtual int rank() const = 0;
-  // Returns what this rank has of an operand of the node; invalid for an optional input that is missing.
+  // Returns what this rank has of an operand of the node; invalid for an optional input that is missing. If each rank
+  // has an addend of it, appends their sum.
   [[nodiscard]] virtual Tensor input(std::size_t index) = 0;
+  // Returns an operand that all ranks have whole, for an operation that is divided: its gradient is the sum of those of
+  // the ranks (enter_ranks of ops/ranks). Operations that divide the same operand share it, and so the sum.
+  [[nodiscard]] virtual Tensor entered(std::size_t index) = 0;
+  // Returns this rank's addend of an operand that has been registered as such; invalid if the operand has another form.
+  [[nodiscard]] virtual Tensor addend(std::size_t index) = 0;
   // The dimension along which the operand is divided, or kWhole; kWhole for a missing one.
   [[nodiscard]] virtual std::int64_t division(std::size_t index) const = 0;
 
@@ -36,6 +42,9 @@ class ShardBuilder {
   [[nodiscard]] virtual std::vector<Tensor> append(const Attributes& attributes, std::span<const Tensor> inputs) = 0;
   // Registers what this rank has of an output.
   virtual void set_output(std::size_t index, Tensor part, std::int64_t division) = 0;
+  // Registers an output that is the sum over the ranks of what they have. It counts as whole: the ranks add it up where
+  // it is read, and values that are added to each other once.
+  virtual void set_addend(std::size_t index, Tensor addend) = 0;
 };
 
 // For nodes of which each rank computes the same, or the same columns of outputs as it has of its operands: appends a

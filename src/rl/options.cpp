@@ -151,7 +151,7 @@ void check_options(const GrpoOptions& options, const OptionInput& input) {
 }
 
 void check_processes(const GrpoOptions& options) {
-  for (const auto& [key, size, of_weights] : options.group_sizes()) {
+  for (const auto& [key, size, of_weights, of_tokens] : options.group_sizes()) {
     const char* const needs = of_weights ? "generates with whole weights" : "computes whole sequences";
     if (size > 1) throw Error(key, text_of("is ", size, "; hone grpo ", needs), text_of("--", key, " 1"));
   }

@@ -46,11 +46,11 @@ std::int64_t zero_stage_of(const TrainingOptions& options) {
 
 namespace {
 
-// Throws Error unless the processes are a multiple of each size, and of that of context groups together with tensor
-// groups, which divide the tokens of a batch.
+// Throws Error unless the processes are a multiple of each size, and of those of expert and context groups together
+// with that of tensor groups, whose ranks compute the same tokens.
 void check_sizes(const TrainingOptions& options) {
-  for (const auto& [key, size, of_weights] : options.group_sizes()) {
-    const std::int64_t tensor = of_weights ? 1 : options.tensor_parallel_size;
+  for (const auto& [key, size, of_weights, of_tokens] : options.group_sizes()) {
+    const std::int64_t tensor = of_tokens ? options.tensor_parallel_size : 1;
     const std::int64_t together = size * tensor;
     if (size == 1 || options.processes() % together == 0) continue;
     const std::string with = tensor == 1 ? "" : text_of(" with tensor_parallel_size ", tensor);
@@ -71,7 +71,7 @@ void check_benchmarks(const TrainingOptions& options) {
   const auto refuse = [](std::string_view divides, const std::string& fix) {
     throw Error("benchmarks", text_of("need whole weights on the device, which ", divides, " divides"), fix);
   };
-  for (const auto& [key, size, of_weights] : options.group_sizes()) {
+  for (const auto& [key, size, of_weights, of_tokens] : options.group_sizes()) {
     if (size > 1 && of_weights) refuse(key, text_of("--", key, " 1"));
   }
   if (options.divides_weights()) refuse("zero_stage 3", "--zero_stage 2");
@@ -101,8 +101,6 @@ void check_mesh(const TrainingOptions& options) {
   exclude(pipeline, tensor, "one of the two divides a model");
   exclude(pipeline, experts, "one of the two divides a model");
   exclude(pipeline, context, "stages exchange whole micro-batches");
-  exclude(experts, tensor, "it cannot divide mixtures of experts");
-  exclude(experts, context, "it gives the ranks of a group the same batches");
   check_benchmarks(options);
   check_pipeline(options);
   const std::int64_t size = tensor.size;
@@ -157,13 +155,14 @@ std::unique_ptr<Model> divided_model(const TrainingOptions& options, std::unique
   if (mesh.pipeline_size() > 1) {
     return std::make_unique<StageModel>(std::move(model), mesh.stage(), mesh.pipeline_size());
   }
-  if (mesh.expert_size() > 1) {
-    auto part = std::make_unique<ExpertParallelModel>(std::move(model), mesh.expert_rank(), mesh.expert_size());
-    check_state_blocks(options, *part);
-    return part;
+  if (mesh.tensor_size() > 1) {
+    model = std::make_unique<TensorParallelModel>(std::move(model), mesh.tensor_rank(), mesh.tensor_size());
   }
-  if (mesh.tensor_size() == 1) return model;
-  return std::make_unique<TensorParallelModel>(std::move(model), mesh.tensor_rank(), mesh.tensor_size());
+  if (mesh.expert_size() > 1) {
+    model = std::make_unique<ExpertParallelModel>(std::move(model), mesh.expert_rank(), mesh.expert_size());
+    check_state_blocks(options, *model);
+  }
+  return model;
 }
 
 LocalRanks ranks_to_start(const TrainingOptions& options, const JobPlace& place) {

@@ -138,6 +138,11 @@ void feed_context(Executable& executable, const HostBatch& batch) {
   HONE_ASSERT(starts.size() <= entries_of(kContextPieceStarts), starts.size(), " pieces, room for ",
               entries_of(kContextPieceStarts));
   document_pieces.resize(entries_of(kContextDocumentPieces), static_cast<std::int32_t>(starts.size()));
+  if (executable.program().find(Role::kInput, kContextDocumentBounds) != kNoValue) {
+    std::vector<std::int32_t> document_bounds;  // [documents + 1]
+    for (const std::int32_t piece : document_pieces) document_bounds.push_back(bounds[static_cast<std::size_t>(piece)]);
+    executable.set<std::int32_t>(kContextDocumentBounds, document_bounds);
+  }
   bounds.resize(entries_of(kContextPieceBounds), bounds.back());
   starts.resize(entries_of(kContextPieceStarts), 0);
   keys.resize(entries_of(kContextPieceKeys), 0);

@@ -12,9 +12,9 @@
 // Pipeline parallel: one rank of each stage form a pipeline, which computes the same batches: a stage has consecutive
 // layers. Rank = (stage x data_size + data_rank) x tensor_size + tensor_rank.
 //
-// Expert parallel: successive ranks form an expert group, each with some of the experts of mixtures. They are data
-// parallel otherwise. Ranks with the same experts are those with the same rank modulo the size of a group. There is no
-// pipeline then.
+// Expert parallel: successive ranks of a data group form an expert group, each with some of the experts of mixtures.
+// They are data or context parallel otherwise. Ranks of a data group with the same experts are those with the same rank
+// modulo the size of an expert group.
 #pragma once
 
 #include <cstddef>
@@ -68,13 +68,17 @@ class Mesh {
     return group_of(shape_.pipeline_size, [&](int s) { return rank_of(s, data_rank(), tensor_rank()); });
   }
   [[nodiscard]] int expert_size() const { return shape_.expert_size; }
-  [[nodiscard]] int expert_rank() const { return rank() % shape_.expert_size; }
+  [[nodiscard]] int expert_rank() const { return data_rank() % shape_.expert_size; }
   // Ranks of the expert group of this rank, and those of all groups that have its experts.
   [[nodiscard]] std::vector<int> expert_group() const {
-    return group_of(shape_.expert_size, [&](int e) { return rank() - expert_rank() + e; });
+    return group_of(shape_.expert_size,
+                    [&](int e) { return rank_of(stage(), data_rank() - expert_rank() + e, tensor_rank()); });
   }
+  // The number of the groups that have the experts of this rank.
+  [[nodiscard]] int same_experts_size() const { return data_size() / shape_.expert_size; }
   [[nodiscard]] std::vector<int> same_experts_group() const {
-    return group_of(size() / shape_.expert_size, [&](int g) { return expert_rank() + g * shape_.expert_size; });
+    return group_of(same_experts_size(),
+                    [&](int g) { return rank_of(stage(), expert_rank() + g * shape_.expert_size, tensor_rank()); });
   }
   [[nodiscard]] std::vector<int> context_group() const {
     return group_of(shape_.context_size,

@@ -76,6 +76,13 @@ std::unique_ptr<Workspace> workspace_of(const Model& model, const TensorStore& w
   return workspace;
 }
 
+// GradientShare::parts of a rank's weight.
+std::int64_t parts_of(const WeightSpec& spec, const OptimizerOptions& options) {
+  if (!is_divided(spec)) return 0;
+  return (options.in_tensor_group ? GradientShare::kTensorPart : 0) |
+         (options.expert_ranks > 1 && spec.kind == WeightKind::expert ? GradientShare::kExpertPart : 0);
+}
+
 Tensor norm_of(std::span<const GradientShare> gradients, const OptimizerOptions& options) {
   // The sums over the data group add the parts of an expert group too, which is within it.
   const bool of_experts = options.expert_ranks > 1 && !options.divided_gradients;
@@ -117,7 +124,7 @@ Program trace_update(const Model& model, DType dtype, const OptimizerOptions& op
     const bool counts = model.stage() == nullptr || model.stage()->counts(spec.name);
     if (counts && (own == nullptr || own->has_gradient())) {
       const std::int64_t first = options.divided_gradients ? rows.first * row_elements(spec) : 0;
-      gradients.push_back({each.gradient, first, weight.type.elements(), is_divided(spec)});
+      gradients.push_back({each.gradient, first, weight.type.elements(), parts_of(spec, options)});
     }
     tensors.push_back(each);
   }

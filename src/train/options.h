@@ -35,6 +35,7 @@ struct GroupSize {
   const char* key;
   std::int64_t size;
   bool of_weights;  // each process of a group has a part of the weights
+  bool of_tokens;   // each process computes other tokens than the others of its group, which is within a data group
 };
 
 // Settings of `hone plan`, which are not options of a run.
@@ -145,10 +146,10 @@ struct TrainingOptions {
   [[nodiscard]] std::int64_t processes() const { return num_processes.value_or(1); }
   // Returns the sizes of all kinds of groups.
   [[nodiscard]] std::array<GroupSize, 4> group_sizes() const {
-    return {{{"pipeline_parallel_size", pipeline_parallel_size, true},
-             {"expert_parallel_size", expert_parallel_size, true},
-             {"context_parallel_size", context_parallel_size, false},
-             {"tensor_parallel_size", tensor_parallel_size, true}}};
+    return {{{"pipeline_parallel_size", pipeline_parallel_size, true, false},
+             {"expert_parallel_size", expert_parallel_size, true, true},
+             {"context_parallel_size", context_parallel_size, false, true},
+             {"tensor_parallel_size", tensor_parallel_size, true, false}}};
   }
   // Returns the place of this process among all of the job.
   [[nodiscard]] Mesh mesh() const {

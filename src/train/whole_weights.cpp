@@ -104,26 +104,29 @@ TensorStore HeldWeights::assemble(const TensorStore& stored, const Job& job) con
     std::span<std::byte> target;  // on rank 0: the whole weight, or a tensor rank's part of it
     if (job.is_first() && is_divided(spec)) part.resize(bytes);
     if (job.is_first()) target = is_divided(spec) ? std::span(part) : std::span(whole.data(types[i].name), bytes);
-    // One of the ranks that have a part of the weight has number t among those of its tensor or expert group.
-    const int ranks = is_divided(spec) ? job.tensor_size() * job.expert_size() : 1;
-    const int apart = is_divided(spec) ? ranks : job.tensor_size();  // ranks with the same part
-    for (int t = 0; t < ranks; ++t) {
-      for (int d = 0; d < (divided_ && spec.trainable ? shards_.members(i) : 1); ++d) {
-        const int from = d * apart + t;
-        const ByteRange rows = rows_of(i, from / job.tensor_size(), bytes);
-        const std::span<std::byte> to =
-            job.is_first() ? target.subspan(rows.begin, rows.end - rows.begin) : std::span<std::byte>();
-        if (from > 0) {
-          move_rows(job, from, stored, spec.name, to, rows.end - rows.begin);
-        } else if (job.is_first() && !to.empty()) {
-          stored.download(spec.name, 0, to);
+    const WeightSpec& all = model.whole().weights()[i];
+    const int tensor_parts = is_divided(part_spec(all, 0, job.tensor_size())) ? job.tensor_size() : 1;
+    const int expert_parts = shards_.is_expert(i) ? job.expert_size() : 1;
+    const int members = divided_ && spec.trainable ? shards_.members(i) : 1;
+    for (int t = 0; t < tensor_parts; ++t) {
+      for (int e = 0; e < expert_parts; ++e) {
+        for (int member = 0; member < members; ++member) {
+          // Ranks with the same experts have the same number modulo the size of an expert group.
+          const int data_rank = member * expert_parts + e;
+          const int from = job.rank_of(0, data_rank, t);
+          const ByteRange rows = rows_of(i, data_rank, bytes);
+          const std::span<std::byte> to =
+              job.is_first() ? target.subspan(rows.begin, rows.end - rows.begin) : std::span<std::byte>();
+          if (from > 0) {
+            move_rows(job, from, stored, spec.name, to, rows.end - rows.begin);
+          } else if (job.is_first() && !to.empty()) {
+            stored.download(spec.name, 0, to);
+          }
         }
+        if (!job.is_first() || !is_divided(spec)) continue;
+        put_part(expert_spec(part_spec(all, t, job.tensor_size()), e, job.expert_size()), all,
+                 size_of(types[i].type.dtype), part, std::span(whole.data(types[i].name), types[i].type.bytes()));
       }
-      if (!job.is_first() || !is_divided(spec)) continue;
-      const WeightSpec& all = model.whole().weights()[i];
-      const bool by_expert = job.expert_size() > 1;
-      put_part(by_expert ? expert_spec(all, t, ranks) : part_spec(all, t, ranks), all, size_of(types[i].type.dtype),
-               part, std::span(whole.data(types[i].name), types[i].type.bytes()));
     }
   }
   return whole;

@@ -15,6 +15,7 @@
 #include "job/job_fixture.h"
 #include "model/registry.h"
 #include "ops/document_mean/document_mean.h"
+#include "ops/gather_rows/gather_rows.h"
 #include "ops/linear_logprobs/linear_logprobs.h"
 #include "ops/next_in_document/next_in_document.h"
 #include "ops/registry.h"
@@ -178,19 +179,15 @@ TEST(ContextParallel, RecomputationAndAnotherRunChangeNoBit) {
 
 TEST(ContextParallel, AnOperationThatNeedsAllTokensIsNamed) {
   register_operations();
-  const FixtureModel mixtral("mixtral");
-  ModelTraining training;
-  training.output_router_logits = true;
-  const std::unique_ptr<Model> model = family_registry().create(mixtral.model->config());
-  model->prepare_training(training);
-  LossProgramOptions options;
-  options.capacity = {64, 4};
-  options.context_size = 2;
+  Program program;
+  const DocumentBatch batch(program, {64, 4});
+  const Tensor x = program.input("x", {DType::kF32, {{64, Count::tokens}, 3}});
+  program.output("y", gather_rows(x, program.input("index", {DType::kI32, {2}})));
   try {
-    (void)trace_training(*model, options);
+    (void)divide_tokens(program, 2);
     FAIL();
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("context_parallel_size: is 2, but the tokens of router_sums"));
+    EXPECT_THAT(error.what(), HasSubstr("context_parallel_size: is 2, but the tokens of gather_rows"));
   }
 }
 

@@ -13,6 +13,7 @@
 #include "core/random.h"
 #include "engine/follower.h"
 #include "engine/resident_model.h"
+#include "job/mixtures.h"
 #include "job/rank_losses.h"
 #include "model/fp8_model.h"
 #include "model/tensor_parallel_model.h"
@@ -111,9 +112,11 @@ using Load = std::function<TensorStore(const Model& part, int rank)>;
 
 TensorStore load_random(const Model& part, int) { return random_parts(part); }
 
-// Calls lead(group) on the first of `size` ranks, while the others follow. config: of the whole model; fp8: parts are
+using Make = std::function<std::unique_ptr<Model>()>;
+
+// Calls lead(group) on the first of `size` ranks, while the others follow. make: makes the whole model; fp8: parts are
 // Fp8Models
-void run_engine_group(const std::string& config, int size,
+void run_engine_group(const Make& make, int size,
                       const std::function<void(EngineGroup&, const Model&, TensorStore)>& lead,
                       const Load& load = load_random, bool fp8 = false) {
   register_operations();
@@ -124,7 +127,7 @@ void run_engine_group(const std::string& config, int size,
     threads.emplace_back([&, rank] {
       Peers peers({.rank = rank, .size = size, .local_rank = rank, .local_size = size, .port = port});
       EngineGroup group(cpu_device(), peers);
-      std::unique_ptr<Model> part = group.part_of(model_of(config));
+      std::unique_ptr<Model> part = group.part_of(make());
       if (fp8) part = std::make_unique<Fp8Model>(std::move(part));
       if (rank > 0) return follow_engine(group, *part, tokenizer, load(*part, rank));
       lead(group, *part, load(*part, rank));
@@ -149,32 +152,64 @@ void expect_same(const std::vector<Completion>& group, const std::vector<Complet
   }
 }
 
-TEST(EngineGroup, StaysInStepWhateverRequestsComeAndGo) {
+// Compares a group with one process. Returns the number of generated tokens.
+std::int64_t expect_same_group(const Make& make, int size, const EngineOptions& options, std::uint64_t seed,
+                               const std::string& what) {
+  register_operations();
   const Tokenizer tokenizer = letter_tokenizer(kVocabulary);
+  const std::unique_ptr<Model> whole = make();
+  const TensorStore weights = random_parts(*whole);
+  Engine alone(*whole, tokenizer, weights, std::make_shared<Arena>(cpu_device()), options);
+  const std::vector<Completion> one = act(alone, seed);
+  std::vector<Completion> group_has;
+  run_engine_group(make, size, [&](EngineGroup& group, const Model& part, TensorStore parts) {
+    Engine engine(part, tokenizer, parts, std::make_shared<Arena>(cpu_device()), options, &group);
+    engine.prepare();
+    group_has = act(engine, seed);
+    EXPECT_EQ(engine.statistics().steps, alone.statistics().steps) << what;
+    EXPECT_EQ(engine.statistics().preemptions, alone.statistics().preemptions) << what;
+  });
+  expect_same(group_has, one, what);
+  std::int64_t generated = 0;
+  for (const Completion& completion : one) generated += std::ssize(completion.tokens);
+  return generated;
+}
+
+TEST(EngineGroup, StaysInStepWhateverRequestsComeAndGo) {
   std::int64_t generated = 0;
   for (const char* type : {"llama", "qwen3", "gpt2"}) {
-    const std::string config = SmallModel{.type = type}.config();
-    const std::unique_ptr<Model> whole = model_of(config);
-    const TensorStore weights = random_parts(*whole);
+    const auto make = [&] { return model_of(SmallModel{.type = type}.config()); };
     for (const int size : {2, 4}) {
       for (const std::uint64_t seed : {1, 2, 3}) {
         const EngineOptions options = small_options(seed == 1, seed == 3 ? 3 : 0);
-        Engine alone(*whole, tokenizer, weights, std::make_shared<Arena>(cpu_device()), options);
-        const std::vector<Completion> one = act(alone, seed);
-        for (const Completion& completion : one) generated += std::ssize(completion.tokens);
-        std::vector<Completion> group_has;
-        run_engine_group(config, size, [&](EngineGroup& group, const Model& part, TensorStore parts) {
-          Engine engine(part, tokenizer, parts, std::make_shared<Arena>(cpu_device()), options, &group);
-          engine.prepare();
-          group_has = act(engine, seed);
-          EXPECT_EQ(engine.statistics().steps, alone.statistics().steps);
-          EXPECT_EQ(engine.statistics().preemptions, alone.statistics().preemptions);
-        });
-        expect_same(group_has, one, std::string(type) + " on " + std::to_string(size));
+        generated += expect_same_group(make, size, options, seed, text_of(type, " on ", size));
       }
     }
   }
   EXPECT_GT(generated, 3000);
+}
+
+TEST(EngineGroup, DividesExpertsAndLatentHeads) {
+  std::int64_t generated = 0;
+  for (const auto& [family, config] : mixtures()) {
+    for (const int size : {2, 4}) {
+      generated += expect_same_group([&] { return mixture_of(family); }, size, small_options(size == 2, 0), 1,
+                                     text_of(family, " on ", size));
+    }
+  }
+  for (const bool absorbed : {false, true}) {
+    EngineOptions options = small_options(false, absorbed ? 1 : 0);
+    if (absorbed) options.speculative_method = SpeculativeMethod::kMtp;
+    options.cache.latent_kv_cache = true;
+    if (absorbed) options.cache.latent_attention = LatentForm::kAbsorbed;
+    const auto make = [&] {
+      std::unique_ptr<Model> model = mixture_of("deepseek_v3");
+      prepare_model(*model, options);
+      return model;
+    };
+    generated += expect_same_group(make, 2, options, 2, absorbed ? "absorbed" : "latent rows");
+  }
+  EXPECT_GT(generated, 2000);
 }
 
 // Weights that sleep, wake and change, and embeddings between requests.
@@ -227,10 +262,11 @@ TEST(EngineGroup, SleepsWakesAndChangesItsWeights) {
   EXPECT_NE(one.tokens[0], one.tokens[2]);
   for (const int size : {2, 4}) {
     Seen seen;
-    run_engine_group(config, size, [&](EngineGroup& group, const Model& part, TensorStore parts) {
-      ResidentModel resident(part, tokenizer, std::move(parts), options, embeddings, &group);
-      seen = use(resident);
-    });
+    run_engine_group([&] { return model_of(config); }, size,
+                     [&](EngineGroup& group, const Model& part, TensorStore parts) {
+                       ResidentModel resident(part, tokenizer, std::move(parts), options, embeddings, &group);
+                       seen = use(resident);
+                     });
     EXPECT_EQ(seen.tokens, one.tokens);
     ASSERT_EQ(seen.embeddings.size(), one.embeddings.size());
     for (std::size_t i = 0; i < one.embeddings.size(); ++i)
@@ -280,7 +316,7 @@ TEST(EngineGroup, SleepsOnAllRanksOrOnNone) {
         EXPECT_TRUE(resident.is_asleep());
       }
     };
-    run_engine_group(config, 2, lead, load);
+    run_engine_group([&] { return model_of(config); }, 2, lead, load);
   }
 }
 
@@ -338,7 +374,7 @@ TEST(EngineGroup, HasTheFp8WeightsOfTheWhole) {
     ASSERT_EQ(logps.size(), expected.size());
     for (std::size_t i = 0; i < logps.size(); ++i) EXPECT_NEAR(logps[i], expected[i], 0.05) << i;
   };
-  run_engine_group(config, kSize, lead, load, true);
+  run_engine_group([&] { return model_of(config); }, kSize, lead, load, true);
   ASSERT_EQ(expected.size(), 7u);
 }
 

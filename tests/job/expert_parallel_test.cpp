@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "job/job_fixture.h"
+#include "job/mixtures.h"
 #include "model/tensor_parallel_model.h"
 #include "ops/registry.h"
 #include "support/models.h"
@@ -19,29 +20,6 @@ namespace hone::test {
 namespace {
 
 using ::testing::HasSubstr;
-
-// Small models of the families, with 4 or 8 experts, dense layers and shared experts.
-Configs mixtures() {
-  const std::string shared =
-      R"("vocab_size": 308, "hidden_size": 32, "max_position_embeddings": 256, "rms_norm_eps": 1e-6,
-         "rope_theta": 10000.0, "initializer_range": 0.05, "tie_word_embeddings": false,
-         "num_attention_heads": 4, "num_key_value_heads": 4, "num_experts_per_tok": 2)";
-  return {{"qwen3_moe", R"({"model_type": "qwen3_moe", "head_dim": 8, "num_hidden_layers": 3, "num_experts": 4,
-             "moe_intermediate_size": 24, "intermediate_size": 48, "norm_topk_prob": true, "mlp_only_layers": [0],
-             "output_router_logits": true, "router_aux_loss_coef": 0.01, )" +
-                            shared + "}"},
-          {"mixtral", R"({"model_type": "mixtral", "num_hidden_layers": 2, "num_local_experts": 4,
-             "intermediate_size": 40, )" +
-                          shared + "}"},
-          {"deepseek_v3", R"({"model_type": "deepseek_v3", "num_hidden_layers": 2, "n_routed_experts": 8,
-             "n_shared_experts": 1, "n_group": 4, "topk_group": 2, "first_k_dense_replace": 1,
-             "moe_intermediate_size": 16, "intermediate_size": 40, "norm_topk_prob": true,
-             "routed_scaling_factor": 1.5, "kv_lora_rank": 20, "q_lora_rank": 24, "qk_nope_head_dim": 16,
-             "qk_rope_head_dim": 8, "v_head_dim": 12, "num_nextn_predict_layers": 1, "head_dim": 8, )" +
-                              shared + "}"}};
-}
-
-std::unique_ptr<Model> mixture_of(const std::string& family) { return model_of(mixtures().at(family)); }
 
 // Documents of a rank; those of different ranks differ in number and length.
 HostBatch batch_of_rank(int rank) {
@@ -241,10 +219,6 @@ TEST_F(ExpertJob, BadInputHasOneLine) {
   EXPECT_THAT(refused("qwen3_moe", 3, 3), HasSubstr("expert_parallel_size: is 3, but a layer has 4 experts"));
   EXPECT_THAT(refused("qwen3_moe", 2, 4),
               HasSubstr("expert_parallel_size: is 4, which does not divide num_processes 2"));
-  EXPECT_THAT(refused("qwen3_moe", 4, 2, {"--tensor_parallel_size", "2"}),
-              HasSubstr("tensor_parallel_size is 2: it cannot divide mixtures"));
-  EXPECT_THAT(refused("qwen3_moe", 4, 2, {"--context_parallel_size", "2"}),
-              HasSubstr("expert_parallel_size: is 2, but context_parallel_size is 2: it gives"));
   EXPECT_THAT(refused("qwen3_moe", 2, 2, {"--benchmarks", "gsm8k"}),
               HasSubstr("benchmarks: need whole weights on the device, which expert_parallel_size divides"));
   EXPECT_THAT(refused("qwen3_moe", 2, 2, {"--optim", "adamw_8bit"}),

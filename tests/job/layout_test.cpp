@@ -7,6 +7,7 @@
 #include "core/json_value.h"
 #include "core/strings.h"
 #include "job/job_fixture.h"
+#include "job/mixtures.h"
 
 namespace hone::test {
 namespace {
@@ -56,16 +57,23 @@ class LayoutJob : public JobFixture {
 
 // The run takes the first layout of the plan: it has the bits of a run with the keys that the plan ends with.
 TEST_F(LayoutJob, TakesTheFirstOfThePlan) {
-  const std::string line = layout_line(output_of(command("auto", 2, joined(sequences(2, 2), {"--layout", "auto"}))));
-  EXPECT_THAT(line, HasSubstr("(the fastest of "));
-  EXPECT_THAT(line, HasSubstr(" tokens/s a process by "));
-  const std::string plan = plan_of(command("plan", 2, sequences(2, 2)));
-  const std::size_t at = plan.find("the first: ");
-  ASSERT_NE(at, std::string::npos) << plan;
-  Flags keys;
-  for (const std::string& word : split(std::string(trim(plan.substr(at + 11))), ' ')) keys.push_back(word);
-  finish(command("keys", 2, keys));
-  expect_same_bits("auto", "keys");
+  write_file(path("mixture.json"), mixtures().at("qwen3_moe"));
+  for (const std::string model : {"model.json", "mixture.json"}) {
+    const Flags of_model{"--model_config_path", path(model).string()};
+    const auto with_keys = [&](const std::string& output, const Flags& keys) {
+      return joined(command(model + output, 2, keys), of_model);
+    };
+    const std::string line = layout_line(output_of(with_keys("auto", joined(sequences(2, 2), {"--layout", "auto"}))));
+    EXPECT_THAT(line, HasSubstr("(the fastest of "));
+    EXPECT_THAT(line, HasSubstr(" tokens/s a process by "));
+    const std::string plan = plan_of(with_keys("plan", sequences(2, 2)));
+    const std::size_t at = plan.find("the first: ");
+    ASSERT_NE(at, std::string::npos) << plan;
+    Flags keys;
+    for (const std::string& word : split(std::string(trim(plan.substr(at + 11))), ' ')) keys.push_back(word);
+    finish(with_keys("keys", keys));
+    expect_same_bits(model + "auto", model + "keys");
+  }
 }
 
 // A resumed run keeps the layout of its checkpoint, also if another is faster, unless a search is requested.

@@ -103,5 +103,18 @@ TEST_F(JobPlan, IsThatOfARunOfContextGroups) {
   (void)expect_plan_of_run(4, {"--context_parallel_size", "2", "--zero_stage", "2"});
 }
 
+TEST_F(JobPlan, IsThatOfARunOfExpertGroupsNextToOthers) {
+  const PlannedMemory one = expect_plan_of_run(1, {});
+  const PlannedMemory two = expect_plan_of_run(2, {"--expert_parallel_size", "2", "--context_parallel_size", "2"});
+  EXPECT_LT(two.weights, one.weights);
+  EXPECT_LT(two.total, one.total);
+  (void)expect_plan_of_run(4, {"--expert_parallel_size", "2", "--context_parallel_size", "4", "--zero_stage", "3"});
+  const PlannedMemory tensor = expect_plan_of_run(2, {"--tensor_parallel_size", "2"});
+  EXPECT_LT(tensor.weights, 0.55 * one.weights);
+  (void)expect_plan_of_run(4, {"--expert_parallel_size", "2", "--tensor_parallel_size", "2", "--zero_stage", "1"});
+  (void)expect_plan_of_run(8, {"--expert_parallel_size", "2", "--tensor_parallel_size", "2", "--context_parallel_size",
+                               "2", "--zero_stage", "2"});
+}
+
 }  // namespace
 }  // namespace hone::test

@@ -13,6 +13,7 @@
 #include "core/json_value.h"
 #include "core/strings.h"
 #include "job/job_fixture.h"
+#include "job/mixtures.h"
 #include "support/paths.h"
 #include "support/raw_client.h"
 
@@ -37,7 +38,10 @@ class ServeGroup : public DividedJob {
  protected:
   ServeGroup()
       : DividedJob({.size_flag = "--tensor_parallel_size", .max_steps = 4, .eval_steps = 4},
-                   {{"qwen3", SmallModel{.type = "qwen3"}.config()}, {"gpt2", SmallModel{.type = "gpt2"}.config()}}) {}
+                   {{"qwen3", SmallModel{.type = "qwen3"}.config()},
+                    {"gpt2", SmallModel{.type = "gpt2"}.config()},
+                    {"mixtral", mixtures().at("mixtral")},
+                    {"deepseek_v3", mixtures().at("deepseek_v3")}}) {}
 
   [[nodiscard]] Flags serve(const std::string& model, int size, const Flags& more = {}) const {
     return joined({"serve", path(model).string(), "--port", "0", "--device", "cpu", "--max_model_len", "160",
@@ -117,11 +121,12 @@ Answers answers_of(std::uint16_t port) {
 }
 
 TEST_F(ServeGroup, AnswersConcurrentClientsAsOneProcessDoes) {
-  for (const char* model : {"qwen3", "gpt2"}) {
+  for (const std::string model : {"qwen3", "gpt2", "deepseek_v3"}) {
     run(model, model, 1, 1);
     Answers one;
     for (const int size : {1, 2, 4}) {
-      const Flags more{"--embeddings", "mean", "--max_num_seqs", "5"};
+      Flags more{"--embeddings", "mean", "--max_num_seqs", "5"};
+      if (model == "deepseek_v3" && size == 2) more = joined(more, {"--latent_kv_cache", "true"});
       ServerProgram server(serve(model, size, size == 4 ? joined(more, {"--num_speculative_tokens", "2"}) : more));
       ASSERT_NE(server.port(), 0) << server.log();
       const Answers answers = answers_of(server.port());
@@ -140,7 +145,7 @@ TEST_F(ServeGroup, AnswersConcurrentClientsAsOneProcessDoes) {
 }
 
 TEST_F(ServeGroup, GenerateWritesWhatOneProcessWrites) {
-  run("qwen3", "model", 1, 1);
+  run("mixtral", "model", 1, 1);
   std::string one;
   for (const char* size : {"1", "2", "4"}) {
     const std::string output = path(text_of("generated ", size)).string();
@@ -173,8 +178,8 @@ TEST_F(ServeGroup, GenerateWritesWhatOneProcessWrites) {
 }
 
 TEST_F(ServeGroup, TakesOtherWeightsAndSleeps) {
-  run("qwen3", "model", 1, 1);
-  run("qwen3", "other", 1, 1, {"--seed", "5"});
+  run("mixtral", "model", 1, 1);
+  run("mixtral", "other", 1, 1, {"--seed", "5"});
   const Json body{{"prompt", "What is 1 + 2?"}, {"max_tokens", 20}, {"temperature", 0}};
   const auto text_from = [&](const ServerProgram& server) {
     const RawResponse response = fetch(server.port(), "POST", "/v1/completions", body.dump());
@@ -298,8 +303,8 @@ TEST_F(ServeGroup, WhatCannotBeDividedIsRefused) {
       refusal(serve("model", 2, {"--quantization", "fp8"})),
       HasSubstr("quantization: fp8 has a scale for 128 x 128 numbers, but processes have 16 of the 32 rows of"));
   const std::string mixture = (fixture("models") / "qwen3_moe").string();
-  EXPECT_THAT(refusal({"serve", mixture, "--device", "cpu", "--tensor_parallel_size", "2"}),
-              HasSubstr("tensor_parallel_size: is 2, but mixtures of experts cannot be divided over processes"));
+  EXPECT_THAT(refusal({"serve", mixture, "--device", "cpu", "--tensor_parallel_size", "4"}),
+              HasSubstr("tensor_parallel_size: is 4, but a layer has 6 experts"));
   EXPECT_THAT(refusal({"chat", "--server", "http://127.0.0.1:1", "--tensor_parallel_size", "2"}),
               HasSubstr("tensor_parallel_size: has no effect with --server"));
 }

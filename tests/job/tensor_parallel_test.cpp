@@ -12,6 +12,7 @@
 #include "core/json_value.h"
 #include "core/strings.h"
 #include "job/job_fixture.h"
+#include "job/mixtures.h"
 #include "model/weight_layout.h"
 #include "ops/registry.h"
 #include "support/models.h"
@@ -122,13 +123,16 @@ TEST(TensorParallel, WhatTheProcessesDoNotDivideIsNamed) {
               HasSubstr("tensor_parallel_size: is 4, but num_key_value_heads is 2"));
   EXPECT_THAT(refused(SmallModel{.type = "llama", .intermediate = 46}.config(), 4),
               HasSubstr("model.layers.0.mlp.gate_proj.weight has 46 channels"));
-  const FixtureModel mixtral("mixtral");
-  EXPECT_THAT(refused(mixtral.model->config().dump(), 2), HasSubstr("mixtures of experts cannot be divided"));
+  Json experts = parse_json(mixtures().at("mixtral"), "mixtral");
+  experts["num_local_experts"] = 6;
+  EXPECT_THAT(refused(experts.dump(), 4), HasSubstr("tensor_parallel_size: is 4, but a layer has 6 experts"));
 }
 
 class TensorJob : public DividedJob {
  protected:
-  TensorJob() : DividedJob({.size_flag = "--tensor_parallel_size", .max_steps = 12, .eval_steps = 6}, families()) {}
+  TensorJob() : DividedJob({.size_flag = "--tensor_parallel_size", .max_steps = 12, .eval_steps = 6}, families()) {
+    for (const auto& [family, config] : mixtures()) write_file(path(family + ".json"), config);
+  }
 };
 
 TEST_F(TensorJob, ProcessesHaveTheLossesOfOne) {
@@ -218,7 +222,7 @@ TEST_F(TensorJob, AnEvaluationHasTheAnswersOfOneProcess) {
     problems += text_of("{\"problem\": \"", i, " + ", i + 1, "\", \"answer\": \"", 2 * i + 1, "\"}\n");
   }
   write_file(path("problems.jsonl"), problems);
-  for (const char* family : {"qwen3", "gpt2", "llama odd"}) {
+  for (const char* family : {"qwen3", "gpt2", "llama odd", "qwen3_moe", "deepseek_v3"}) {
     const std::string name = family;
     run(name, name, 1, 1);
     for (const char* temperature : {"0", "0.8"}) {

@@ -199,6 +199,69 @@ TEST(GroupedLinear, CasesOfWholeWords) {
   check(mixture_case("ragged", 7, 136, 40, 1, spread));
 }
 
+// The experts that a case has of all, from the first on.
+struct CasePart {
+  std::int64_t experts, first, own;
+  [[nodiscard]] bool has(double e) const {
+    return e >= static_cast<double>(first) && e < static_cast<double>(first + own);
+  }
+};
+
+// The same by some of the experts: choices of others add nothing.
+OpCase part_case(std::string name, const CasePart& part, std::int64_t n, std::int64_t k, std::int64_t top_k,
+                 const Values& choices) {
+  OpCase whole = mixture_case(std::move(name), part.experts, n, k, top_k, choices);
+  whole.inputs[1].type = {DType::kF32, {part.own * n, k}};
+  whole.build = [=](Program&, std::span<const Tensor> in) -> std::vector<Tensor> {
+    const ExpertPartAttributes attributes{
+        .experts = part.experts, .first = part.first, .own = part.own, .count = "part_rows"};
+    const ExpertOrderPart order = expert_order_part(in[2], attributes);
+    const Tensor rows = expert_dispatch_part(in[0], order.position, attributes);
+    const Tensor y = grouped_linear(rows, in[1], order.start, {.experts = part.own});
+    return {expert_combine(y, in[3], order.position)};
+  };
+  whole.reference = [=](std::span<const Values> in, const Counts&) {
+    Values out(in[0].size() / static_cast<std::size_t>(k) * static_cast<std::size_t>(n));
+    for (std::int64_t t = 0; t < static_cast<std::int64_t>(choices.size()); ++t) {
+      if (!part.has(choices[t])) continue;
+      const std::int64_t e = static_cast<std::int64_t>(choices[t]) - part.first;
+      for (std::int64_t i = 0; i < n * k; ++i) {
+        out[t / top_k * n + i / k] += in[3][t] * in[1][e * n * k + i] * in[0][t / top_k * k + i % k];
+      }
+    }
+    return std::vector<Values>{out};
+  };
+  return whole;
+}
+
+TEST(ExpertPart, Cases) {
+  check(part_case("first_experts", {.experts = 4, .first = 0, .own = 2}, 8, 16, 2, kChoices));
+  check(part_case("one_expert_of_a_token", {.experts = 4, .first = 3, .own = 1}, 8, 16, 2, kChoices));
+  check(part_case("expert_without_rows", {.experts = 4, .first = 1, .own = 1}, 8, 16, 2, kChoices));
+  Values spread;
+  for (std::int64_t t = 0; t < 90; ++t) spread.push_back(static_cast<double>(t * t % 8));
+  check(part_case("ragged_part", {.experts = 8, .first = 4, .own = 4}, 136, 40, 1, spread));
+}
+
+TEST(ExpertPart, OrdersItsRowsOnly) {
+  check({.name = "expert_order_part",
+         .inputs = {{.name = "expert", .type = {DType::kI32, {{5, Count::tokens}, 2}}, .values = kChoices}},
+         .below = {{Count::tokens, 3}},
+         .build = [](Program&, std::span<const Tensor> in) -> std::vector<Tensor> {
+           const ExpertOrderPart order =
+               expert_order_part(in[0], {.experts = 4, .first = 2, .own = 2, .count = "part_rows"});
+           return {order.position, order.start, order.rows};
+         },
+         .reference = [](std::span<const Values>, const Counts& counts) -> std::vector<Values> {
+           // Choices of the first three tokens, and of all five.
+           if (rows_in_use(counts, Count::tokens, 5) == 3) {
+             return {{0, -1, -1, 2, 3, 1, 0, 0, 0, 0}, {0, 2, 4}, {4}};
+           }
+           return {{0, -1, -1, 4, 5, 1, -1, 2, 3, -1}, {0, 4, 6}, {6}};
+         },
+         .seeded = {false, false, false}});
+}
+
 TEST(GroupedLinear, RefusesWhatDoesNotFit) {
   Program program;
   const Tensor x = program.input("x", {DType::kF32, {6, 5}});

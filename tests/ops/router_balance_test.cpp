@@ -53,9 +53,10 @@ TEST(ExpertLoad, AddsTheChoicesOfEachExpert) {
 struct BalanceSizes {
   std::int64_t rows, experts, top_k;
   Values cu_seqlens;  // empty: one segment
-  bool sigmoid;
+  bool sigmoid = false;
   std::int64_t layers = 1;
   double factor = 1;
+  bool is_one_segment = false;  // all documents together
 };
 
 Values probabilities(const double* logits, std::int64_t experts, bool sigmoid) {
@@ -71,7 +72,7 @@ Values probabilities(const double* logits, std::int64_t experts, bool sigmoid) {
 
 // The sums of each segment, and the loss of each token.
 std::vector<Values> balance_by_definition(std::span<const Values> in, const BalanceSizes& s, std::int64_t used) {
-  const Values bounds = s.cu_seqlens.empty() ? Values{0, static_cast<double>(used)} : s.cu_seqlens;
+  const Values bounds = s.cu_seqlens.empty() || s.is_one_segment ? Values{0, static_cast<double>(used)} : s.cu_seqlens;
   Values sums((bounds.size() - 1) * 2 * s.experts);
   Values term(s.rows);
   for (std::size_t d = 0; d + 1 < bounds.size(); ++d) {
@@ -104,7 +105,7 @@ OpCase balance_case(const BalanceSizes& s) {
                  s.cu_seqlens.empty() ? s.rows / 2 + 1 : static_cast<std::int64_t>(s.cu_seqlens.back())}},
       .build = [=](Program&, std::span<const Tensor> in) -> std::vector<Tensor> {
         const Tensor bounds = s.cu_seqlens.empty() ? Tensor() : in[3];
-        const Tensor sums = router_sums(in[0], in[1], bounds, {.sigmoid = s.sigmoid});
+        const Tensor sums = router_sums(in[0], in[1], s.is_one_segment ? Tensor() : bounds, {.sigmoid = s.sigmoid});
         return {sums, router_balance(sums, in[2], bounds, {.layers = s.layers, .factor = s.factor})};
       },
       .reference =
@@ -130,6 +131,8 @@ TEST(RouterBalance, Cases) {
                       .cu_seqlens = {0, 70, 70, 71, 136, 136},
                       .sigmoid = true,
                       .factor = 1.0 / 3}));
+  check(balance_case(
+      {.rows = 85, .experts = 6, .top_k = 2, .cu_seqlens = {0, 30, 31, 85, 85}, .layers = 2, .is_one_segment = true}));
   check(balance_case({.rows = 20, .experts = 1, .top_k = 1, .cu_seqlens = {0, 9, 20}, .sigmoid = false}));
 }
 

@@ -32,6 +32,7 @@ class LayoutSearch : public testing::Test {
     config["num_hidden_layers"] = 4;
     write_file(path("divisible.json"), config.dump());
     Json experts = read_json(fixture("models") / "qwen3_moe/config.json");
+    experts["num_experts"] = 8;
     write_json(path("experts.json"), experts);
     // One document, so that each sequence has one, as the plan then assumes.
     std::string text;
@@ -101,13 +102,19 @@ TEST_F(LayoutSearch, ListsWhatRunsAcceptWithTheirMemory) {
       EXPECT_EQ(run.batches_per_step() * run.per_device_train_batch_size, 8) << to_text(plan.layout);
       EXPECT_GT(plan.time.total(), 0) << to_text(plan.layout);
       if (plan.layout.tensor_parallel_size > 1) kinds.insert("tensor");
+      const bool has_experts = std::string_view(model) == "experts.json";
+      if (has_experts && plan.layout.tensor_parallel_size > 1) kinds.insert("experts in tensor groups");
+      if (plan.layout.expert_parallel_size > 1 && plan.layout.tensor_parallel_size > 1) kinds.insert("expert, tensor");
+      if (plan.layout.expert_parallel_size > 1 && plan.layout.context_parallel_size > 1)
+        kinds.insert("expert, context");
       if (plan.layout.pipeline_parallel_size > 1) kinds.insert("pipeline");
       if (plan.layout.expert_parallel_size > 1) kinds.insert("expert");
       if (plan.layout.context_parallel_size > 1) kinds.insert("context");
       if (plan.layout.zero_stage == 3) kinds.insert("zero 3");
     }
   }
-  EXPECT_EQ(kinds, (std::set<std::string>{"tensor", "pipeline", "expert", "context", "zero 3"}));
+  EXPECT_EQ(kinds, (std::set<std::string>{"tensor", "pipeline", "expert", "context", "zero 3",
+                                          "experts in tensor groups", "expert, tensor", "expert, context"}));
 }
 
 // A run refuses every division of the job that the search leaves out.

@@ -76,7 +76,7 @@ Subject of_run(LanguageRun run, std::int64_t steps, double start) {
 
 // Throws Error if a model or its tokens are divided over processes: a profile is of one.
 void check_one_process(const TrainingOptions& options, const OptionInput& input) {
-  for (const auto& [key, size, of_weights] : options.group_sizes()) {
+  for (const auto& [key, size, of_weights, of_tokens] : options.group_sizes()) {
     if (size > 1)
       throw Error(input.place_of(key), text_of("is ", size, ", but a profile is of one process"),
                   text_of("--", key, " 1"));

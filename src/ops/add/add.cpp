@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "ops/registry.h"
 #include "program/gradient_builder.h"
+#include "program/shard_builder.h"
 
 namespace hone {
 namespace {
@@ -17,6 +18,13 @@ class Add final : public Op {
     const Type& b = required(inputs, AddIn::b, name());
     expect(a == b, name(), text_of("a and b must have one type, not ", to_text(a), " and ", to_text(b)));
     return {a};
+  }
+  // Two sums over the ranks are added before the ranks sum.
+  void shard(ShardBuilder& builder, const Node& node) const override {
+    const Tensor a = builder.addend(AddIn::a);
+    const Tensor b = builder.addend(AddIn::b);
+    if (!a || !b) return Op::shard(builder, node);
+    builder.set_addend(0, add(a, b));
   }
   void gradient(GradientBuilder& builder, const Node&) const override {
     const Tensor dy = builder.output_gradient(0);

@@ -72,6 +72,25 @@ class ContextGather final : public Op {
 
 const ContextGather kGather;
 
+// (x) -> y
+class ContextSum final : public Op {
+ public:
+  std::string_view name() const override { return "context_rows_sum"; }
+  OpCategory category() const override { return OpCategory::kCommunication; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
+    const Type& x = required(inputs, 0, name());
+    expect(is_floating(x.dtype) && x.count() == Count::none, name(),
+           text_of("x is ", to_text(x), "; expected a floating type without a count"));
+    return {x};
+  }
+  void gradient(GradientBuilder& builder, const Node&) const override {
+    const Tensor dy = builder.output_gradient(0);
+    if (dy && builder.needs(0)) builder.add(0, context_sum(dy));
+  }
+};
+
+const ContextSum kSum;
+
 // (dy, tokens) -> dx
 class ContextPlace final : public Op {
  public:
@@ -128,11 +147,14 @@ Tensor context_scatter(Tensor sums, Tensor to, Tensor rows, const ContextColumns
   return sums.program().append1(kScatter, columns, {sums, to, rows});
 }
 
+Tensor context_sum(Tensor x) { return x.program().append1(kSum, {}, {x}); }
+
 Tensor context_take(Tensor x, Tensor tokens) { return x.program().append1(kTake, {}, {x, tokens}); }
 
 void register_context_rows(OpRegistry& registry) {
   registry.add(kGather);
   registry.add(kScatter);
+  registry.add(kSum);
   registry.add(kTake);
   registry.add(kPlace);
 }

@@ -55,6 +55,9 @@ struct ContextPlaceAttributes {
 // zero in these columns.
 [[nodiscard]] Tensor context_scatter(Tensor sums, Tensor to, Tensor rows, const ContextColumns& columns = {});
 
+// Returns the sum over the ranks of x, which has no count, in their order. The gradient is the sum of theirs.
+[[nodiscard]] Tensor context_sum(Tensor x);
+
 // Returns this rank's rows, counted by tokens, of x [ranks x capacity, ...] in the order of the micro-batch. The
 // gradient has zeros for tokens of other ranks.
 [[nodiscard]] Tensor context_take(Tensor x, Tensor tokens);

@@ -105,6 +105,7 @@ std::size_t scattered_bytes(InputTypes inputs, std::span<const Type>, const Attr
 void register_context_rows_cpu(KernelRegistry& registry) {
   registry.add("context_rows_gather", DeviceKind::kCpu, {gather, gathered_bytes});
   registry.add("context_rows_scatter", DeviceKind::kCpu, {scatter, scattered_bytes});
+  registry.add("context_rows_sum", DeviceKind::kCpu, {sum_context, {}});
   registry.add("context_rows_take", DeviceKind::kCpu, {take, {}});
   registry.add("context_rows_place", DeviceKind::kCpu, {place, {}});
 }

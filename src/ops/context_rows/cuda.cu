@@ -139,6 +139,7 @@ std::size_t scattered_bytes(InputTypes inputs, std::span<const Type>, const Attr
 void register_context_rows_cuda(KernelRegistry& registry) {
   registry.add("context_rows_gather", DeviceKind::kCuda, {gather, gathered_bytes});
   registry.add("context_rows_scatter", DeviceKind::kCuda, {scatter, scattered_bytes});
+  registry.add("context_rows_sum", DeviceKind::kCuda, {sum_context, {}});
   registry.add("context_rows_take", DeviceKind::kCuda, {take, {}});
   registry.add("context_rows_place", DeviceKind::kCuda, {place, {}});
 }

@@ -19,6 +19,7 @@ void forward(const KernelCall& call) {
     for (std::int64_t i = 0; i < n; ++i) {
       A sum = 0;
       for (std::int64_t j = 0; j < top_k; ++j) {
+        if (rows[t * top_k + j] < 0) continue;
         sum += weight[t * top_k + j] * widen(y[rows[t * top_k + j] * n + i]);
       }
       out[t * n + i] = static_cast<T>(sum);
@@ -42,6 +43,8 @@ void backward(const KernelCall& call) {
   for_rows(position.rows(), 2 * n * top_k, [&](std::int64_t t) {
     const T* d = dout + t * n;
     for (std::int64_t j = t * top_k; j < (t + 1) * top_k; ++j) {
+      dweight[j] = 0;
+      if (rows[j] < 0) continue;
       const std::int64_t first = rows[j] * n;
       for (std::int64_t i = 0; i < n; ++i) dy[first + i] = static_cast<T>(weight[j] * widen(d[i]));
       dweight[j] = vector_lane_sum<A>(n, [&](const auto& at) { return at(d) * at(y + first); });

@@ -1,3 +1,4 @@
+#include "ops/clear_rows.cuh"
 #include "ops/cuda_kernel.cuh"
 #include "ops/expert_combine/expert_combine.h"
 #include "ops/registry.h"
@@ -18,6 +19,7 @@ __global__ void __launch_bounds__(kThreads)
   for (std::int64_t i = std::int64_t{threadIdx.x} * kPack; i < n; i += kThreads * kPack) {
     CudaAccumulator<T> sum[kPack]{};
     for (std::int64_t j = t * top_k; is_used && j < (t + 1) * top_k; ++j) {
+      if (position[j] < 0) continue;
       const CudaAccumulator<T> factor = weight[j];
       Pack<T, kPack> values = load_streamed<T, kPack>(y + position[j] * n + i);
 #pragma unroll
@@ -30,18 +32,23 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// One block for each choice of a token. The rows of the tokens in use are the first ones, so that the other tokens
-// clear the rest.
+// One block for each choice of a token; those with a position below 0 have no row. The rows of the tokens in use are
+// the first ones, so that the other tokens clear the rest, unless the rows are those of some experts only.
 template <class T, int kPack>
 __global__ void __launch_bounds__(kThreads)
     combine_backward_kernel(const T* dout, const T* y, const CudaAccumulator<T>* weight, const std::int32_t* position,
-                            RowCount tokens, std::int64_t top_k, std::int64_t n, T* dy, CudaAccumulator<T>* dweight) {
+                            RowCount tokens, std::int64_t top_k, std::int64_t n, bool clears, T* dy,
+                            CudaAccumulator<T>* dweight) {
   using A = CudaAccumulator<T>;
   __shared__ A sums[32];
   begin_dependent_kernel();
   const std::int64_t j = blockIdx.x;
   const std::int64_t t = j / top_k;
   const bool is_used = t < tokens.get();
+  if (is_used ? position[j] < 0 : !clears) {
+    if (threadIdx.x == 0) dweight[j] = 0;
+    return;
+  }
   const std::int64_t row = (is_used ? position[j] : j) * n;
   const A factor = weight[j];
   A dot = 0;
@@ -83,11 +90,13 @@ void backward(const KernelCall& call) {
   const TensorView& position = call.in(ExpertCombineBackwardIn::position);
   const TensorView& y = call.in(ExpertCombineBackwardIn::y);
   if (position.elements() == 0) return;
+  const bool is_whole = y.type->count() == position.type->count();
+  if (!is_whole) clear_rows_past_count(call, call.out(ExpertCombineBackwardOut::dy));
   with_pack<T>(y.row_size(), [&]<int kPack>() {
     launch_dependent({static_cast<unsigned>(position.elements()), kThreads}, stream_of(call),
                      combine_backward_kernel<T, kPack>, cuda_data<T>(call.in(ExpertCombineBackwardIn::dout)),
                      cuda_data<T>(y), cuda_data<A>(call.in(ExpertCombineBackwardIn::weight)),
-                     position.as<std::int32_t>(), row_count(position), position.row_size(), y.row_size(),
+                     position.as<std::int32_t>(), row_count(position), position.row_size(), y.row_size(), is_whole,
                      cuda_data<T>(call.out(ExpertCombineBackwardOut::dy)),
                      cuda_data<A>(call.out(ExpertCombineBackwardOut::dweight)));
   });

@@ -5,16 +5,17 @@
 #include "core/error.h"
 #include "ops/registry.h"
 #include "program/gradient_builder.h"
+#include "program/shard_builder.h"
 
 namespace hone {
 namespace {
 
 void expect_operands(std::string_view op, const Type& y, const Type& weight, const Type& position) {
   expect(is_floating(y.dtype) && y.shape.size() == 2 && position.dtype == DType::kI32 && position.shape.size() == 2 &&
-             weight == Type{accumulator_of(y.dtype), position.shape} && y.rows() == position.elements(),
+             weight == Type{accumulator_of(y.dtype), position.shape} && y.rows() <= position.elements(),
          op,
          text_of("y is ", to_text(y), ", weight ", to_text(weight), ", position ", to_text(position),
-                 "; expected [top_k x tokens, n] and twice [tokens, top_k]"));
+                 "; expected up to [top_k x tokens, n] and twice [tokens, top_k]"));
 }
 
 // (dout, y, weight, position) -> dy, dweight
@@ -52,6 +53,15 @@ class ExpertCombine final : public Op {
     Cost cost = Op::cost(inputs, outputs, attributes);
     cost.flops = 2.0 * static_cast<double>(required(inputs, ExpertCombineIn::y, name()).elements());
     return cost;
+  }
+  // Each rank adds the results of its experts.
+  void shard(ShardBuilder& builder, const Node& node) const override {
+    const bool has_part = builder.division(ExpertCombineIn::y) == kDividedRows &&
+                          builder.division(ExpertCombineIn::position) == kDividedRows &&
+                          builder.division(ExpertCombineIn::weight) == kWhole;
+    if (!has_part) return Op::shard(builder, node);
+    builder.set_addend(0, expert_combine(builder.input(ExpertCombineIn::y), builder.entered(ExpertCombineIn::weight),
+                                         builder.input(ExpertCombineIn::position)));
   }
   void gradient(GradientBuilder& builder, const Node&) const override {
     const Tensor dout = builder.output_gradient(0);

@@ -20,7 +20,8 @@ struct ExpertCombineBackwardOut {
 
 // Returns out [tokens, n], out[t] = sum over j of weight[t, j] y[position[t, j]], in ascending order of j and rounded
 // once, for y [top_k x tokens, n], weight [tokens, top_k] of y's accumulator type and position i32 [tokens, top_k]
-// (ops/expert_order).
+// (ops/expert_order). With the position and the rows of some experts (expert_order_part), whose count is another than
+// that of the tokens, choices of other experts add nothing, and their weights have no gradient.
 [[nodiscard]] Tensor expert_combine(Tensor y, Tensor weight, Tensor position);
 
 }  // namespace hone

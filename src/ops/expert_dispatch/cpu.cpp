@@ -16,6 +16,7 @@ void forward(const KernelCall& call) {
   const std::size_t row_bytes = static_cast<std::size_t>(x.row_size()) * size_of(x.dtype());
   for_rows(x.rows(), x.row_size() * top_k, [&](std::int64_t t) {
     for (std::int64_t j = 0; j < top_k; ++j) {
+      if (rows[t * top_k + j] < 0) continue;
       std::memcpy(y.data + static_cast<std::size_t>(rows[t * top_k + j]) * row_bytes,
                   x.data + static_cast<std::size_t>(t) * row_bytes, row_bytes);
     }
@@ -35,7 +36,9 @@ void backward(const KernelCall& call) {
   for_rows(position.rows(), n * top_k, [&](std::int64_t t) {
     for (std::int64_t i = 0; i < n; ++i) {
       A sum = 0;
-      for (std::int64_t j = 0; j < top_k; ++j) sum += widen(dy[rows[t * top_k + j] * n + i]);
+      for (std::int64_t j = 0; j < top_k; ++j) {
+        if (rows[t * top_k + j] >= 0) sum += widen(dy[rows[t * top_k + j] * n + i]);
+      }
       dx[t * n + i] = static_cast<T>(sum);
     }
   });
@@ -45,7 +48,9 @@ void backward(const KernelCall& call) {
 }  // namespace
 
 void register_expert_dispatch_cpu(KernelRegistry& registry) {
-  registry.add("expert_dispatch", DeviceKind::kCpu, {forward, {}});
+  for (const char* name : {"expert_dispatch", "expert_dispatch_part"}) {
+    registry.add(name, DeviceKind::kCpu, {forward, {}});
+  }
   registry.add(
       "expert_dispatch_backward", DeviceKind::kCpu,
       {[](const KernelCall& call) { for_floating(call.out(0).dtype(), [&]<class T>() { backward<T>(call); }); }, {}});

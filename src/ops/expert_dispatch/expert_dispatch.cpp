@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "ops/registry.h"
 #include "program/gradient_builder.h"
+#include "program/shard_builder.h"
 
 namespace hone {
 namespace {
@@ -24,35 +25,68 @@ class ExpertDispatchBackward final : public Op {
     const Type& dy = required(inputs, ExpertDispatchBackwardIn::dy, name());
     const Type& position = required(inputs, ExpertDispatchBackwardIn::position, name());
     expect_position(name(), dy, position);
-    expect(dy.rows() == position.elements(), name(),
-           text_of("dy is ", to_text(dy), ", position ", to_text(position), "; expected a row of dy a position"));
+    expect(dy.rows() <= position.elements(), name(),
+           text_of("dy is ", to_text(dy), ", position ", to_text(position), "; expected up to a row of dy a position"));
     return {Type{dy.dtype, {position.shape[0], dy.shape[1]}}};
   }
 };
 
 const ExpertDispatchBackward kBackward;
 
-// (x, position) -> y
-class ExpertDispatch final : public Op {
+class ExpertDispatchOp : public Op {
  public:
-  std::string_view name() const override { return "expert_dispatch"; }
   OpCategory category() const override { return OpCategory::kMemory; }
   bool is_token_wise() const override { return true; }
-  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
+  std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& x = required(inputs, ExpertDispatchIn::x, name());
     const Type& position = required(inputs, ExpertDispatchIn::position, name());
     expect_position(name(), x, position);
     expect(x.shape[0] == position.shape[0], name(),
            text_of("x is ", to_text(x), ", position ", to_text(position), "; expected equal tokens"));
-    const Dim& tokens = x.shape[0];
-    const std::int64_t top_k = position.shape[1].size;
-    return {Type{x.dtype, {Dim(tokens.size * top_k, tokens.count, tokens.factor * top_k), x.shape[1]}}};
+    return {Type{x.dtype, {rows_of(position, attributes), x.shape[1]}}};
   }
   void gradient(GradientBuilder& builder, const Node&) const override {
     const Tensor dy = builder.output_gradient(0);
     if (!dy || !builder.needs(ExpertDispatchIn::x)) return;
     builder.add(ExpertDispatchIn::x,
                 builder.program().append1(kBackward, {}, {dy, builder.input(ExpertDispatchIn::position)}));
+  }
+
+ protected:
+  [[nodiscard]] virtual Dim rows_of(const Type& position, const Attributes& attributes) const = 0;
+};
+
+// (x, position) -> y
+class ExpertDispatchPart final : public ExpertDispatchOp {
+ public:
+  std::string_view name() const override { return "expert_dispatch_part"; }
+  Attributes default_attributes() const override { return ExpertPartAttributes{}; }
+
+ protected:
+  Dim rows_of(const Type& position, const Attributes& attributes) const override {
+    return rows_of_part(position, attributes.as<ExpertPartAttributes>());
+  }
+};
+
+const ExpertDispatchPart kPart;
+
+// (x, position) -> y
+class ExpertDispatch final : public ExpertDispatchOp {
+ public:
+  std::string_view name() const override { return "expert_dispatch"; }
+  // Each rank takes the rows of its experts.
+  void shard(ShardBuilder& builder, const Node& node) const override {
+    const Tensor position = builder.input(ExpertDispatchIn::position);
+    const ExpertPartAttributes* const part = part_of_order(position);
+    if (part == nullptr || builder.division(ExpertDispatchIn::x) != kWhole) return Op::shard(builder, node);
+    builder.set_output(0, expert_dispatch_part(builder.entered(ExpertDispatchIn::x), position, *part), kDividedRows);
+  }
+
+ protected:
+  Dim rows_of(const Type& position, const Attributes&) const override {
+    const Dim& tokens = position.shape[0];
+    const std::int64_t top_k = position.shape[1].size;
+    return {tokens.size * top_k, tokens.count, tokens.factor * top_k};
   }
 };
 
@@ -62,7 +96,12 @@ const ExpertDispatch kForward;
 
 Tensor expert_dispatch(Tensor x, Tensor position) { return x.program().append1(kForward, {}, {x, position}); }
 
+Tensor expert_dispatch_part(Tensor x, Tensor position, const ExpertPartAttributes& part) {
+  return x.program().append1(kPart, part, {x, position});
+}
+
 void register_expert_dispatch(OpRegistry& registry) {
+  registry.add(kPart);
   registry.add(kForward);
   registry.add(kBackward);
 }

@@ -48,15 +48,16 @@ __device__ void place_counts(std::int32_t* counts, int experts, std::int32_t* st
   }
 }
 
-// Sorts the choices by expert, in one block and keeping their order. Each warp has a part of the choices, one after the
-// other, and a count for each expert in shared memory:
+// Sorts the choices of experts from `first_expert` on, `experts` of them, by expert, in one block and keeping their
+// order. Other choices get the position -1; all_rows, if given, the number of rows. Each warp has a part of the
+// choices, one after the other, and a count for each expert in shared memory:
 //   1. the warps count their choices;
 //   2. the counts become the first rows of each warp's choices, by expert and then by warp;
 //   3. the warps give out rows in the order of their choices.
 // Counts are integers, so that the order of additions does not matter.
 __global__ void __launch_bounds__(32 * kMostWarps)
-    expert_order_kernel(const std::int32_t* expert, RowCount rows, std::int64_t top_k, int experts,
-                        std::int32_t* position, std::int32_t* start) {
+    expert_order_kernel(const std::int32_t* expert, RowCount rows, std::int64_t top_k, int first_expert, int experts,
+                        std::int32_t* position, std::int32_t* start, std::int64_t* all_rows) {
   extern __shared__ std::int32_t counts[];  // [warps, experts]
   __shared__ std::int32_t sums[kMostWarps];
   begin_dependent_kernel();
@@ -69,14 +70,15 @@ __global__ void __launch_bounds__(32 * kMostWarps)
   const std::int64_t part = ceil_div(used, warps);
   const std::int64_t begin = thread / 32 * part;
   const std::int64_t end = begin + part < used ? begin + part : used;
-  // Calls body(index, expert) for the warp's choices, 32 at a time; the expert is -1 after the last.
+  // Calls body(index, expert) for the warp's choices, 32 at a time; the expert is -1 after the last and for others.
   const auto for_choices = [&](const auto& body) {
     for (std::int64_t first = begin; first < end; first += 32 * kHeld) {
       std::int32_t held[kHeld];
 #pragma unroll
       for (int i = 0; i < kHeld; ++i) {
         const std::int64_t at = first + i * 32 + lane;
-        held[i] = at < end ? expert[at] : -1;
+        held[i] = at < end ? expert[at] - first_expert : -1;
+        if (held[i] >= experts) held[i] = -1;
       }
 #pragma unroll
       for (int i = 0; i < kHeld; ++i) body(first + i * 32 + lane, held[i]);
@@ -99,14 +101,14 @@ __global__ void __launch_bounds__(32 * kMostWarps)
     __syncwarp();
     if (e >= 0 && rank == 0) own[e] = first + __popc(same);
     __syncwarp();
-    if (e >= 0) position[at] = first + rank;
+    if (at < end) position[at] = e >= 0 ? first + rank : -1;
   });
+  if (thread == 0 && all_rows != nullptr) *all_rows = start[experts];
   for (std::int64_t i = used + thread; i < rows.capacity * top_k; i += threads) position[i] = 0;
 }
 
-void forward(const KernelCall& call) {
+void order_rows(const KernelCall& call, std::int64_t first, std::int64_t experts, std::int64_t* rows) {
   const TensorView& expert = call.in(0);
-  const auto experts = call.attributes_as<ExpertOrderAttributes>().experts;
   const std::int64_t counts_bytes = experts * static_cast<std::int64_t>(sizeof(std::int32_t));
   // The result does not depend on the number of warps. The kernel has kMostWarps other numbers in shared memory.
   const std::int64_t most =
@@ -120,15 +122,26 @@ void forward(const KernelCall& call) {
       "cudaFuncSetAttribute");
   launch_dependent({1, static_cast<unsigned>(32 * warps), static_cast<std::size_t>(warps * counts_bytes)},
                    stream_of(call), expert_order_kernel, expert.as<std::int32_t>(), row_count(expert),
-                   expert.row_size(), static_cast<int>(experts), call.out(ExpertOrderOut::position).as<std::int32_t>(),
-                   call.out(ExpertOrderOut::start).as<std::int32_t>());
+                   expert.row_size(), static_cast<int>(first), static_cast<int>(experts),
+                   call.out(ExpertOrderOut::position).as<std::int32_t>(),
+                   call.out(ExpertOrderOut::start).as<std::int32_t>(), rows);
   check_launch("expert_order");
+}
+
+void forward(const KernelCall& call) {
+  order_rows(call, 0, call.attributes_as<ExpertOrderAttributes>().experts, nullptr);
+}
+
+void forward_part(const KernelCall& call) {
+  const auto& part = call.attributes_as<ExpertPartAttributes>();
+  order_rows(call, part.first, part.own, call.out(ExpertOrderPartOut::rows).as<std::int64_t>());
 }
 
 }  // namespace
 
 void register_expert_order_cuda(KernelRegistry& registry) {
   registry.add("expert_order", DeviceKind::kCuda, {forward, {}});
+  registry.add("expert_order_part", DeviceKind::kCuda, {forward_part, {}});
 }
 
 }  // namespace hone

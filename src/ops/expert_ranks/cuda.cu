@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "ops/bisection.cuh"
+#include "ops/clear_rows.cuh"
 #include "ops/cuda_kernel.cuh"
 #include "ops/expert_ranks/communication.h"
 #include "ops/registry.h"
@@ -92,13 +93,6 @@ __global__ void __launch_bounds__(kThreads)
   for (std::int64_t i = threadIdx.x; i < words; i += kThreads) target[i] = source[i];
 }
 
-// Clears the rows past the count. blockIdx.x is the row.
-__global__ void __launch_bounds__(kThreads) clear_kernel(std::uint32_t* rows, RowCount used, std::int64_t words) {
-  const std::int64_t row = blockIdx.x;
-  if (row < used.get()) return;
-  for (std::int64_t i = threadIdx.x; i < words; i += kThreads) rows[row * words + i] = 0;
-}
-
 void start(const KernelCall& call) {
   gather_starts(call);
   const auto& a = call.attributes_as<ExpertRanksAttributes>();
@@ -149,9 +143,7 @@ void move(const KernelCall& call) {
   slot_kernel<!kToExperts, false>
       <<<grid, kThreads, 0, stream_of(call)>>>(slots, words, as_words(received), as_words(y.data));
   check_launch("expert_ranks: unpack");
-  clear_kernel<<<static_cast<unsigned>(y.capacity()), kThreads, 0, stream_of(call)>>>(as_words(y.data), row_count(y),
-                                                                                      words);
-  check_launch("expert_ranks: clear");
+  clear_rows_past_count(call, y);
 }
 
 std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes& attributes) {

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "core/error.h"
+#include "ops/expert_order/expert_order.h"
 #include "ops/registry.h"
 #include "program/gradient_builder.h"
 
@@ -42,6 +43,7 @@ class ExpertRanksMove final : public Op {
       : name_(name), to_experts_(to_experts), back_(back) {}
   std::string_view name() const override { return name_; }
   OpCategory category() const override { return OpCategory::kCommunication; }
+  bool is_token_wise() const override { return true; }
   Attributes default_attributes() const override { return ExpertRanksAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const auto& a = attributes.as<ExpertRanksAttributes>();
@@ -59,7 +61,8 @@ class ExpertRanksMove final : public Op {
            name_, text_of("starts is ", to_text(starts), ", place ", to_text(place), " of ", a.experts, " experts"));
     const Dim& tokens = position.shape[0];
     const std::int64_t top_k = position.shape[1].size;
-    const Dim here(tokens.size * top_k, tokens.count, tokens.factor * top_k);
+    const Dim here = a.own_count.empty() ? Dim(tokens.size * top_k, tokens.count, tokens.factor * top_k)
+                                         : rows_of_part(position, {.own = a.experts, .count = a.own_count});
     const Dim there(a.ranks * most_rows_to_rank(position, a), Count(a.count));
     expect(x.shape[0] == (to_experts_ ? here : there), name_,
            text_of("x is ", to_text(x), ", position ", to_text(position), " of ", a.ranks, " ranks"));

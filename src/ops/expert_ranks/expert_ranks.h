@@ -28,12 +28,16 @@ struct ExpertRanksAttributes {
   std::int64_t experts = 1;  // of all ranks
   std::int64_t ranks = 1;    // of the group; divides the experts
   std::string count;         // name of the count of received rows
+  // Name of the count of the rows to send if they are those of a part of the experts (expert_order_part), which
+  // `experts` are then; empty: a rank has top_k rows for each of its tokens.
+  std::string own_count;
 
   template <class Visitor>
   void fields(Visitor& v) {
     v("experts", experts);
     v("ranks", ranks);
     v("count", count);
+    v("own_count", own_count);
   }
 };
 

@@ -1,8 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "backend/collective.h"
-#include "ops/gradient_norm/gradient_norm.h"
+#include "ops/gradient_norm/groups.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
 
@@ -42,24 +41,17 @@ double sum_whole(const KernelCall& call, std::span<double> sums) {
   return total;
 }
 
-// Sums the blocks of all ranks in the same order. In a data group each block is summed by one rank and 0 on the others,
-// so that adding them rounds nothing. In a tensor or expert group each rank has the sums of its parts; the first rank
-// alone has those of gradients that are whole.
+// Sums the blocks of all ranks in the same order.
 double sum_divided(const KernelCall& call, std::span<double> sums, const GradientNormAttributes& division) {
   const std::vector<std::int64_t> firsts = block_numbers(division.firsts);
-  const std::vector<std::int64_t> parts = block_numbers(division.parts);
-  Collective* const data = current_collective();
-  Collective* const group = division.expert_group ? current_expert_collective() : current_tensor_collective();
-  HONE_ASSERT((data != nullptr || !division.data_group) && (group != nullptr || parts.empty()),
-              "a norm of divided gradients without a job");
+  const NormGroups groups(division);
   std::ranges::fill(sums, 0.0);
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
-    if (!parts.empty() && parts[i] == 0 && group->rank() != 0) continue;
+    if (!groups.counts(i)) continue;
     double* const own = sums.data() + firsts[i];
     for_floating(call.in(i).dtype(), [&]<class T>() { sum_blocks<T>(call.in(i), own); });
   }
-  if (division.data_group) data->all_reduce(call.workspace.data(), DType::kF64, sums.size());
-  if (!parts.empty()) group->all_reduce(call.workspace.data(), DType::kF64, sums.size());
+  groups.add_up(call.workspace.data(), sums.size());
   double total = 0;
   std::size_t at = 0;
   for (const std::int64_t blocks : block_numbers(division.blocks)) {

@@ -4,7 +4,7 @@
 #include "backend/collective.h"
 #include "backend/cuda/check.h"
 #include "ops/cuda_kernel.cuh"
-#include "ops/gradient_norm/gradient_norm.h"
+#include "ops/gradient_norm/groups.h"
 #include "ops/registry.h"
 
 namespace hone {
@@ -135,25 +135,18 @@ std::int64_t sum_whole(const KernelCall& call, double* sums) {
   return blocks;
 }
 
-// In a data group each block is summed by one rank and 0 on the others, so that adding them rounds nothing. In a tensor
-// or expert group each rank has the sums of its parts; the first rank alone has those of gradients that are whole.
 std::int64_t sum_divided(const KernelCall& call, double* sums, const GradientNormAttributes& division) {
   const std::vector<std::int64_t> firsts = block_numbers(division.firsts);
-  const std::vector<std::int64_t> parts = block_numbers(division.parts);
-  Collective* const data = current_collective();
-  Collective* const group = division.expert_group ? current_expert_collective() : current_tensor_collective();
-  HONE_ASSERT((data != nullptr || !division.data_group) && (group != nullptr || parts.empty()),
-              "a norm of divided gradients without a job");
+  const NormGroups groups(division);
   const std::size_t blocks = divided_blocks(division);
   check_cuda(cudaMemsetAsync(sums, 0, blocks * sizeof(double), stream_of(call)), "cudaMemset");
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
-    if (!parts.empty() && parts[i] == 0 && group->rank() != 0) continue;
+    if (!groups.counts(i)) continue;
     Batch batch{};
     add_tensor(batch, call.in(i));
     (void)launch_squares(call, batch, sums + firsts[i]);
   }
-  if (division.data_group) data->all_reduce(call.workspace.data(), DType::kF64, blocks);
-  if (!parts.empty()) group->all_reduce(call.workspace.data(), DType::kF64, blocks);
+  groups.add_up(call.workspace.data(), blocks);
   return static_cast<std::int64_t>(blocks);
 }
 

@@ -18,7 +18,8 @@ class GradientNorm final : public Op {
     expect(division.blocks.empty() || firsts == inputs.size(), name(),
            text_of(inputs.size(), " gradients, the places of ", firsts));
     const std::size_t parts = block_numbers(division.parts).size();
-    expect(parts == 0 || (parts == inputs.size() && parts == firsts), name(),
+    const bool has_parts = division.tensor_group || division.expert_group;
+    expect(has_parts ? parts == inputs.size() && parts == firsts : parts == 0, name(),
            text_of(inputs.size(), " gradients, parts of ", parts));
     const DType dtype = accumulator_of(required(inputs, 0, name()).dtype);
     for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -49,8 +50,12 @@ Tensor gradient_norm(std::span<const Tensor> gradients) {
 
 Tensor divided_gradient_norm(std::span<const GradientShare> gradients, const GradientGroups& groups) {
   HONE_ASSERT(!gradients.empty(), "gradient_norm needs at least one gradient");
-  GradientNormAttributes division{
-      .blocks = {}, .firsts = {}, .data_group = groups.data, .parts = {}, .expert_group = groups.experts};
+  GradientNormAttributes division{.blocks = {},
+                                  .firsts = {},
+                                  .data_group = groups.data,
+                                  .tensor_group = groups.tensor,
+                                  .expert_group = groups.experts,
+                                  .parts = {}};
   std::vector<Tensor> rows;
   std::int64_t before = 0;
   for (const GradientShare& each : gradients) {
@@ -59,7 +64,7 @@ Tensor divided_gradient_norm(std::span<const GradientShare> gradients, const Gra
     const char* separator = rows.empty() ? "" : ",";
     division.blocks += separator + std::to_string(norm_blocks(each.elements));
     division.firsts += separator + std::to_string(before + each.first / kNormBlock);
-    if (groups.tensor || groups.experts) division.parts += separator + std::to_string(each.is_part ? 1 : 0);
+    if (groups.tensor || groups.experts) division.parts += separator + std::to_string(each.parts);
     before += norm_blocks(each.elements);
     rows.push_back(each.rows);
   }

@@ -20,18 +20,19 @@ struct GradientNormAttributes {
   std::string blocks;       // numbers of blocks of the whole tensors, "3,1"
   std::string firsts;       // for each gradient: its first block, counted over all whole tensors
   bool data_group = false;  // the ranks of the data group have rows of each gradient
-  // For each gradient: 1 if it is a rank's part of one, in a tensor group or in an expert group; empty: there is
-  // neither.
-  std::string parts;
-  bool expert_group = false;  // the parts are those of an expert group
+  // The ranks of the tensor group, and of the expert group, have parts of some gradients.
+  bool tensor_group = false;
+  bool expert_group = false;
+  std::string parts;  // GradientShare::parts of each gradient; empty: there is neither group
 
   template <class Visitor>
   void fields(Visitor& v) {
     v("blocks", blocks);
     v("firsts", firsts);
     v("data_group", data_group);
-    v("parts", parts);
+    v("tensor_group", tensor_group);
     v("expert_group", expert_group);
+    v("parts", parts);
   }
 };
 
@@ -40,14 +41,18 @@ struct GradientShare {
   Tensor rows;
   std::int64_t first = 0;     // its first element in the whole gradient, a multiple of kNormBlock
   std::int64_t elements = 0;  // of the whole gradient
-  bool is_part = false;       // the whole gradient is a rank's part of a weight; otherwise all ranks have the same
+  // The whole gradient is a rank's part of a weight in its tensor group, its expert group or both; otherwise all ranks
+  // of the group have the same.
+  static constexpr std::int64_t kTensorPart = 1;
+  static constexpr std::int64_t kExpertPart = 2;
+  std::int64_t parts = 0;
 };
 
 // The groups of a job over which gradients are divided.
 struct GradientGroups {
   bool data = true;
   bool tensor = false;
-  bool experts = false;  // instead of a tensor group
+  bool experts = false;
 };
 
 // Returns the norm [1], f32 (f64 if the gradients are f64), of at least one floating tensor; either all are f64 or none

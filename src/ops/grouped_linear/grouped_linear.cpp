@@ -1,8 +1,10 @@
 #include "ops/grouped_linear/grouped_linear.h"
 
 #include "core/error.h"
+#include "ops/expert_order/expert_order.h"
 #include "ops/registry.h"
 #include "program/gradient_builder.h"
+#include "program/shard_builder.h"
 
 namespace hone {
 namespace {
@@ -92,6 +94,24 @@ class GroupedLinear final : public Op {
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     return product_cost(Op::cost(inputs, outputs, attributes), required(inputs, GroupedLinearIn::x, name()),
                         outputs[0].shape[1].size, attributes);
+  }
+  // Each rank multiplies the rows of its experts. Of the rows that there is room for, experts have on average those of
+  // an equal share of the choices.
+  void shard(ShardBuilder& builder, const Node& node) const override {
+    const Tensor start = builder.input(GroupedLinearIn::start);
+    const ExpertPartAttributes* const part = part_of_order(start);
+    if (part == nullptr || builder.division(GroupedLinearIn::x) != kDividedRows ||
+        builder.division(GroupedLinearIn::weight) != kDividedRows) {
+      return Op::shard(builder, node);
+    }
+    const Program& program = start.program();
+    const Node& order = program.nodes()[static_cast<std::size_t>(start.value().producer)];
+    const auto choices =
+        static_cast<double>(program.value(order.outputs[ExpertOrderPartOut::position]).type.elements());
+    GroupedLinearAttributes own = node.attributes.as<GroupedLinearAttributes>();
+    own.experts = part->own;
+    own.share *= choices / builder.ranks() / static_cast<double>(builder.input(GroupedLinearIn::x).type().rows());
+    shard_alike(builder, own, kDividedRows);
   }
   void gradient(GradientBuilder& builder, const Node& node) const override {
     const Tensor dy = builder.output_gradient(0);

@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "ops/registry.h"
 #include "program/gradient_builder.h"
+#include "program/shard_builder.h"
 
 namespace hone {
 namespace {
@@ -44,6 +45,12 @@ class HeadColumns final : public Op {
     const auto& a = attributes.as<HeadColumnsAttributes>();
     expect_columns(name(), x, a, a.head_dim);
     return {Type{x.dtype, {x.shape[0], a.heads * a.columns}}};
+  }
+  void shard(ShardBuilder& builder, const Node& node) const override {
+    HeadColumnsAttributes own = node.attributes.as<HeadColumnsAttributes>();
+    if (builder.division(0) != kDividedColumns || own.heads % builder.ranks() != 0) return Op::shard(builder, node);
+    own.heads /= builder.ranks();
+    shard_alike(builder, own, kDividedColumns);
   }
   // Only the columns that are kept are read.
   Cost cost(InputTypes, std::span<const Type> outputs, const Attributes&) const override {

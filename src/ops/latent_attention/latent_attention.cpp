@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "ops/registry.h"
+#include "program/shard_builder.h"
 
 namespace hone {
 namespace {
@@ -35,6 +36,12 @@ class LatentAttention final : public Op {
            text_of("block_table is ", to_text(table), ", cu_seqlens ", to_text(cu_seqlens), ", starts ",
                    to_text(starts), "; expected i32 [sequences, max_blocks], [sequences + 1] and [sequences]"));
     return {Type{query.dtype, {query.shape[0], a.heads * a.rank}}};
+  }
+  void shard(ShardBuilder& builder, const Node& node) const override {
+    if (builder.division(LatentAttentionIn::query) != kDividedColumns) return Op::shard(builder, node);
+    LatentAttentionAttributes own = node.attributes.as<LatentAttentionAttributes>();
+    own.heads /= builder.ranks();
+    shard_alike(builder, own, kDividedColumns);
   }
   // Upper bound: every row sees all positions that a block table has room for, and every table is full.
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {

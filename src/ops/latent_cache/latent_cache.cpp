@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "ops/registry.h"
+#include "program/shard_builder.h"
 
 namespace hone {
 namespace {
@@ -104,6 +105,13 @@ class LatentPages final : public Op {
            text_of("kv is ", to_text(kv), "; its count must be of pages of ", a.block_size, " rows"));
     const Type pages{kv.dtype, {Dim(rows.size / a.block_size, rows.count), a.block_size, h.query_width()}};
     return {pages, pages};
+  }
+  // Pages are divided by heads as those of a cache of keys and values: along dimension 2.
+  void shard(ShardBuilder& builder, const Node& node) const override {
+    if (builder.division(LatentPagesIn::kv) != kDividedColumns) return Op::shard(builder, node);
+    LatentPagesAttributes own = node.attributes.as<LatentPagesAttributes>();
+    own.heads.heads /= builder.ranks();
+    shard_alike(builder, own, 2);
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes&) const override {
     return {.bytes_read = static_cast<double>(required(inputs, LatentPagesIn::kv, name()).bytes() +

@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "ops/registry.h"
 #include "program/gradient_builder.h"
+#include "program/shard_builder.h"
 
 namespace hone {
 namespace {
@@ -72,6 +73,18 @@ class LatentHeadsForward final : public Op {
                    "; expected [rows, ", a.query_width(), "], [rows, ", a.kv_width(), "] and [rows, ", a.rope_dim,
                    "] of one floating type"));
     return {Type{query.dtype, {query.shape[0], 3 * a.query_width()}}};
+  }
+  void shard(ShardBuilder& builder, const Node& node) const override {
+    const bool by_heads = builder.division(LatentHeadsIn::query) == kDividedColumns &&
+                          builder.division(LatentHeadsIn::kv) == kDividedColumns &&
+                          builder.division(LatentHeadsIn::rope_key) == kWhole;
+    if (!by_heads) return Op::shard(builder, node);
+    LatentHeadsAttributes own = node.attributes.as<LatentHeadsAttributes>();
+    own.heads /= builder.ranks();
+    builder.set_output(0,
+                       latent_heads(builder.input(LatentHeadsIn::query), builder.input(LatentHeadsIn::kv),
+                                    builder.entered(LatentHeadsIn::rope_key), own),
+                       kDividedColumns);
   }
   void gradient(GradientBuilder& builder, const Node& node) const override {
     const Tensor dqkv = builder.output_gradient(0);

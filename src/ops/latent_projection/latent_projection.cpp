@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "ops/registry.h"
+#include "program/shard_builder.h"
 
 namespace hone {
 namespace {
@@ -32,12 +33,23 @@ Cost projection_cost(const Cost& traffic, const Type& x, const LatentHeadsAttrib
   return cost;
 }
 
+// Appends what a rank computes that has the heads of its columns of x and its rows of `up`.
+void shard_projection(ShardBuilder& builder, const Op& op, const Node& node) {
+  const bool by_heads = builder.division(LatentProjectionIn::x) == kDividedColumns &&
+                        builder.division(LatentProjectionIn::up) == kDividedRows;
+  if (!by_heads) return op.Op::shard(builder, node);
+  LatentHeadsAttributes own = node.attributes.as<LatentHeadsAttributes>();
+  own.heads /= builder.ranks();
+  shard_alike(builder, own, kDividedColumns);
+}
+
 // (query, up) -> absorbed queries
 class LatentProjectionQueries final : public Op {
  public:
   std::string_view name() const override { return "latent_projection_queries"; }
   OpCategory category() const override { return OpCategory::kGemm; }
   Attributes default_attributes() const override { return LatentHeadsAttributes{}; }
+  void shard(ShardBuilder& builder, const Node& node) const override { shard_projection(builder, *this, node); }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const auto& a = attributes.as<LatentHeadsAttributes>();
     const std::int64_t rank = checked_rank(name(), inputs, a);
@@ -58,6 +70,7 @@ class LatentProjectionValues final : public Op {
   std::string_view name() const override { return "latent_projection_values"; }
   OpCategory category() const override { return OpCategory::kGemm; }
   Attributes default_attributes() const override { return LatentHeadsAttributes{}; }
+  void shard(ShardBuilder& builder, const Node& node) const override { shard_projection(builder, *this, node); }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const auto& a = attributes.as<LatentHeadsAttributes>();
     const std::int64_t rank = checked_rank(name(), inputs, a);

@@ -120,14 +120,19 @@ class Linear final : public Op {
     const Tensor weight = builder.input(LinearIn::weight);
     const Tensor bias = builder.input(LinearIn::bias);
     if (by_rows) {
-      const std::vector<Tensor> inputs{enter_ranks(x), weight, bias};
+      const std::vector<Tensor> inputs{builder.entered(LinearIn::x), weight, bias};
       const Tensor y = builder.append(node.attributes, inputs)[0];
       // Results in f32 are logits, which a sampler needs whole.
       const bool gathers = node.attributes.as<LinearAttributes>().f32_output;
       builder.set_output(0, gathers ? gather_ranks(y, builder.ranks()) : y, gathers ? kWhole : kDividedColumns);
     } else {
       const std::vector<Tensor> inputs{x, weight, Tensor()};
-      builder.set_output(0, sum_ranks(builder.append(node.attributes, inputs)[0], bias), kWhole);
+      const Tensor addend = builder.append(node.attributes, inputs)[0];
+      if (bias) {
+        builder.set_output(0, sum_ranks(addend, bias), kWhole);
+      } else {
+        builder.set_addend(0, addend);
+      }
     }
   }
 };

@@ -132,11 +132,11 @@ class LinearLogprobsOp final : public Op {
   void shard(ShardBuilder& builder, const Node& node) const override {
     if (builder.division(LinearLogprobsIn::weight) != kDividedRows) return Op::shard(builder, node);
     const Tensor weight = builder.input(LinearLogprobsIn::weight);
-    const LinearLogprobs part = linear_logprobs_part(
-        enter_ranks(builder.input(LinearLogprobsIn::x)), weight, builder.input(LinearLogprobsIn::targets),
-        {.temperature = node.attributes.as<LinearLogprobsAttributes>().temperature,
-         .first = builder.rank() * weight.dim(0),
-         .ranks = builder.ranks()});
+    const LinearLogprobs part =
+        linear_logprobs_part(builder.entered(LinearLogprobsIn::x), weight, builder.input(LinearLogprobsIn::targets),
+                             {.temperature = node.attributes.as<LinearLogprobsAttributes>().temperature,
+                              .first = builder.rank() * weight.dim(0),
+                              .ranks = builder.ranks()});
     builder.set_output(LinearLogprobsOut::logp, part.logp, kWhole);
     builder.set_output(LinearLogprobsOut::entropy, part.entropy, kWhole);
     builder.set_output(LinearLogprobsOut::hit, part.hit, kWhole);

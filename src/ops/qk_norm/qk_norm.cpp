@@ -104,8 +104,8 @@ class QkNorm final : public Op {
     QkNormAttributes own = node.attributes.as<QkNormAttributes>();
     own.heads /= builder.ranks();
     own.kv_heads /= builder.ranks();
-    const std::vector<Tensor> inputs{builder.input(QkNormIn::qkv), enter_ranks(builder.input(QkNormIn::q_weight)),
-                                     enter_ranks(builder.input(QkNormIn::k_weight))};
+    const std::vector<Tensor> inputs{builder.input(QkNormIn::qkv), builder.entered(QkNormIn::q_weight),
+                                     builder.entered(QkNormIn::k_weight)};
     const std::vector<Tensor> outputs = builder.append(own, inputs);
     builder.set_output(QkNormOut::y, outputs[QkNormOut::y], kDividedColumns);
     builder.set_output(QkNormOut::rstd, outputs[QkNormOut::rstd], kDividedColumns);

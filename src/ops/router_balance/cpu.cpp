@@ -20,14 +20,18 @@ struct Segment {
   [[nodiscard]] std::int64_t tokens() const { return end - begin; }
 };
 
-std::vector<Segment> segments_of(const TensorView& cu_seqlens, std::int64_t rows) {
+// Returns `count` segments of as many documents each, one or all of them.
+std::vector<Segment> segments_of(const TensorView& cu_seqlens, std::int64_t rows, std::int64_t count) {
   if (!cu_seqlens) return {{0, rows}};
   const auto* bounds = cu_seqlens.as<std::int32_t>();
-  std::vector<Segment> segments(static_cast<std::size_t>(cu_seqlens.rows() - 1));
-  for (std::size_t d = 0; d < segments.size(); ++d) {
-    segments[d] = {bounds[d], bounds[d + 1]};
-    HONE_ASSERT(bounds[d] >= 0 && bounds[d] <= bounds[d + 1] && bounds[d + 1] <= rows, "segment ", d, " is [",
-                bounds[d], ", ", bounds[d + 1], "), outside ", rows, " tokens");
+  std::vector<Segment> segments(static_cast<std::size_t>(count));
+  if (count == 0) return segments;
+  const std::int64_t documents = (cu_seqlens.rows() - 1) / count;  // of a segment
+  for (std::int64_t d = 0; d < count; ++d) {
+    const Segment segment{bounds[d * documents], bounds[(d + 1) * documents]};
+    HONE_ASSERT(segment.begin >= 0 && segment.begin <= segment.end && segment.end <= rows, "segment ", d, " is [",
+                segment.begin, ", ", segment.end, "), outside ", rows, " tokens");
+    segments[static_cast<std::size_t>(d)] = segment;
   }
   return segments;
 }
@@ -70,7 +74,8 @@ void sums_forward(const KernelCall& call) {
   const std::int64_t experts = logits.row_size();
   const std::int64_t top_k = expert.row_size();
   const auto* chosen = expert.as<std::int32_t>();
-  const std::vector<Chunk> chunks = chunks_of(segments_of(call.in(RouterSumsIn::cu_seqlens), logits.rows()));
+  const std::vector<Chunk> chunks =
+      chunks_of(segments_of(call.in(RouterSumsIn::cu_seqlens), logits.rows(), call.out(0).rows()));
   const auto width = static_cast<std::size_t>(2 * experts);
   std::vector<double> partial(chunks.size() * width);  // [chunks, 2 x experts]
   parallel_for(static_cast<std::int64_t>(chunks.size()), 1, [&](std::int64_t first, std::int64_t last) {
@@ -105,7 +110,8 @@ void sums_backward(const KernelCall& call) {
   const T* dsums = call.in(RouterSumsBackwardIn::dsums).as<T>();
   const bool sigmoid = call.attributes_as<RouterSumsAttributes>().sigmoid;
   const std::int64_t experts = logits.row_size();
-  const std::vector<Segment> segments = segments_of(call.in(RouterSumsBackwardIn::cu_seqlens), logits.rows());
+  const std::vector<Segment> segments = segments_of(call.in(RouterSumsBackwardIn::cu_seqlens), logits.rows(),
+                                                    call.in(RouterSumsBackwardIn::dsums).rows());
   T* dlogits = call.out(0).as<T>();
   std::fill_n(dlogits, call.out(0).elements(), T(0));
   const std::vector<Chunk> chunks = chunks_of(segments);
@@ -139,7 +145,8 @@ void balance_forward(const KernelCall& call) {
   const auto& a = call.attributes_as<RouterBalanceAttributes>();
   T* term = call.out(0).as<T>();
   std::fill_n(term, call.out(0).capacity(), T(0));
-  const std::vector<Segment> segments = segments_of(call.in(RouterBalanceIn::cu_seqlens), call.out(0).rows());
+  const std::vector<Segment> segments =
+      segments_of(call.in(RouterBalanceIn::cu_seqlens), call.out(0).rows(), sums.rows());
   for (std::size_t d = 0; d < segments.size(); ++d) {
     if (segments[d].tokens() == 0) continue;
     const T* choices = sums.as<T>() + static_cast<std::int64_t>(d) * 2 * experts;
@@ -160,7 +167,8 @@ void balance_backward(const KernelCall& call) {
   const T* gradients = dterm.as<T>();
   T* dsums = call.out(0).as<T>();
   std::fill_n(dsums, call.out(0).elements(), T(0));
-  const std::vector<Segment> segments = segments_of(call.in(RouterBalanceBackwardIn::cu_seqlens), dterm.rows());
+  const std::vector<Segment> segments =
+      segments_of(call.in(RouterBalanceBackwardIn::cu_seqlens), dterm.rows(), sums.rows());
   for (std::size_t d = 0; d < segments.size(); ++d) {
     const Segment& segment = segments[d];
     if (segment.tokens() == 0) continue;

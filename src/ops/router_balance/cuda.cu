@@ -10,23 +10,26 @@ constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
 constexpr int kChunk = 64;  // tokens whose probabilities are added together
 
-// The segments of the tokens: documents, or one of all tokens if cu_seqlens is null.
+// The segments of the tokens: documents, all of them together, or one of all tokens if cu_seqlens is null.
 struct Segments {
   const std::int32_t* cu_seqlens;
   std::int64_t count;
+  std::int64_t documents;  // of a segment
   RowCount rows;
 
   [[nodiscard]] __device__ std::int64_t begin(std::int64_t d) const {
-    return cu_seqlens != nullptr ? cu_seqlens[d] : 0;
+    return cu_seqlens != nullptr ? cu_seqlens[d * documents] : 0;
   }
   [[nodiscard]] __device__ std::int64_t end(std::int64_t d) const {
-    return cu_seqlens != nullptr ? cu_seqlens[d + 1] : rows.get();
+    return cu_seqlens != nullptr ? cu_seqlens[(d + 1) * documents] : rows.get();
   }
 };
 
-Segments segments_of(const TensorView& cu_seqlens, const TensorView& by_token) {
-  return {cu_seqlens ? cu_seqlens.as<std::int32_t>() : nullptr, cu_seqlens ? cu_seqlens.capacity() - 1 : 1,
-          row_count(by_token)};
+// sums: has a row for each segment.
+Segments segments_of(const TensorView& cu_seqlens, const TensorView& by_token, const TensorView& sums) {
+  const std::int64_t count = sums.capacity();
+  return {cu_seqlens ? cu_seqlens.as<std::int32_t>() : nullptr, count,
+          cu_seqlens && count > 0 ? (cu_seqlens.capacity() - 1) / count : 1, row_count(by_token)};
 }
 
 // Segment d has the slots of chunks from begin(d) / kChunk + d on: at least as many as it has chunks, and none is
@@ -180,7 +183,7 @@ template <class T>
 void sums_forward(const KernelCall& call) {
   const TensorView& logits = call.in(RouterSumsIn::logits);
   const TensorView& expert = call.in(RouterSumsIn::expert);
-  const Segments segments = segments_of(call.in(RouterSumsIn::cu_seqlens), logits);
+  const Segments segments = segments_of(call.in(RouterSumsIn::cu_seqlens), logits, call.out(0));
   const int experts = static_cast<int>(logits.row_size());
   auto* partial = reinterpret_cast<double*>(call.workspace.data());
   if (segments.count <= 0) return;
@@ -199,8 +202,9 @@ void sums_backward(const KernelCall& call) {
   if (logits.capacity() == 0) return;
   sums_backward_kernel<T><<<static_cast<unsigned>(ceil_div(logits.capacity(), kWarps)), kThreads, 0, stream_of(call)>>>(
       cuda_data<T>(call.in(RouterSumsBackwardIn::dsums)), cuda_data<T>(logits),
-      segments_of(call.in(RouterSumsBackwardIn::cu_seqlens), logits), static_cast<int>(logits.row_size()),
-      call.attributes_as<RouterSumsAttributes>().sigmoid, cuda_data<T>(call.out(0)));
+      segments_of(call.in(RouterSumsBackwardIn::cu_seqlens), logits, call.in(RouterSumsBackwardIn::dsums)),
+      static_cast<int>(logits.row_size()), call.attributes_as<RouterSumsAttributes>().sigmoid,
+      cuda_data<T>(call.out(0)));
   check_launch("router_sums_backward");
 }
 
@@ -208,7 +212,7 @@ template <class T>
 void balance_forward(const KernelCall& call) {
   const TensorView& term = call.out(0);
   const TensorView& sums = call.in(RouterBalanceIn::sums);
-  const Segments segments = segments_of(call.in(RouterBalanceIn::cu_seqlens), term);
+  const Segments segments = segments_of(call.in(RouterBalanceIn::cu_seqlens), term, sums);
   check_cuda(cudaMemsetAsync(term.data, 0, term.type->bytes(), stream_of(call)), "cudaMemset");
   if (segments.count <= 0) return;
   balance_kernel<T><<<static_cast<unsigned>(segments.count), kThreads, 0, stream_of(call)>>>(
@@ -221,7 +225,7 @@ template <class T>
 void balance_backward(const KernelCall& call) {
   const TensorView& dterm = call.in(RouterBalanceBackwardIn::dterm);
   const TensorView& sums = call.in(RouterBalanceBackwardIn::sums);
-  const Segments segments = segments_of(call.in(RouterBalanceBackwardIn::cu_seqlens), dterm);
+  const Segments segments = segments_of(call.in(RouterBalanceBackwardIn::cu_seqlens), dterm, sums);
   if (segments.count <= 0) return;
   balance_backward_kernel<T><<<static_cast<unsigned>(segments.count), kThreads, 0, stream_of(call)>>>(
       cuda_data<T>(dterm), cuda_data<T>(sums), segments, static_cast<int>(sums.row_size() / 2),

@@ -1,8 +1,10 @@
 #include "ops/router_balance/router_balance.h"
 
 #include "core/error.h"
+#include "ops/context_rows/context_rows.h"
 #include "ops/registry.h"
 #include "ops/router/router.h"
+#include "program/context_builder.h"
 #include "program/gradient_builder.h"
 
 namespace hone {
@@ -26,7 +28,7 @@ void expect_logits(std::string_view op, const Type& logits) {
 }
 
 void expect_sums(std::string_view op, const Type& sums, std::int64_t segments) {
-  expect(is_wide(sums.dtype) && sums.shape.size() == 2 && sums.shape[0].size == segments &&
+  expect(is_wide(sums.dtype) && sums.shape.size() == 2 && (sums.rows() == segments || sums.rows() == 1) &&
              sums.shape[1].size % 2 == 0 && sums.shape[1].size > 0,
          op, text_of("sums are ", to_text(sums), " of ", segments, " segments; expected f32[segments, 2 x experts]"));
 }
@@ -81,6 +83,13 @@ class RouterSums final : public Op {
            text_of("logits are ", to_text(logits), ", expert ", to_text(expert), "; expected i32[tokens, top_k]"));
     return {Type{logits.dtype, {segment_count(name(), inputs, RouterSumsIn::cu_seqlens), 2 * logits.shape[1].size}}};
   }
+  // Each rank has the sums over its tokens of a segment, which are then added.
+  void divide_tokens(ContextBuilder& builder, const Node& node) const override {
+    const bool has_documents = static_cast<bool>(builder.input(RouterSumsIn::cu_seqlens));
+    const std::vector<Tensor> operands{builder.input(RouterSumsIn::logits), builder.input(RouterSumsIn::expert),
+                                       has_documents ? builder.document_bounds() : Tensor()};
+    builder.set_output(0, context_sum(builder.append(node.attributes, operands)[0]));
+  }
   void gradient(GradientBuilder& builder, const Node& node) const override {
     const Tensor dsums = builder.output_gradient(0);
     if (!dsums || !builder.needs(RouterSumsIn::logits)) return;
@@ -106,6 +115,12 @@ class RouterBalance final : public Op {
     expect_sizes(name(), {layers});
     expect(layers > 0, name(), text_of("layers is ", layers, "; expected at least 1"));
     return {Type{sums.dtype, tokens.shape}};
+  }
+  // Each rank computes the loss of all segments and has the terms of its tokens.
+  void divide_tokens(ContextBuilder& builder, const Node& node) const override {
+    const ContextInputs& context = builder.inputs();
+    const std::vector<Tensor> operands{builder.input(RouterBalanceIn::sums), context.rows, context.cu_seqlens};
+    builder.set_output(0, context_take(builder.append(node.attributes, operands)[0], context.tokens));
   }
   void gradient(GradientBuilder& builder, const Node& node) const override {
     const Tensor dterm = builder.output_gradient(0);

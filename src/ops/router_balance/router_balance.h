@@ -53,7 +53,8 @@ struct RouterBalanceAttributes {
                                  const RouterSumsAttributes& attributes);
 
 // For each token the loss of its segment [tokens]: factor x experts x sum over e of choices[e] x probabilities[e] /
-// (layers x tokens of the segment)^2. `tokens` is any i32 [tokens]; sums and cu_seqlens are as in router_sums.
+// (layers x tokens of the segment)^2. `tokens` is any i32 [tokens]; sums and cu_seqlens are as in router_sums. If sums
+// has one segment, cu_seqlens may have several documents, which are then that segment together.
 [[nodiscard]] Tensor router_balance(Tensor sums, Tensor tokens, Tensor cu_seqlens,
                                     const RouterBalanceAttributes& attributes);
 
