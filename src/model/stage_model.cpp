@@ -41,17 +41,27 @@ Program trace_for_stages(const Model& model) {
   return model.adapted(std::move(program), {.trainable = true});
 }
 
-}  // namespace
-
-StageModel::StageModel(std::unique_ptr<Model> whole, int stage, int stages) : WrappedModel(std::move(whole)) {
-  check_stages(base(), stages);
-  const Program program = trace_for_stages(base());
+// Returns the first layer of each stage. Throws Error if the model cannot have so many.
+std::vector<std::int64_t> first_layers_of(const Model& model, int stages) {
+  check_stages(model, stages);
+  const Program program = trace_for_stages(model);
   if (const std::int64_t layers = count_layers(program); layers < stages) {
     throw Error(kStagesKey, text_of("is ", stages, ", but the model has ", layers, layers == 1 ? " layer" : " layers"),
                 "as many stages as layers, or fewer");
   }
-  cut_ = std::make_shared<const StageCut>(StageCut{.stage = stage, .first_layers = balanced_layers(program, stages)});
-  const std::map<std::string, std::vector<int>> readers = stages_of_weights(program, *cut_);
+  return balanced_layers(program, stages);
+}
+
+}  // namespace
+
+StageModel::StageModel(std::shared_ptr<const Model> all, int stage, int stages)
+    : StageModel(all, stage, first_layers_of(*all, stages)) {}
+
+StageModel::StageModel(std::shared_ptr<const Model> all, int stage, std::vector<std::int64_t> first_layers)
+    : WrappedModel(std::move(all)),
+      cut_(std::make_shared<const StageCut>(StageCut{.stage = stage, .first_layers = std::move(first_layers)})) {
+  const int stages = cut_->stages();
+  const std::map<std::string, std::vector<int>> readers = stages_of_weights(trace_for_stages(base()), *cut_);
   specs_.clear();
   for (const WeightSpec& spec : base().weights()) {
     const auto found = readers.find(spec.name);
@@ -65,9 +75,15 @@ StageModel::StageModel(std::unique_ptr<Model> whole, int stage, int stages) : Wr
   }
 }
 
+std::unique_ptr<StageModel> StageModel::other(int stage) const {
+  return std::unique_ptr<StageModel>(new StageModel(shared_base(), stage, cut_->first_layers));
+}
+
 bool StageModel::counts(std::string_view weight) const {
   return first_holder(whole_index(*this, weight)) == cut_->stage;
 }
+
+const Model& of_all_stages(const Model& model) { return model.stage() != nullptr ? model.stage()->base() : model; }
 
 std::size_t whole_index(const Model& model, std::string_view weight) {
   const std::vector<WeightSpec>& specs = model.whole().weights();

@@ -46,15 +46,22 @@ std::int64_t zero_stage_of(const TrainingOptions& options) {
 
 namespace {
 
-// Throws Error unless the processes are a multiple of each size, and of that of context groups together with tensor
-// groups, which divide the tokens of a batch.
+// Throws Error unless the processes are a multiple of each size, and of those of groups within each other.
 void check_sizes(const TrainingOptions& options) {
-  for (const auto& [key, size, of_weights] : options.group_sizes()) {
-    const std::int64_t tensor = of_weights ? 1 : options.tensor_parallel_size;
-    const std::int64_t together = size * tensor;
-    if (size == 1 || options.processes() % together == 0) continue;
-    const std::string with = tensor == 1 ? "" : text_of(" with tensor_parallel_size ", tensor);
-    throw Error(key, text_of("is ", size, with, ", which does not divide num_processes ", options.processes()),
+  const auto [pipeline, experts, context, tensor] = options.group_sizes();
+  const std::vector<std::vector<GroupSize>> divided{
+      {tensor}, {pipeline, tensor}, {experts, pipeline}, {context, tensor, pipeline}};
+  for (const std::vector<GroupSize>& groups : divided) {
+    std::int64_t together = 1;
+    std::string with;
+    for (const GroupSize& group : groups) {
+      together *= group.size;
+      if (&group == &groups[0] || group.size == 1) continue;
+      with += text_of(with.empty() ? " with " : " and ", group.key, " ", group.size);
+    }
+    if (groups[0].size == 1 || options.processes() % together == 0) continue;
+    throw Error(groups[0].key,
+                text_of("is ", groups[0].size, with, ", which does not divide num_processes ", options.processes()),
                 text_of("--num_processes ", (options.processes() + together - 1) / together * together));
   }
 }
@@ -98,9 +105,7 @@ void check_pipeline(const TrainingOptions& options) {
 void check_mesh(const TrainingOptions& options) {
   check_sizes(options);
   const auto [pipeline, experts, context, tensor] = options.group_sizes();
-  exclude(pipeline, tensor, "one of the two divides a model");
   exclude(pipeline, experts, "one of the two divides a model");
-  exclude(pipeline, context, "stages exchange whole micro-batches");
   exclude(experts, tensor, "it cannot divide mixtures of experts");
   exclude(experts, context, "it gives the ranks of a group the same batches");
   check_benchmarks(options);
@@ -154,16 +159,15 @@ std::unique_ptr<Model> divided_model(const TrainingOptions& options, std::unique
                 "--zero_stage 2");
   }
   const Mesh mesh = options.mesh();
-  if (mesh.pipeline_size() > 1) {
-    return std::make_unique<StageModel>(std::move(model), mesh.stage(), mesh.pipeline_size());
-  }
   if (mesh.expert_size() > 1) {
-    auto part = std::make_unique<ExpertParallelModel>(std::move(model), mesh.expert_rank(), mesh.expert_size());
-    check_state_blocks(options, *part);
-    return part;
+    model = std::make_unique<ExpertParallelModel>(std::move(model), mesh.expert_rank(), mesh.expert_size());
+    check_state_blocks(options, *model);
   }
-  if (mesh.tensor_size() == 1) return model;
-  return std::make_unique<TensorParallelModel>(std::move(model), mesh.tensor_rank(), mesh.tensor_size());
+  if (mesh.tensor_size() > 1) {
+    model = std::make_unique<TensorParallelModel>(std::move(model), mesh.tensor_rank(), mesh.tensor_size());
+  }
+  if (mesh.pipeline_size() == 1) return model;
+  return std::make_unique<StageModel>(std::move(model), mesh.stage(), mesh.pipeline_size());
 }
 
 LocalRanks ranks_to_start(const TrainingOptions& options, const JobPlace& place) {

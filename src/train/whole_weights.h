@@ -1,10 +1,11 @@
-// A rank's share of the weights: its rows if they are divided over the data group (ZeRO stage 3), of its part of
-// each weight if they are divided over a tensor group, or those of its stage of a pipeline. Whole weights are divided
-// one after the other when a run begins or resumes, and assembled when it saves, in the host memory of rank 0.
+// A rank's share of the weights: its rows if they are divided over the data group (ZeRO stage 3), of its part of each
+// weight if they are divided over a tensor or an expert group, and of its stage of a pipeline. Whole weights are
+// divided one after the other when a run begins or resumes, and assembled when it saves, in the host memory of rank 0.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "checkpoint/model_directory.h"
 #include "model/model.h"
@@ -34,8 +35,10 @@ class HeldWeights {
  private:
   // The bytes of a data rank's rows in its tensor rank's part of a weight.
   [[nodiscard]] ByteRange rows_of(std::size_t index, int data_rank, std::size_t bytes) const;
-  // Assembles the weights of a pipeline, each from the first stage that has it.
-  [[nodiscard]] TensorStore assemble_stages(const TensorStore& stored, const Job& job) const;
+  // Copies the part of a weight that rank `number` of each tensor or expert group has to `target`, which rank 0 has, of
+  // `bytes` bytes. The first stage that has the weight sends it. index: in Model::whole().
+  void assemble_part(std::size_t index, int number, const Job& job, const TensorStore& stored,
+                     std::span<std::byte> target, std::size_t bytes) const;
   // Copies what this rank holds of a whole weight, which is in the memory of `weight`. index: in Model::whole().
   void take(std::size_t index, const TensorStore& weight, TensorStore& stored) const;
 
