@@ -15,17 +15,6 @@ constexpr const char* kStagesKey = "pipeline_parallel_size";
   throw Error(kStagesKey, text_of("is ", stages, ", but ", reason), text_of("--", kStagesKey, " 1"));
 }
 
-void check_stages(const Model& model, int stages) {
-  if (model.adapter() != nullptr) refuse_stages(stages, "the weights of adapters cannot be divided over stages");
-  if (model.predicts_further())
-    refuse_stages(stages, "layers for multi-token prediction cannot be divided over stages");
-  for (const WeightSpec& spec : model.weights()) {
-    if (spec.kind == WeightKind::expert || spec.kind == WeightKind::router) {
-      refuse_stages(stages, "mixtures of experts cannot be divided over stages");
-    }
-  }
-}
-
 // Traces the model with its head over some tokens, of which only the proportions of costs matter.
 Program trace_for_stages(const Model& model) {
   constexpr std::int64_t kTokens = 1024;
@@ -43,7 +32,8 @@ Program trace_for_stages(const Model& model) {
 
 // Returns the first layer of each stage. Throws Error if the model cannot have so many.
 std::vector<std::int64_t> first_layers_of(const Model& model, int stages) {
-  check_stages(model, stages);
+  if (model.predicts_further())
+    refuse_stages(stages, "layers for multi-token prediction cannot be divided over stages");
   const Program program = trace_for_stages(model);
   if (const std::int64_t layers = count_layers(program); layers < stages) {
     throw Error(kStagesKey, text_of("is ", stages, ", but the model has ", layers, layers == 1 ? " layer" : " layers"),
@@ -63,16 +53,23 @@ StageModel::StageModel(std::shared_ptr<const Model> all, int stage, std::vector<
   const int stages = cut_->stages();
   const std::map<std::string, std::vector<int>> readers = stages_of_weights(trace_for_stages(base()), *cut_);
   specs_.clear();
+  std::vector<bool> trains(static_cast<std::size_t>(stages), false);
   for (const WeightSpec& spec : base().weights()) {
     const auto found = readers.find(spec.name);
     const std::vector<int>& holders =
         holders_.emplace_back(found != readers.end() ? found->second : std::vector<int>{0});
     const bool is_held = std::ranges::count(holders, stage) > 0;
     if (is_held) specs_.push_back(spec);
+    for (const int holder : holders) {
+      trains[static_cast<std::size_t>(holder)] = trains[static_cast<std::size_t>(holder)] || spec.trainable;
+    }
     if (holders.size() == 1) continue;
     HONE_ASSERT((holders == std::vector<int>{0, stages - 1}), spec.name, " is read by stages inside the pipeline");
-    if (is_held) shared_.push_back(spec.name);
+    if (is_held && spec.trainable) shared_.push_back(spec.name);
   }
+  const auto idle = std::ranges::find(trains, false);
+  if (idle == trains.end()) return;
+  refuse_stages(stages, text_of("stage ", idle - trains.begin(), " would have no trained weight"));
 }
 
 std::unique_ptr<StageModel> StageModel::other(int stage) const {

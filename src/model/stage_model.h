@@ -16,8 +16,8 @@ namespace hone {
 // A weight that several stages read, such as an embedding that is the head as well, is a weight of each of them.
 class StageModel final : public WrappedModel {
  public:
-  // Throws Error that names pipeline_parallel_size if there are more stages than layers, or the model is not supported:
-  // with experts, with layers for multi-token prediction, with an adapter.
+  // Throws Error that names pipeline_parallel_size if there are more stages than layers, a stage has no trained weight,
+  // or the model has layers for multi-token prediction.
   StageModel(std::shared_ptr<const Model> all, int stage, int stages);
   // Returns another stage of the same pipeline.
   [[nodiscard]] std::unique_ptr<StageModel> other(int stage) const;
@@ -28,9 +28,11 @@ class StageModel final : public WrappedModel {
   [[nodiscard]] const std::shared_ptr<const StageCut>& cut() const { return cut_; }
   // Returns the first stage that has a weight. index: of the weight in base().weights(), and in whole().weights().
   [[nodiscard]] int first_holder(std::size_t index) const { return holders_[index].front(); }
-  // Returns true if several stages, the first and the last one, have a weight. index: as above.
-  [[nodiscard]] bool is_shared(std::size_t index) const { return holders_[index].size() > 1; }
-  // Returns the weights that this stage shares; the first and the last stage have them in the same order.
+  // Returns true if several stages, the first and the last one, train a weight. index: as above.
+  [[nodiscard]] bool is_shared(std::size_t index) const {
+    return holders_[index].size() > 1 && base().weights()[index].trainable;
+  }
+  // Returns the trained weights that this stage shares; the first and the last stage have them in the same order.
   [[nodiscard]] const std::vector<std::string>& shared() const { return shared_; }
   // Returns true if a weight of this stage counts here, so that the weights of all stages count once.
   [[nodiscard]] bool counts(std::string_view weight) const;

@@ -145,7 +145,7 @@ CostModel::Transfer CostModel::transfer(const Program& program, const Node& node
   if (op.starts_with("shards_")) {
     const auto& attributes = node.attributes.as<ShardsAttributes>();
     const Mesh& mesh = work_.mesh;
-    const double ranks = attributes.same_experts ? mesh.size() / mesh.expert_size() : mesh.data_size();
+    const double ranks = attributes.same_experts ? mesh.data_size() / mesh.expert_size() : mesh.data_size();
     if (op == "shards_gather") return {.seconds = collective_seconds(out, part(ranks)), .starts = attributes.slot};
     if (op == "shards_sum") return {.seconds = collective_seconds(in, part(ranks)), .starts = attributes.slot};
     if (op == "shards_sum_whole") {
@@ -236,7 +236,7 @@ double CostModel::gather_seconds() const {
     return bytes > 0 ? collective_seconds(bytes, static_cast<double>(ranks - 1) / ranks) : 0.0;
   };
   return gather(work_.gathered_bytes, work_.mesh.data_size()) +
-         gather(work_.gathered_expert_bytes, work_.mesh.size() / work_.mesh.expert_size());
+         gather(work_.gathered_expert_bytes, work_.mesh.data_size() / work_.mesh.expert_size());
 }
 
 StepTime CostModel::step(const Workspace& workspace) const {

@@ -50,7 +50,8 @@ Workspace trace_run(const LanguageSizes& sizes, const TrainingOptions& training)
       options.capacity = capacity_of(shape, shape.limits.tokens);
       return options;
     };
-    add_stage_training(workspace, *sizes.model, sized(training_shape(sizes, training)), training.sums_in_programs());
+    add_stage_training(workspace, *sizes.model, sized(training_shape(sizes, training)), training.sums_in_programs(),
+                       expert_gradients(training, *sizes.model));
     if (sizes.eval_steps) add_stage_evaluation(workspace, *sizes.model, sized(evaluation_shape(sizes, training)));
     return workspace;
   }

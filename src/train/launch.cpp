@@ -105,7 +105,6 @@ void check_pipeline(const TrainingOptions& options) {
 void check_mesh(const TrainingOptions& options) {
   check_sizes(options);
   const auto [pipeline, experts, context, tensor] = options.group_sizes();
-  exclude(pipeline, experts, "one of the two divides a model");
   exclude(experts, tensor, "it cannot divide mixtures of experts");
   exclude(experts, context, "it gives the ranks of a group the same batches");
   check_benchmarks(options);

@@ -12,9 +12,9 @@
 // Pipeline parallel: one rank of each stage form a pipeline, which computes the same batches: a stage has consecutive
 // layers. Rank = (stage x data_size + data_rank) x tensor_size + tensor_rank.
 //
-// Expert parallel: successive ranks form an expert group, each with some of the experts of mixtures. They are data
-// parallel otherwise. Ranks with the same experts are those with the same rank modulo the size of a group. There is no
-// pipeline then.
+// Expert parallel: successive ranks of a stage form an expert group, each with some of the experts of mixtures. They
+// are data parallel otherwise. Ranks with the same experts are those of a stage with the same rank modulo the size of a
+// group. There are no tensor groups then.
 #pragma once
 
 #include <cstddef>
@@ -74,7 +74,8 @@ class Mesh {
     return group_of(shape_.expert_size, [&](int e) { return rank() - expert_rank() + e; });
   }
   [[nodiscard]] std::vector<int> same_experts_group() const {
-    return group_of(size() / shape_.expert_size, [&](int g) { return expert_rank() + g * shape_.expert_size; });
+    return group_of(data_size() / shape_.expert_size,
+                    [&](int g) { return rank_of(stage(), expert_rank() + g * shape_.expert_size, 0); });
   }
   [[nodiscard]] std::vector<int> context_group() const {
     return group_of(shape_.context_size,

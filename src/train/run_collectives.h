@@ -17,7 +17,7 @@ class RunCollectives {
         tensor_(job.tensor_size() > 1 ? make_collective(device, *job.peers(), job.tensor_group()) : nullptr),
         pipeline_(job.pipeline_size() > 1 ? make_collective(device, *job.peers(), job.pipeline_group()) : nullptr),
         experts_(job.expert_size() > 1 ? make_collective(device, *job.peers(), job.expert_group()) : nullptr),
-        same_experts_(job.expert_size() > 1 && job.size() > job.expert_size()
+        same_experts_(job.expert_size() > 1 && job.data_size() > job.expert_size()
                           ? make_collective(device, *job.peers(), job.same_experts_group())
                           : nullptr),
         context_(job.context_size() > 1 ? make_collective(device, *job.peers(), job.context_group()) : nullptr),

@@ -178,7 +178,7 @@ std::size_t benchmark_bytes_held(const TrainingOptions& options, const Model& mo
 }
 
 ExpertGradients expert_gradients(const TrainingOptions& options, const Model& model) {
-  ExpertGradients experts{.names = {}, .are_summed = options.processes() > options.expert_parallel_size};
+  ExpertGradients experts{.names = {}, .are_summed = options.mesh().data_size() > options.expert_parallel_size};
   for (const WeightSpec& spec : model.weights()) {
     if (options.expert_parallel_size > 1 && spec.kind == WeightKind::expert) experts.names.insert(spec.name);
   }

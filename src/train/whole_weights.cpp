@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "model/adapter_files.h"
 #include "model/expert_parallel_model.h"
 #include "model/stage_model.h"
 #include "model/tensor_parallel_model.h"
@@ -45,7 +46,16 @@ ByteRange HeldWeights::rows_of(std::size_t index, int data_rank, std::size_t byt
 void HeldWeights::take(std::size_t index, const TensorStore& weight, TensorStore& stored) const {
   const Model& parts = of_all_stages(shards_.model());
   const WeightSpec& spec = parts.weights()[index];
-  if (!stored.contains(spec.name)) return;  // of another stage
+  if (const LoraModel* lora = parts.adapter()) {
+    // The stage that trains a copy need not have the base's weight.
+    for (const SavedModule& saved : lora->saved()) {
+      if (saved.block == spec.name && stored.contains(saved.copy)) {
+        stored.upload(saved.copy, weight.download(spec.name));
+        stored.device().synchronize();
+      }
+    }
+  }
+  if (!stored.contains(spec.name) || !spec.in_folder) return;  // of another stage, or of an adapter
   const std::vector<std::byte> part = part_of(parts, index, weight);
   const ByteRange rows = rows_of(index, rank_, part.size());
   if (rows.begin == rows.end) return;
@@ -65,6 +75,25 @@ void HeldWeights::fill_random(std::uint64_t seed, TensorStore& stored) const {
 void HeldWeights::load(const ModelDirectory& directory, Vocabulary vocabulary, TensorStore& stored) const {
   load_each_weight(shards_.model().whole(), directory, model_dtype(shards_.model(), stored), vocabulary,
                    [&](std::size_t index, const TensorStore& weight) { take(index, weight, stored); });
+}
+
+void HeldWeights::load_adapter(const std::filesystem::path& folder, TensorStore& stored) const {
+  const LoraModel& lora = *of_all_stages(shards_.model()).adapter();
+  std::vector<NamedType> types = weight_types(lora, model_dtype(shards_.model(), stored));
+  std::erase_if(types, [&](const NamedType& type) {
+    const auto is_it = [&](const WeightSpec& spec) { return spec.name == type.name && !spec.in_folder; };
+    return std::ranges::none_of(lora.weights(), is_it);
+  });
+  TensorStore all(cpu_device(), types);
+  const auto copy_held = [&](const TensorStore& from, TensorStore& to) {
+    for (const NamedType& type : types) {
+      if (stored.contains(type.name)) to.upload(type.name, from.download(type.name));
+    }
+  };
+  copy_held(stored, all);  // rows that belong to no part
+  hone::load_adapter(folder, lora, all);
+  copy_held(all, stored);
+  stored.device().synchronize();
 }
 
 TensorStore HeldWeights::assemble(const TensorStore& stored, const Job& job) const {

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <span>
 
 #include "checkpoint/model_directory.h"
@@ -28,6 +29,9 @@ class HeldWeights {
   // of a folder. At most one whole weight at a time is in host memory.
   void fill_random(std::uint64_t seed, TensorStore& stored) const;
   void load(const ModelDirectory& directory, Vocabulary vocabulary, TensorStore& stored) const;
+  // Loads what this rank holds of an adapter that save_adapter() wrote, whole ones in host memory. The model must be a
+  // stage of one with an adapter. load() leaves the weights of adapters as they are, except copies of the base's.
+  void load_adapter(const std::filesystem::path& folder, TensorStore& stored) const;
 
   // Called by all ranks. Returns the whole weights in host memory on rank 0, and an empty store on the others.
   [[nodiscard]] TensorStore assemble(const TensorStore& stored, const Job& job) const;

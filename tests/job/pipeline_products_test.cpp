@@ -1,13 +1,14 @@
-// Tests of pipelines whose stages are divided again: gradients, losses and runs next to those of one process, on CPUs.
-#include <gmock/gmock.h>
+// Tests of pipelines whose stages are divided again: gradients and losses next to those of one process, on CPUs.
 #include <gtest/gtest.h>
 
 #include <map>
 #include <memory>
 
+#include "core/random.h"
 #include "core/strings.h"
 #include "data/context_share.h"
-#include "job/job_fixture.h"
+#include "job/pipeline_products.h"
+#include "model/lora.h"
 #include "model/stage_model.h"
 #include "model/tensor_parallel_model.h"
 #include "model/weight_layout.h"
@@ -18,21 +19,11 @@
 #include "train/launch.h"
 #include "train/pipeline.h"
 #include "train/run_collectives.h"
+#include "train/setup.h"
 #include "train/stage_programs.h"
 
 namespace hone::test::products {
 namespace {
-
-using ::testing::HasSubstr;
-
-// Configurations of models with four layers: with a tied head, which the first and the last stage have both, with
-// biases, and with a vocabulary that two ranks do not divide.
-Configs families() {
-  return {{"llama", SmallModel{.type = "llama", .layers = 4}.config()},
-          {"llama odd", SmallModel{.type = "llama", .tied = true, .layers = 4, .vocabulary = 309}.config()},
-          {"qwen2", SmallModel{.type = "qwen2", .tied = true, .layers = 4}.config()},
-          {"gpt2", SmallModel{.type = "gpt2", .layers = 4}.config()}};
-}
 
 constexpr std::size_t kMicroBatches = 4;  // of all readers
 constexpr Capacity kCapacity{96, 4};
@@ -62,6 +53,19 @@ std::vector<HostBatch> batches_of(const hone::Job& job) {
 std::vector<double> numbers_of(const LossSums& sums) { return {sums.loss, sums.entropy, sums.hits}; }
 
 using MakeModel = std::function<std::unique_ptr<Model>()>;
+
+// Random weights, also of adapters.
+TensorStore random_whole(const Model& model) {
+  TensorStore weights = random_weights(model, 5, DType::kF32, cpu_device());
+  for (const WeightSpec& spec : model.weights()) {
+    if (spec.in_folder) continue;
+    const RandomStream random(6, spec.name);
+    std::vector<float> values(static_cast<std::size_t>(weights.type(spec.name).elements()));
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = 0.05f * random.normal(i);
+    weights.upload(spec.name, std::as_bytes(std::span(values)));
+  }
+  return weights;
+}
 
 // A mesh of ranks and what each of them computes with.
 struct Divided {
@@ -102,9 +106,9 @@ RankResult run_rank(const MakeModel& make, const Divided& division, Peers& peers
   programs.compile.stage = model.stage()->cut();
   programs.compile.recompute = division.recompute;
   programs.compile.activation_budget = std::size_t{1} << 30;
-  add_stage_training(workspace, model, programs, job.data_size() > 1);
+  add_stage_training(workspace, model, programs, job.data_size() > 1, expert_gradients(options, model));
   add_stage_evaluation(workspace, model, programs);
-  const TensorStore whole = random_weights(model.whole(), 5, DType::kF32, cpu_device());
+  const TensorStore whole = random_whole(model.whole());
   TensorStore weights(cpu_device(), weight_types(model, DType::kF32));
   for (std::size_t i = 0; i < all.weights().size(); ++i) {
     const std::string& name = all.weights()[i].name;
@@ -161,7 +165,7 @@ RankLosses run_mesh(const MakeModel& make, const Divided& division) {
 RankLosses one_process(const MakeModel& make) {
   register_operations();
   const std::unique_ptr<Model> model = make();
-  const TensorStore weights = random_weights(*model, 5, DType::kF32, cpu_device());
+  const TensorStore weights = random_whole(*model);
   TensorStore gradients(cpu_device(), weight_types(*model, DType::kF32));
   Executable executable(trace_training(*model, {.capacity = kCapacity}), std::make_shared<Arena>(cpu_device()),
                         {.weights = &weights, .gradients = &gradients});
@@ -228,167 +232,72 @@ TEST(PipelineContext, RecomputationAndAnotherRunChangeNoBit) {
                         {.shape = {.pipeline_size = 2, .context_size = 2}, .data = 4});
 }
 
-// Runs of whole processes. `size` is the number of stages; `more` gives the other groups and num_processes.
-class ProductJob : public DividedJob {
- protected:
-  explicit ProductJob(Flags pretraining = {})
-      : DividedJob({.size_flag = "--pipeline_parallel_size",
-                    .max_steps = 8,
-                    .eval_steps = 4,
-                    .pretraining = std::move(pretraining)},
-                   families()) {}
-
-  // Flags of groups of one more kind, in a job of some processes.
-  static Flags groups(const char* flag, int size, int processes, const Flags& more = {}) {
-    return joined({flag, std::to_string(size), "--num_processes", std::to_string(processes)}, more);
+// Adapters of linear layers; and of all kinds, with trained copies of the embedding and of the head that is the same.
+std::unique_ptr<Model> with_adapter_of(const std::string& family, bool of_all_kinds) {
+  LoraConfig config{.r = 4, .alpha = 8, .target_modules = {"q_proj", "v_proj", "down_proj"}};
+  if (of_all_kinds) {
+    config.modules_to_save = {"embed_tokens", "lm_head"};
+    config.bias = LoraBias::kAll;
+    config.dora = true;
   }
+  return std::make_unique<LoraModel>(model_of(families().at(family)), std::move(config));
+}
 
-  // Expects that a run's bits are those of another with and without recomputation, and that it continues bit for bit
-  // and on other layouts.
-  void expect_repeats(const std::string& family, int data, int stages, const Flags& more) const {
-    run(family, "a", data, stages, more);
-    run(family, "b", data, stages, joined(more, {"--gradient_checkpointing", "true"}));
-    run(family, "c", data, stages, joined(more, {"--gradient_checkpointing", "false"}));
-    for (const char* other : {"b", "c"}) {
-      expect_same_bits(other, "a");
-      EXPECT_EQ(series(other, "grad_norm"), series("a", "grad_norm"));
+TEST(PipelineAdapter, GradientsAreThoseOfOneProcess) {
+  for (const char* family : {"llama", "qwen2"}) {
+    for (const bool of_all_kinds : {false, true}) {
+      expect_near_one(family, [&] { return with_adapter_of(family, of_all_kinds); },
+                      {{.shape = {.pipeline_size = 2}},
+                       {.shape = {.pipeline_size = 4}},
+                       {.shape = {.pipeline_size = 2}, .data = 2},
+                       {.shape = {.pipeline_size = 2, .context_size = 2}, .data = 2}});
     }
-    expect_resumes(family, "resumed", data, stages, more);
-    EXPECT_EQ(weights("resumed whole"), weights("a"));
-  }
-};
-
-class PipelineTensorJob : public ProductJob {
- protected:
-  static Flags tensor(int size, int processes, const Flags& more = {}) {
-    return groups("--tensor_parallel_size", size, processes, more);
-  }
-};
-
-TEST_F(PipelineTensorJob, PretrainingAndFineTuningHaveTheLossesOfOneProcess) {
-  for (const auto& [family, config] : families()) {
-    run(family, family + " one", 1, 1);
-    tune(family + " one", family + " tuned", 1, 1);
-    const std::string output = family + " 2 x 2";
-    run(family, output, 1, 2, tensor(2, 4));
-    expect_near(output, family + " one");
-    tune(family + " one", output + " tuned", 1, 2, tensor(2, 4));
-    expect_near(output + " tuned", family + " tuned", kTuned);
-    expect_near_weights(output + " tuned", family + " tuned");
-  }
-  run("qwen2", "2 x 2 x 2", 2, 2, tensor(2, 8, {"--zero_stage", "1"}));
-  expect_near("2 x 2 x 2", "qwen2 one");
-}
-
-// AdamW scales up the rounding of small gradients; SGD does not.
-TEST_F(PipelineTensorJob, ClippedUpdatesAreThoseOfOneProcess) {
-  const Flags clipped{"--max_grad_norm", "0.05", "--optim", "sgd", "--learning_rate", "1"};
-  for (const auto& [family, config] : families()) {
-    run(family, family + " one", 1, 1, clipped);
-    run(family, family + " 2 x 2", 1, 2, tensor(2, 4, clipped));
-    expect_near(family + " 2 x 2", family + " one");
-    expect_near_weights(family + " 2 x 2", family + " one", 1e-5);
   }
 }
 
-TEST_F(PipelineTensorJob, ARunRepeatsAndContinuesBitForBit) {
-  expect_repeats("qwen2", 1, 2, tensor(2, 4));
-  expect_resumes("gpt2", "divided", 2, 2, tensor(2, 8, {"--zero_stage", "1"}));
-  expect_resumes("gpt2", "bf16", 1, 2,
-                 tensor(2, 4, {"--torch_dtype", "bfloat16", "--optim", "adamw_bf16", "--gradient_dtype", "bfloat16"}));
+TEST(PipelineAdapter, RecomputationAndAnotherRunChangeNoBit) {
+  expect_no_bit_changes([] { return with_adapter_of("qwen2", true); }, {.shape = {.pipeline_size = 4}});
 }
 
-TEST_F(PipelineTensorJob, ARunContinuesOnAnotherLayout) {
-  run("qwen2", "one", 1, 1);
-  const auto continued = [&](const std::string& from, const std::string& to, int data, int stages, const Flags& more) {
-    resume("qwen2", from, 4, to, data, stages, more);
-    expect_near_end(to, "one", 4);
+std::unique_ptr<Model> mixture_of(const std::string& family) {
+  std::unique_ptr<Model> model = model_of(mixtures().at(family));
+  if (family == "deepseek_v3") model->prepare_training({.aux_loss_alpha = 0.01, .bias_update_speed = 0.001});
+  return model;
+}
+
+TEST(PipelineExperts, GradientsAreThoseOfOneProcess) {
+  for (const auto& [family, config] : mixtures()) {
+    expect_near_one(family, [&] { return mixture_of(family); },
+                    {{.shape = {.pipeline_size = 2}},
+                     {.shape = {.pipeline_size = 4}},
+                     {.shape = {.pipeline_size = 2}, .data = 2},
+                     {.shape = {.pipeline_size = 2, .expert_size = 2}, .data = 2},
+                     {.shape = {.pipeline_size = 2, .expert_size = 4}, .data = 4},
+                     {.shape = {.pipeline_size = 2, .expert_size = 2}, .data = 4},
+                     {.shape = {.pipeline_size = 4, .expert_size = 2}, .data = 2}});
+  }
+}
+
+TEST(PipelineExperts, TokensOfMixturesAreDividedToo) {
+  for (const char* family : {"mixtral", "deepseek_v3"}) {
+    expect_near_one(family, [&] { return model_of(mixtures().at(family)); },
+                    {{.shape = {.pipeline_size = 2, .context_size = 2}, .data = 2},
+                     {.shape = {.pipeline_size = 2, .context_size = 2}, .data = 4}});
+  }
+}
+
+TEST(PipelineExperts, AnAdapterOfAMixtureHasTheGradientsOfOneProcess) {
+  const auto make = [] {
+    return std::make_unique<LoraModel>(model_of(mixtures().at("qwen3_moe")),
+                                       LoraConfig{.r = 4, .alpha = 8, .target_modules = {"q_proj", "v_proj"}});
   };
-  continued("one", "a", 1, 2, tensor(2, 4));
-  run("qwen2", "2 x 2", 1, 2, tensor(2, 4));
-  continued("2 x 2", "b", 1, 1, {});
-  continued("2 x 2", "c", 2, 2, tensor(2, 8, {"--zero_stage", "1"}));
-  continued("2 x 2", "d", 1, 1, tensor(4, 4));
-  continued("2 x 2", "e", 1, 4, {});
+  expect_near_one("adapter", make, {{.shape = {.pipeline_size = 4}}, {.shape = {.pipeline_size = 2}, .data = 2}});
 }
 
-// Each process allocates what it plans to the byte, or stops.
-TEST_F(PipelineTensorJob, ThePlanHasEachStage) {
-  const Environment one_thread(kOneThread);
-  const Flags command = arguments("llama", "planned", 1, 2, tensor(2, 4, {"--max_steps", "1"}));
-  const std::string plan = plan_of(command);
-  std::vector<double> each;
-  for (const Words& line : planned_lines(plan, "stage ")) each.push_back(planned_bytes(line));
-  ASSERT_EQ(each.size(), 2u) << plan;
-  const std::vector<Words> total = planned_lines(plan, "total");
-  ASSERT_EQ(total.size(), 1u) << plan;
-  EXPECT_THAT(each, ::testing::Contains(planned_bytes(total[0])));
-  const std::string alone = plan_of(arguments("llama", "planned", 1, 2, {"--max_steps", "1"}));
-  EXPECT_LT(planned_bytes(planned_lines(plan, "weights").at(0)),
-            0.55 * planned_bytes(planned_lines(alone, "weights").at(0)));
-  finish(command);
-}
-
-TEST_F(PipelineTensorJob, WhatIsMissingIsRefused) {
-  const auto with = [&](int stages, const Flags& more) { return refusal(arguments("llama", "none", 1, stages, more)); };
-  EXPECT_THAT(with(2, tensor(2, 6)),
-              HasSubstr("pipeline_parallel_size: is 2 with tensor_parallel_size 2, which does not divide "
-                        "num_processes 6"));
-  EXPECT_THAT(with(2, tensor(3, 6)), HasSubstr("tensor_parallel_size: is 3, but num_attention_heads is 4"));
-  EXPECT_THAT(with(2, tensor(2, 4, {"--optim", "muon"})),
-              HasSubstr("tensor_parallel_size: is 2, but optim muon updates whole matrices"));
-  EXPECT_THAT(with(8, tensor(2, 16)), HasSubstr("pipeline_parallel_size: is 8, but the model has 4 layers"));
-}
-
-class PipelineContextJob : public ProductJob {
- protected:
-  PipelineContextJob() : ProductJob({"--block_size", "200"}) {}
-  static Flags context(int size, int processes, const Flags& more = {}) {
-    return groups("--context_parallel_size", size, processes, more);
-  }
-};
-
-TEST_F(PipelineContextJob, PretrainingAndFineTuningHaveTheLossesOfOneProcess) {
-  for (const auto& [family, config] : families()) {
-    run(family, family + " one", 1, 1);
-    const std::string output = family + " 2 x 2";
-    run(family, output, 1, 2, context(2, 4));
-    expect_near(output, family + " one");
-    expect_near_weights(output, family + " one");
-  }
-  tune("gpt2 one", "tuned", 1, 1);
-  tune("gpt2 one", "2 x 2 tuned", 1, 2, context(2, 4));
-  expect_near("2 x 2 tuned", "tuned", kTuned);
-  expect_near_weights("2 x 2 tuned", "tuned");
-  run("qwen2", "2 x 2 x 2", 2, 2, context(2, 8, {"--zero_stage", "1"}));
-  expect_near("2 x 2 x 2", "qwen2 one");
-  run("qwen2", "with tensor", 1, 2, context(2, 8, {"--tensor_parallel_size", "2"}));
-  expect_near("with tensor", "qwen2 one");
-}
-
-TEST_F(PipelineContextJob, ARunRepeatsAndContinuesBitForBit) { expect_repeats("qwen2", 1, 2, context(2, 4)); }
-
-TEST_F(PipelineContextJob, ARunContinuesOnAnotherLayout) {
-  run("llama", "one", 1, 1);
-  run("llama", "2 x 2", 1, 2, context(2, 4));
-  const auto continued = [&](const std::string& from, const std::string& to, int data, int stages, const Flags& more) {
-    resume("llama", from, 4, to, data, stages, more);
-    expect_near_end(to, "one", 4);
-  };
-  continued("one", "a", 1, 2, context(2, 4));
-  continued("2 x 2", "b", 1, 1, {});
-  continued("2 x 2", "c", 2, 2, context(2, 8, {"--zero_stage", "1"}));
-  continued("2 x 2", "d", 1, 1, context(4, 4));
-}
-
-TEST_F(PipelineContextJob, ThePlanIsThatOfTheRun) {
-  const Environment one_thread(kOneThread);
-  const Flags command = arguments("llama", "planned", 1, 2, context(2, 4, {"--max_steps", "1"}));
-  EXPECT_EQ(planned_lines(plan_of(command), "stage ").size(), 2u);
-  finish(command);
-  EXPECT_THAT(refusal(arguments("llama", "none", 1, 2, context(2, 6))),
-              HasSubstr("context_parallel_size: is 2 with pipeline_parallel_size 2, which does not divide "
-                        "num_processes 6"));
+TEST(PipelineExperts, RecomputationAndAnotherRunChangeNoBit) {
+  expect_no_bit_changes([] { return mixture_of("deepseek_v3"); }, {.shape = {.pipeline_size = 2}});
+  expect_no_bit_changes([] { return mixture_of("qwen3_moe"); },
+                        {.shape = {.pipeline_size = 2, .expert_size = 2}, .data = 4});
 }
 
 }  // namespace
