@@ -32,8 +32,6 @@ Program trace_for_stages(const Model& model) {
 
 // Returns the first layer of each stage. Throws Error if the model cannot have so many.
 std::vector<std::int64_t> first_layers_of(const Model& model, int stages) {
-  if (model.predicts_further())
-    refuse_stages(stages, "layers for multi-token prediction cannot be divided over stages");
   const Program program = trace_for_stages(model);
   if (const std::int64_t layers = count_layers(program); layers < stages) {
     throw Error(kStagesKey, text_of("is ", stages, ", but the model has ", layers, layers == 1 ? " layer" : " layers"),

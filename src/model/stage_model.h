@@ -16,8 +16,8 @@ namespace hone {
 // A weight that several stages read, such as an embedding that is the head as well, is a weight of each of them.
 class StageModel final : public WrappedModel {
  public:
-  // Throws Error that names pipeline_parallel_size if there are more stages than layers, a stage has no trained weight,
-  // or the model has layers for multi-token prediction.
+  // Throws Error that names pipeline_parallel_size if there are more stages than layers, or a stage has no trained
+  // weight. A layer for multi-token prediction counts as the last layer.
   StageModel(std::shared_ptr<const Model> all, int stage, int stages);
   // Returns another stage of the same pipeline.
   [[nodiscard]] std::unique_ptr<StageModel> other(int stage) const;

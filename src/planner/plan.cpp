@@ -126,8 +126,8 @@ RunPlan plan_stages(const std::string& command, LanguageSizes sizes, TrainingOpt
     options.job_rank = options.mesh().rank_of(stage, 0, 0);
     RunPlan plan = plan_process(command, sizes, options, on);
     const std::vector<std::int64_t>& firsts = own.cut()->first_layers;
-    const std::int64_t end =
-        model->cut()->is_last() ? own.shape().num_hidden_layers : firsts[static_cast<std::size_t>(stage) + 1];
+    const std::int64_t layers = own.shape().num_hidden_layers + (own.predicts_further() ? 1 : 0);
+    const std::int64_t end = model->cut()->is_last() ? layers : firsts[static_cast<std::size_t>(stage) + 1];
     plan.stages = {{firsts[static_cast<std::size_t>(stage)], end, plan.memory.total()}};
     return plan;
   };

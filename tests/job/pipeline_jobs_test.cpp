@@ -284,12 +284,13 @@ TEST_F(PipelineExpertJob, PretrainingAndFineTuningHaveTheLossesOfOneProcess) {
 }
 
 TEST_F(PipelineExpertJob, LossesThatBalanceExpertsAreThoseOfOne) {
-  const Flags keys{"--aux_loss_alpha", "0.01"};
+  const Flags keys{"--aux_loss_alpha", "0.01", "--mtp_loss_weight", "0.3"};
   run("deepseek_v3", "one", 1, 1, keys);
   run("deepseek_v3", "4", 1, 4, keys);
-  expect_near_mixture("4", "one", {"aux_loss"});
+  expect_near_mixture("4", "one", {"aux_loss", "mtp_loss"});
+  expect_near_weights("4", "one");
   run("deepseek_v3", "2 x 4", 4, 2, experts(4, 8, keys));
-  expect_near_mixture("2 x 4", "one", {"aux_loss"});
+  expect_near_mixture("2 x 4", "one", {"aux_loss", "mtp_loss"});
 }
 
 TEST_F(PipelineExpertJob, ARunRepeatsAndContinuesBitForBit) {
@@ -322,6 +323,50 @@ TEST_F(PipelineExpertJob, ThePlanIsThatOfTheRun) {
   EXPECT_THAT(refusal(arguments("deepseek_v3", "none", 2, 2, experts(2, 2))),
               HasSubstr("expert_parallel_size: is 2 with pipeline_parallel_size 2, which does not divide "
                         "num_processes 2"));
+}
+
+// Models whose linear layers and experts have dimensions that are multiples of 128.
+class PipelineFp8Job : public ProductJob {
+ protected:
+  PipelineFp8Job() {
+    const std::string shared =
+        R"("vocab_size": 308, "hidden_size": 128, "intermediate_size": 128, "num_hidden_layers": 4,
+           "num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 32, "max_position_embeddings": 256,
+           "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "initializer_range": 0.05, "tie_word_embeddings": false)";
+    write_file(path("dense.json"), R"({"model_type": "llama", )" + shared + "}");
+    write_file(path("experts.json"), R"({"model_type": "qwen3_moe", "num_experts": 4, "num_experts_per_tok": 2,
+               "norm_topk_prob": true, "moe_intermediate_size": 128, )" +
+                                         shared + "}");
+  }
+};
+
+// Stages quantize what one process does. Norms of gradients are sums in another order, so that nothing may be clipped.
+TEST_F(PipelineFp8Job, StagesHaveTheBitsOfOneProcess) {
+  const Flags fp8{"--fp8", "true", "--torch_dtype", "bfloat16", "--max_grad_norm", "1000", "--max_steps", "4"};
+  for (const char* model : {"dense", "experts"}) {
+    const std::string name = model;
+    run(name, name + " one", 1, 1, fp8);
+    run(name, name + " in bf16", 1, 1, {"--torch_dtype", "bfloat16", "--max_grad_norm", "1000", "--max_steps", "4"});
+    EXPECT_NE(weights(name + " in bf16"), weights(name + " one")) << "nothing is multiplied in FP8";
+    for (const int stages : {2, 4}) {
+      for (const char* recomputed : {"false", "true"}) {
+        const std::string output = text_of(name, " ", stages, " ", recomputed);
+        run(name, output, 1, stages, joined(fp8, {"--gradient_checkpointing", recomputed}));
+        EXPECT_EQ(series(output, "loss"), series(name + " one", "loss")) << output;
+        EXPECT_EQ(series(output, "eval_loss"), series(name + " one", "eval_loss")) << output;
+        EXPECT_EQ(weights(output), weights(name + " one")) << output;
+      }
+    }
+  }
+  // With other groups it runs, and repeats its bits.
+  const Flags context = groups("--context_parallel_size", 2, 8, fp8);
+  run("dense", "a", 2, 2, context);
+  run("dense", "b", 2, 2, context);
+  expect_same_bits("a", "b");
+  const Flags experts = groups("--expert_parallel_size", 2, 4, fp8);
+  run("experts", "c", 2, 2, experts);
+  run("experts", "d", 2, 2, experts);
+  expect_same_bits("c", "d");
 }
 
 }  // namespace

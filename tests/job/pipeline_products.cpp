@@ -22,7 +22,7 @@ Configs mixtures() {
              "n_shared_experts": 1, "n_group": 2, "topk_group": 2, "first_k_dense_replace": 1,
              "moe_intermediate_size": 16, "intermediate_size": 40, "norm_topk_prob": true,
              "routed_scaling_factor": 1.5, "kv_lora_rank": 20, "q_lora_rank": 24, "qk_nope_head_dim": 16,
-             "qk_rope_head_dim": 8, "v_head_dim": 12, "head_dim": 8})"}};
+             "qk_rope_head_dim": 8, "v_head_dim": 12, "num_nextn_predict_layers": 1, "head_dim": 8})"}};
 }
 
 }  // namespace hone::test::products

@@ -294,6 +294,21 @@ TEST(PipelineExperts, AnAdapterOfAMixtureHasTheGradientsOfOneProcess) {
   expect_near_one("adapter", make, {{.shape = {.pipeline_size = 4}}, {.shape = {.pipeline_size = 2}, .data = 2}});
 }
 
+// The layer for multi-token prediction reads the embedding, which the first and the last stage then have.
+TEST(PipelineExperts, PredictionOfSeveralTokensHasTheGradientsOfOneProcess) {
+  const auto make = [] {
+    std::unique_ptr<Model> model = model_of(mixtures().at("deepseek_v3"));
+    model->prepare_training({.bias_update_speed = 0.001, .mtp_loss_weight = 0.3});
+    return model;
+  };
+  EXPECT_TRUE(make()->predicts_further());
+  expect_near_one("prediction", make,
+                  {{.shape = {.pipeline_size = 2}},
+                   {.shape = {.pipeline_size = 5}},
+                   {.shape = {.pipeline_size = 2, .context_size = 2}, .data = 2},
+                   {.shape = {.pipeline_size = 2, .expert_size = 2}, .data = 4}});
+}
+
 TEST(PipelineExperts, RecomputationAndAnotherRunChangeNoBit) {
   expect_no_bit_changes([] { return mixture_of("deepseek_v3"); }, {.shape = {.pipeline_size = 2}});
   expect_no_bit_changes([] { return mixture_of("qwen3_moe"); },
