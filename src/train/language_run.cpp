@@ -318,14 +318,17 @@ void provide_parts(const LanguageRun& run, Workspace& workspace, Device& device)
 
 // Loads or initialises the weights and those of the adapter.
 void provide_weights(const LanguageRun& run, Workspace& workspace, Device& device) {
-  if (run.options.divides_weights() || &run.model->whole() != run.model.get()) {
-    return provide_parts(run, workspace, device);
-  }
   const auto seed = static_cast<std::uint64_t>(run.options.seed);
-  workspace.provide(kWeightStore, run.initial != nullptr
-                                      ? load_weights(*run.model, *run.initial, run.dtype, device, Vocabulary::kMayGrow)
-                                      : random_weights(*run.model, seed, run.dtype, device));
-  if (const LoraModel* lora = run.model->adapter()) initialize_adapter(*lora, workspace.store(kWeightStore), seed);
+  if (run.options.divides_weights() || &run.model->whole() != run.model.get()) {
+    provide_parts(run, workspace, device);
+  } else {
+    workspace.provide(kWeightStore, run.initial != nullptr ? load_weights(*run.model, *run.initial, run.dtype, device,
+                                                                          Vocabulary::kMayGrow)
+                                                           : random_weights(*run.model, seed, run.dtype, device));
+  }
+  if (const LoraModel* lora = run.model->whole().adapter()) {
+    initialize_adapter(*lora, workspace.store(kWeightStore), seed);
+  }
 }
 
 // Logs the line that a run starts with. bytes: of its memory.
