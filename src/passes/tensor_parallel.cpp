@@ -21,7 +21,8 @@ class TensorDivider final : public ShardBuilder {
                                     type.shape.at(static_cast<std::size_t>(dimension)).size /= division.ranks;
                                   return type;
                                 }}),
-        divisions_(program.values().size(), kWhole) {
+        divisions_(program.values().size(), kWhole),
+        gathered_(program.values().size(), false) {
     for (std::size_t i = 0; i < divisions_.size(); ++i) divisions_[i] = dimension_of(program.values()[i]);
   }
 
@@ -48,6 +49,10 @@ class TensorDivider final : public ShardBuilder {
     const ValueId id = index < node_->inputs.size() ? node_->inputs[index] : kNoValue;
     return id == kNoValue ? kWhole : divisions_[static_cast<std::size_t>(id)];
   }
+  bool is_gathered(std::size_t index) const override {
+    const ValueId id = index < node_->inputs.size() ? node_->inputs[index] : kNoValue;
+    return id != kNoValue && gathered_[static_cast<std::size_t>(id)];
+  }
   std::vector<Tensor> append(const Attributes& attributes) override {
     std::vector<Tensor> inputs;
     for (std::size_t i = 0; i < node_->inputs.size(); ++i) inputs.push_back(input(i));
@@ -60,6 +65,10 @@ class TensorDivider final : public ShardBuilder {
     const ValueId id = node_->outputs.at(index);
     rewriter_.map(id, part);
     divisions_[static_cast<std::size_t>(id)] = division;
+  }
+  void set_gathered_output(std::size_t index, Tensor whole) override {
+    set_output(index, whole, kWhole);
+    gathered_[static_cast<std::size_t>(node_->outputs.at(index))] = true;
   }
 
  private:
@@ -74,6 +83,7 @@ class TensorDivider final : public ShardBuilder {
   const TensorDivision& division_;
   ProgramRewriter rewriter_;
   std::vector<std::int64_t> divisions_;  // [values of the old program]
+  std::vector<bool> gathered_;           // [values of the old program] ShardBuilder::is_gathered()
   const Node* node_ = nullptr;           // the node that is being divided
 };
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <numeric>
 
@@ -41,18 +40,6 @@ RolloutOptions rollout_options(const GrpoRun& run, const RunProgress& progress) 
 bool is_exact(const GrpoOptions& options) { return options.exact_logprobs && options.rollout == RolloutKind::kOwn; }
 
 using Clock = std::chrono::steady_clock;
-
-// Returns the numbers of all ranks of a job, in their order.
-std::vector<float> gathered(const std::vector<float>& own, const Job& job) {
-  if (job.size() == 1) return own;
-  std::vector<float> all;
-  for (const std::string& bytes : job.peers()->gather({reinterpret_cast<const char*>(own.data()), own.size() * 4})) {
-    const std::size_t before = all.size();
-    all.resize(before + bytes.size() / sizeof(float));
-    std::memcpy(all.data() + before, bytes.data(), bytes.size());
-  }
-  return all;
-}
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
@@ -147,7 +134,10 @@ Rollout GrpoTask::sample(const RolloutPrompts& now, const RolloutPrompts* next) 
   // Rollouts and training may share memory, so each phase is announced to the workspace.
   Rollout all = roll_out_together(run_.job, run_.rewards.size(), options, [&] {
     workspace_.enter(Region::kRollout);
-    Rollout rollout = roll_out(source_, run_.tokenizer, own, run_.rewards, options, own_next ? &*own_next : nullptr);
+    Rollout rollout = roll_out_in_group(
+        run_.job, run_.rewards.size(), options,
+        [&] { return roll_out(source_, run_.tokenizer, own, run_.rewards, options, own_next ? &*own_next : nullptr); },
+        [&] { source_.follow(); });
     workspace_.enter(Region::kTrain);
     const Clock::time_point sampled = Clock::now();
     correct_importance(rollout, comparison);
@@ -223,9 +213,9 @@ void GrpoTask::correct_importance(Rollout& rollout, SamplerComparison& compariso
 
 std::vector<std::size_t> GrpoTask::own_samples(std::size_t samples) const {
   const auto size = static_cast<std::size_t>(run_.batch.size);
-  const std::size_t batch = size * static_cast<std::size_t>(run_.job.size());
+  const std::size_t batch = size * static_cast<std::size_t>(run_.job.data_size());
   std::vector<std::size_t> own;
-  for (std::size_t first = size * static_cast<std::size_t>(run_.job.rank()); first < samples; first += batch) {
+  for (std::size_t first = size * static_cast<std::size_t>(run_.job.data_rank()); first < samples; first += batch) {
     for (std::size_t i = 0; i < size; ++i) own.push_back(first + i);
   }
   return own;
@@ -250,7 +240,7 @@ void GrpoTask::drop_low_entropy(PolicyBatch& step) const {
   for (std::size_t t = 0; t < entropies.size(); ++t) {
     if (step.weights[t] != 0) unmasked.push_back(entropies[t]);
   }
-  unmasked = gathered(unmasked, run_.job);
+  unmasked = gather_numbers(run_.job, unmasked);
   mask_low_entropy(step, entropies, entropy_threshold(std::move(unmasked), run_.options.top_entropy_quantile));
 }
 
@@ -293,7 +283,7 @@ GrpoTask::StepSamples GrpoTask::choose_samples() {
     const bool compares = !run_.options.needs_trainer_logps() ||
                           (run_.options.max_staleness > 0 && run_.options.rollout == RolloutKind::kOwn);
     chosen.fresh.push_back(updates_since_generation_ == 0 && compares);
-    const auto size = static_cast<std::ptrdiff_t>(run_.batch.size * run_.job.size());
+    const auto size = static_cast<std::ptrdiff_t>(run_.batch.size * run_.job.data_size());
     const auto first = samples_.begin() + at % run_.batch.steps_per_generation * size;
     step_samples_.insert(step_samples_.end(), first, first + size);
   }

@@ -147,18 +147,21 @@ void check_options(const GrpoOptions& options, const OptionInput& input) {
   }
   check_importance(options, input);
   check_server(options, input);
-  (void)grpo_batch(options, processes_of(options, job_place()), input);
+  const std::int64_t groups = processes_of(options, job_place()) / options.tensor_parallel_size;
+  (void)grpo_batch(options, std::max<std::int64_t>(groups, 1), input);
 }
 
 void check_processes(const GrpoOptions& options) {
   for (const auto& [key, size, of_weights] : options.group_sizes()) {
+    if (size == 1 || std::string_view(key) == "tensor_parallel_size") continue;
     const char* const needs = of_weights ? "generates with whole weights" : "computes whole sequences";
-    if (size > 1) throw Error(key, text_of("is ", size, "; hone grpo ", needs), text_of("--", key, " 1"));
+    throw Error(key, text_of("is ", size, "; hone grpo ", needs), text_of("--", key, " 1"));
   }
-  if (options.processes() == 1) return;
+  if (options.mesh().data_size() == 1) return;
   if (options.max_staleness > 0 && options.rollout == RolloutKind::kOwn) {
     throw Error("max_staleness",
-                text_of("is ", options.max_staleness, "; an engine begins generations ahead in one process only"),
+                text_of("is ", options.max_staleness,
+                        "; an engine begins generations ahead in one process or tensor group only"),
                 "--num_processes 1, rollout: server, or max_staleness: 0");
   }
   if (options.zero_stage.value_or(0) > 1) {

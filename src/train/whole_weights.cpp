@@ -129,4 +129,12 @@ TensorStore HeldWeights::assemble(const TensorStore& stored, const Job& job) con
   return whole;
 }
 
+TensorStore held_weights(const Model& model, const OptimizerOptions& options, DType dtype, Device& device,
+                         const std::function<void(const HeldWeights& held, TensorStore& stored)>& fill) {
+  const UpdateShards shards(model, options, options.ranks);
+  TensorStore stored(device, stored_weights(model, dtype, options));
+  fill(HeldWeights(shards, options), stored);
+  return stored;
+}
+
 }  // namespace hone

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 
 #include "checkpoint/model_directory.h"
 #include "model/model.h"
@@ -43,5 +44,9 @@ class HeldWeights {
   bool divided_;
   int rank_;
 };
+
+// Returns a store of what this rank holds of the weights, filled by fill().
+[[nodiscard]] TensorStore held_weights(const Model& model, const OptimizerOptions& options, DType dtype, Device& device,
+                                       const std::function<void(const HeldWeights& held, TensorStore& stored)>& fill);
 
 }  // namespace hone
