@@ -40,7 +40,7 @@ int run(const GrpoCommandOptions& given, const OptionInput& input) {
   check_options(given, input);
   GrpoCommandOptions options = given;
   return run_as_job(options, [&](const Job& job) {
-    check_processes(options);
+    check_processes(options, input);
     std::optional<TrainingHooks> hooks;
     if (job.is_first()) hooks.emplace("grpo", options, input);
     if (!options.dry_run) {
