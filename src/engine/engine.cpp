@@ -24,9 +24,12 @@ Engine::Engine(const Model& model, const Tokenizer& tokenizer, const TensorStore
   if (const std::exception_ptr error = run_together(group, make)) std::rethrow_exception(error);
 }
 
-Engine::Engine(const Model& model, const Tokenizer& tokenizer, Workspace& workspace, const EngineOptions& options)
-    : impl_(std::make_unique<Impl>(model, tokenizer, nullptr, &workspace,
-                                   with_blocks_of(workspace, resolved(options)))) {}
+Engine::Engine(const Model& model, const Tokenizer& tokenizer, Workspace& workspace, const EngineOptions& options,
+               EngineGroup* group)
+    : impl_(
+          std::make_unique<Impl>(model, tokenizer, nullptr, &workspace, with_blocks_of(workspace, resolved(options)))) {
+  impl_->group = group;
+}
 
 Engine::~Engine() = default;
 Engine::Engine(Engine&&) noexcept = default;
@@ -118,6 +121,8 @@ void Engine::weights_changed() {
 void Engine::forget_prefixes() { impl_->scheduler.invalidate_prefixes(); }
 
 bool Engine::has_work() const { return impl_->scheduler.has_work(); }
+
+Device& Engine::device() const { return impl_->device(); }
 
 std::vector<Engine::Update> Engine::step() {
   Impl& impl = *impl_;

@@ -41,8 +41,11 @@ class Engine {
   Engine(const Model& model, const Tokenizer& tokenizer, const TensorStore& weights,
          const std::shared_ptr<Arena>& arena, const EngineOptions& options, EngineGroup* group = nullptr);
   // An engine on the programs that add_generation() added to `workspace`, which must be allocated and outlive the
-  // engine. `options` must be the same as for add_generation(); the workspace's KV cache determines num_blocks.
-  Engine(const Model& model, const Tokenizer& tokenizer, Workspace& workspace, const EngineOptions& options);
+  // engine. `options` must be the same as for add_generation(); the workspace's KV cache determines num_blocks. group:
+  // the ranks that have parts of the model, each of which creates such an engine; a follower's does what
+  // follow_engine() carries out. null: as above.
+  Engine(const Model& model, const Tokenizer& tokenizer, Workspace& workspace, const EngineOptions& options,
+         EngineGroup* group = nullptr);
   ~Engine();
   Engine(Engine&&) noexcept;
   Engine& operator=(Engine&&) noexcept;
@@ -69,6 +72,7 @@ class Engine {
   // Makes later requests compute the beginnings of their prompts again.
   void forget_prefixes();
   [[nodiscard]] bool has_work() const;
+  [[nodiscard]] Device& device() const;
 
   // The progress that a step made on one request.
   struct Update {

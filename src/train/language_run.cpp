@@ -304,16 +304,14 @@ namespace {
 
 // Loads or initialises what this rank has of the weights, weight by weight.
 void provide_parts(const LanguageRun& run, Workspace& workspace, Device& device) {
-  const OptimizerOptions optimizer = optimizer_options(run.options);
-  const UpdateShards shards(*run.model, optimizer, optimizer.ranks);
-  const HeldWeights held(shards, optimizer);
-  TensorStore stored(device, stored_weights(*run.model, run.dtype, optimizer));
-  if (run.initial == nullptr) {
-    held.fill_random(static_cast<std::uint64_t>(run.options.seed), stored);
-  } else {
-    held.load(*run.initial, Vocabulary::kMayGrow, stored);
-  }
-  workspace.provide(kWeightStore, std::move(stored));
+  const auto fill = [&](const HeldWeights& held, TensorStore& stored) {
+    if (run.initial == nullptr) {
+      held.fill_random(static_cast<std::uint64_t>(run.options.seed), stored);
+    } else {
+      held.load(*run.initial, Vocabulary::kMayGrow, stored);
+    }
+  };
+  workspace.provide(kWeightStore, held_weights(*run.model, optimizer_options(run.options), run.dtype, device, fill));
 }
 
 // Loads or initialises the weights and those of the adapter.

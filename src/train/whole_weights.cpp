@@ -150,4 +150,12 @@ void HeldWeights::assemble_part(std::size_t index, PartPlace place, const Job& j
   }
 }
 
+TensorStore held_weights(const Model& model, const OptimizerOptions& options, DType dtype, Device& device,
+                         const std::function<void(const HeldWeights& held, TensorStore& stored)>& fill) {
+  const UpdateShards shards(model, options, options.ranks);
+  TensorStore stored(device, stored_weights(model, dtype, options));
+  fill(HeldWeights(shards, options), stored);
+  return stored;
+}
+
 }  // namespace hone

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <span>
 
 #include "checkpoint/model_directory.h"
@@ -55,5 +56,9 @@ class HeldWeights {
   bool divided_;
   int rank_;
 };
+
+// Returns a store of what this rank holds of the weights, filled by fill().
+[[nodiscard]] TensorStore held_weights(const Model& model, const OptimizerOptions& options, DType dtype, Device& device,
+                                       const std::function<void(const HeldWeights& held, TensorStore& stored)>& fill);
 
 }  // namespace hone
