@@ -32,9 +32,6 @@
 namespace hone {
 namespace {
 
-// Ranks wait for the slowest one's generation.
-constexpr std::int64_t kAnswerSeconds = 600;
-
 struct BenchGrpoOptions {
   std::string model = "qwen2.5-0.5b";
   std::int64_t layers = 0;
@@ -380,7 +377,8 @@ int grpo_bench(BenchGrpoOptions& options, const OptionInput& input, const std::s
   LocalRanks ranks;
   if (!place.is_job() && options.num_processes > 1)
     ranks = {.count = static_cast<int>(options.num_processes), .total = static_cast<int>(options.num_processes)};
-  if (place.rank > 0) set_silent(true);  // rank 0 logs for all
+  if (place.rank > 0) set_silent(true);         // rank 0 logs for all
+  constexpr std::int64_t kAnswerSeconds = 600;  // ranks wait for the slowest one's generation
   return run_ranks(ranks, place, kAnswerSeconds, [&](const Job& job) {
     measure(options, job, command);
     return 0;
