@@ -268,6 +268,23 @@ TEST_F(ExpertProductJob, ARunInBf16ContinuesBitForBit) {
   EXPECT_EQ(weights("parts"), weights("whole"));
 }
 
+// Columns are quantized by blocks of a rank's rows, so that losses are only close to those of one process.
+TEST_F(ExpertProductJob, ARunInFp8HasAboutTheLossesOfOne) {
+  write_file(path("wide.json"),
+             R"({"model_type": "qwen3_moe", "vocab_size": 308, "hidden_size": 128, "head_dim": 32,
+                 "num_attention_heads": 4, "num_key_value_heads": 4, "num_hidden_layers": 2, "num_experts": 4,
+                 "num_experts_per_tok": 2, "moe_intermediate_size": 128, "intermediate_size": 128,
+                 "norm_topk_prob": true, "max_position_embeddings": 256, "rms_norm_eps": 1e-6, "rope_theta": 10000.0,
+                 "initializer_range": 0.05, "tie_word_embeddings": false})");
+  const Flags fp8{"--torch_dtype", "bfloat16", "--fp8", "true"};
+  run_product("wide", "one", {}, fp8);
+  run_product("wide", "four", {4, {.expert_size = 2, .context_size = 4}}, fp8);
+  const std::vector<double> one = series("one", "loss");
+  const std::vector<double> four = series("four", "loss");
+  ASSERT_EQ(four.size(), one.size());
+  for (std::size_t i = 0; i < one.size(); ++i) EXPECT_NEAR(four[i], one[i], 0.02 * one[i]) << i;
+}
+
 TEST_F(ExpertProductJob, APackedFolderIsFineTuned) {
   run_product("mixtral", "model", {});
   const auto tuned = [&](const std::string& output, const Product& product) {
