@@ -54,6 +54,7 @@ class HostCollective final : public Collective {
     const std::size_t element = size_of(dtype);
     const auto ranks = static_cast<std::size_t>(size());
     std::vector<ByteRange> parts;
+    parts.reserve(ranks);
     for (std::size_t r = 0; r < ranks; ++r) {
       parts.push_back({count * r / ranks * element, count * (r + 1) / ranks * element});
     }

@@ -141,6 +141,7 @@ DeviceModel like_known_gpu(const DeviceModel& gpu) {
   const double share = gpu.peak_flops.per_second / model.peak_flops.per_second;
   model.peak_flops = gpu.peak_flops;
   for (const auto rate : {&DeviceModel::bf16_flops, &DeviceModel::copy_bytes}) (model.*rate).per_second *= share;
+  HONE_ASSERT(model.step.has_value(), model.name, " has no rates of a step");
   for (AttentionRate* const rate : {&model.step->attention_forward, &model.step->attention_backward}) {
     rate->flops *= share;
   }

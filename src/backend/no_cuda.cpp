@@ -24,6 +24,7 @@ std::unique_ptr<Stopwatch> make_gpu_stopwatch(Device&) { fail(); }
 Device& gpu_host_memory() { fail(); }
 void set_gpu_gemm_tuning(Device&, const GemmTuning&) { fail(); }
 void choose_gpu(int) {}
+// NOLINTNEXTLINE(performance-unnecessary-value-param): CUDA's version moves it
 std::unique_ptr<Collective> make_gpu_collective(Device&, Peers&, std::vector<int>) { fail(); }
 BroadcastBackend gpu_broadcasts(Device&) { fail(); }
 std::unique_ptr<GpuCounters> make_gpu_counters(Device&) { fail(); }

@@ -92,10 +92,13 @@ Program Compiler::differentiated(const Program& typed, std::string_view loss, st
   const Program quantized = in_fp8(typed, options_, ProgramKind::kTraining);
   // Fusing across layers is possible only if no pass keeps values layer by layer. Try the program without recomputation
   // first and take it if its arena fits the budget, with products in FP8 rather with held or kept copies of the
-  // weights.
+  // weights. A stage of a pipeline would keep copies for each micro-batch under way, unless it computes both passes
+  // together.
   if (options_.recompute != Recompute::kLayers && !options_.offload) {
+    const bool keeps_copies = options_.stage == nullptr || options_.stage->is_last();
     for (const Fp8Copies copies : {Fp8Copies::kHeld, Fp8Copies::kKept}) {
-      if (options_.fp8_weights == nullptr || (copies == Fp8Copies::kHeld && !options_.holds_fp8_weights)) continue;
+      if (options_.fp8_weights == nullptr || !keeps_copies) continue;
+      if (copies == Fp8Copies::kHeld && !options_.holds_fp8_weights) continue;
       const Program keeping = in_fp8(typed, options_, ProgramKind::kTraining, copies);
       Program kept = with_gradients(keeping, loss, options_.gradients, FusionScope::kProgram);
       if (plan_memory(kept, options_.device).arena + held_fp8_bytes(kept) <= budget) return kept;

@@ -24,9 +24,12 @@ Engine::Engine(const Model& model, const Tokenizer& tokenizer, const TensorStore
   if (const std::exception_ptr error = run_together(group, make)) std::rethrow_exception(error);
 }
 
-Engine::Engine(const Model& model, const Tokenizer& tokenizer, Workspace& workspace, const EngineOptions& options)
-    : impl_(std::make_unique<Impl>(model, tokenizer, nullptr, &workspace,
-                                   with_blocks_of(workspace, resolved(options)))) {}
+Engine::Engine(const Model& model, const Tokenizer& tokenizer, Workspace& workspace, const EngineOptions& options,
+               EngineGroup* group)
+    : impl_(
+          std::make_unique<Impl>(model, tokenizer, nullptr, &workspace, with_blocks_of(workspace, resolved(options)))) {
+  impl_->group = group;
+}
 
 Engine::~Engine() = default;
 Engine::Engine(Engine&&) noexcept = default;
@@ -36,10 +39,19 @@ void Engine::prepare() {
   HONE_ASSERT(!has_work(), "an engine with requests is prepared");
   for (Executable* program : impl_->programs) {
     for (int run = 0; run < 2; ++run) impl_->run(*program, {});
+    if (!impl_->options.adjust_logits || impl_->most_launched == 1) continue;
+    impl_->begin(*program, {});
+    impl_->finish(*program, {});
   }
   impl_->device().synchronize();
   check_operations();
   impl_->settle_group();
+}
+
+void Engine::follow_begin(std::size_t program, std::string_view changes) {
+  Executable& executable = *impl_->programs.at(program);
+  executable.set_changes(changes);
+  executable.begin(kLateInput);
 }
 
 void Engine::follow(std::size_t program, std::string_view changes) {
@@ -109,6 +121,8 @@ void Engine::weights_changed() {
 void Engine::forget_prefixes() { impl_->scheduler.invalidate_prefixes(); }
 
 bool Engine::has_work() const { return impl_->scheduler.has_work(); }
+
+Device& Engine::device() const { return impl_->device(); }
 
 std::vector<Engine::Update> Engine::step() {
   Impl& impl = *impl_;

@@ -41,16 +41,22 @@ class Engine {
   Engine(const Model& model, const Tokenizer& tokenizer, const TensorStore& weights,
          const std::shared_ptr<Arena>& arena, const EngineOptions& options, EngineGroup* group = nullptr);
   // An engine on the programs that add_generation() added to `workspace`, which must be allocated and outlive the
-  // engine. `options` must be the same as for add_generation(); the workspace's KV cache determines num_blocks.
-  Engine(const Model& model, const Tokenizer& tokenizer, Workspace& workspace, const EngineOptions& options);
+  // engine. `options` must be the same as for add_generation(); the workspace's KV cache determines num_blocks. group:
+  // the ranks that have parts of the model, each of which creates such an engine; a follower's does what
+  // follow_engine() carries out. null: as above.
+  Engine(const Model& model, const Tokenizer& tokenizer, Workspace& workspace, const EngineOptions& options,
+         EngineGroup* group = nullptr);
   ~Engine();
   Engine(Engine&&) noexcept;
   Engine& operator=(Engine&&) noexcept;
 
   // Runs each program twice without tokens: the first run allocates memory and loads kernels, the second one records
-  // the launches, and the first requests wait for neither. No request may be under way.
+  // the launches, and the first requests wait for neither. Where steps may begin before their masks are known, a third
+  // run records these launches. No request may be under way.
   void prepare();
-  // Launches a program of a follower's engine with the inputs of the first rank (Executable::changes()).
+  // Launches a program of a follower's engine with the inputs of the first rank (Executable::changes()), or only begins
+  // to.
+  void follow_begin(std::size_t program, std::string_view changes);
   void follow(std::size_t program, std::string_view changes);
   // Queues a request. If what it has already is a whole completion, completion() has it immediately, and no step gives
   // an update of it. Throws Error if the prompt is empty or a token is outside the vocabulary, if max_model_len leaves
@@ -66,6 +72,7 @@ class Engine {
   // Makes later requests compute the beginnings of their prompts again.
   void forget_prefixes();
   [[nodiscard]] bool has_work() const;
+  [[nodiscard]] Device& device() const;
 
   // The progress that a step made on one request.
   struct Update {

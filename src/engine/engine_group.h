@@ -17,6 +17,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include "backend/device.h"
 #include "core/error.h"
@@ -32,7 +33,8 @@ enum class GroupOrder : std::uint32_t {
   kMakeEngine,    // EngineOptions
   kMakeEmbedder,  // EmbedderOptions
   kAllocate,      // the memory in which engine and embedder take turns
-  kRunEngine,     // number of the program, Executable::changes()
+  kBeginEngine,   // number of the program, Executable::changes(): the first part of a run
+  kRunEngine,     // likewise: a run, or what is left of it
   kRunEmbedder,   // likewise
   kSettle,        // wait for the runs under way
   kMemory,        // take part in EngineGroup::least() with the memory that the device has available
@@ -47,11 +49,15 @@ class EngineGroup {
   // Called by all ranks of a job on the thread that then uses the engine. While the object exists, the programs of this
   // thread are those of the tensor group. Throws Error as make_collective() does.
   EngineGroup(Device& device, Peers& peers);
+  // A tensor group of a training job whose programs use it already (CollectiveScope). ranks: of the job, ascending. Its
+  // first rank is never long without an order: followers wait for one no longer than for any other answer.
+  EngineGroup(Peers& peers, std::vector<int> ranks);
   ~EngineGroup();
 
-  [[nodiscard]] bool leads() const { return peers_.rank() == 0; }
-  [[nodiscard]] int size() const { return peers_.size(); }
-  // Returns this rank's part of a model. Throws Error as TensorParallelModel's constructor does.
+  [[nodiscard]] bool leads() const { return peers_.rank() == ranks_.front(); }
+  [[nodiscard]] int size() const { return static_cast<int>(ranks_.size()); }
+  // Returns this rank's part of a model, in a group of all ranks of a job. Throws Error as TensorParallelModel's
+  // constructor does.
   [[nodiscard]] std::unique_ptr<Model> part_of(std::unique_ptr<Model> whole) const;
 
   // The following throw JobFailure if a rank is lost. Those of the first rank:
@@ -74,7 +80,7 @@ class EngineGroup {
   // Throws JobFailure if a rank has ended. Waits for nothing.
   void check() const;
 
-  // A follower waits for an order, as long as the first rank lives.
+  // A follower waits for an order, in a group of all ranks of a job as long as the first rank lives.
   struct Received {
     GroupOrder order = GroupOrder::kEnd;
     std::string content;
@@ -90,7 +96,7 @@ class EngineGroup {
   };
   [[nodiscard]] Received receive();
 
-  // All ranks call the following in the same order.
+  // All ranks call the following in the same order, in a group of all ranks of a job.
   //
   // Returns the least of the values of all ranks, which are from 0 to 2^53.
   [[nodiscard]] std::int64_t least(std::int64_t value);
@@ -102,7 +108,8 @@ class EngineGroup {
 
  private:
   Peers& peers_;
-  std::unique_ptr<Collective> collective_;
+  std::vector<int> ranks_;                  // of the job; the first one gives orders
+  std::unique_ptr<Collective> collective_;  // null: the programs' is another's
   std::unique_ptr<CollectiveScope> scope_;
   std::string frame_;
   bool runs_ = false;  // a run may be under way on a follower

@@ -60,13 +60,38 @@ void Engine::Impl::add_samples(const ScheduledChunk& chunk, LaunchedStep& step) 
       sequence.generated() >= sequence.sampling.max_tokens || sequence.length() >= options.max_model_len;
 }
 
+void Engine::Impl::order(GroupOrder order, const Executable& program) const {
+  if (group == nullptr) return;
+  const auto number = static_cast<std::size_t>(std::ranges::find(programs, &program) - programs.begin());
+  group->send_run(order, number, program.changes());
+}
+
 void Engine::Impl::run(Executable& program, std::span<const ScheduledChunk> chunks) {
   set_step_inputs(program, chunks, options);
-  if (group != nullptr) {
-    const auto number = static_cast<std::size_t>(std::ranges::find(programs, &program) - programs.begin());
-    group->send_run(GroupOrder::kRunEngine, number, program.changes());
-  }
+  finish(program, chunks);
+}
+
+void Engine::Impl::begin(Executable& program, std::span<const ScheduledChunk> chunks) {
+  set_step_inputs(program, chunks, options);
+  order(GroupOrder::kBeginEngine, program);
+  program.begin(kLateInput);
+}
+
+void Engine::Impl::finish(Executable& program, std::span<const ScheduledChunk> chunks) {
+  if (options.adjust_logits) set_masks(program, chunks);
+  order(GroupOrder::kRunEngine, program);
   program.run();
+}
+
+void Engine::Impl::read_later(LaunchedStep& step, const Executable& program) const {
+  program.get_later<std::int32_t>("token", step.tokens);
+  program.get_later<float>("logp", step.logps);
+  if (!step.drafts.empty()) program.get_later<std::int32_t>("draft", step.drafts);
+  if (!step.top_ids.empty()) {
+    program.get_later<std::int32_t>("top_ids", step.top_ids);
+    program.get_later<float>("top_logps", step.top_logps);
+  }
+  step.end = device().mark();
 }
 
 bool Engine::Impl::launch() {
@@ -77,27 +102,26 @@ bool Engine::Impl::launch() {
   std::int64_t tokens = 0;
   for (const ScheduledChunk& chunk : chunks) tokens += chunk.count;
   Executable& program = program_for(tokens);
-  run(program, chunks);
+  const bool begins = waits_for_masks(chunks);
+  begins ? begin(program, chunks) : run(program, chunks);
   ++statistics.steps;
 
   LaunchedStep& step = launched.emplace_back();
   for (const ScheduledChunk& chunk : chunks) add_samples(chunk, step);
   step.tokens.resize(step.samples.size());
   step.logps.resize(step.samples.size());
-  program.get_later<std::int32_t>("token", step.tokens);
-  program.get_later<float>("logp", step.logps);
-  if (options.drafts_by_prediction()) {
-    step.drafts.resize(step.samples.size());
-    program.get_later<std::int32_t>("draft", step.drafts);
-  }
+  if (options.drafts_by_prediction()) step.drafts.resize(step.samples.size());
   if (std::ranges::any_of(step.samples, [](const LaunchedStep::Sample& sample) { return sample.listed > 0; })) {
     const std::size_t listed = step.samples.size() * static_cast<std::size_t>(options.max_logprobs);
     step.top_ids.resize(listed);
     step.top_logps.resize(listed);
-    program.get_later<std::int32_t>("top_ids", step.top_ids);
-    program.get_later<float>("top_logps", step.top_logps);
   }
-  step.end = device().mark();
+  if (begins) {
+    step.begun = &program;
+    step.chunks = chunks;
+  } else {
+    read_later(step, program);
+  }
   return true;
 }
 
@@ -153,6 +177,12 @@ std::vector<Engine::Update> Engine::Impl::read_oldest() {
   check_operations();  // of a tensor group, before its tokens are taken
   if (launched.size() > 1) expect_operations();
   follow_grammars(step);
+  if (LaunchedStep& next = launched.back(); next.begun != nullptr) {
+    HONE_ASSERT(&next != &step, "a step waits for its own tokens");
+    Executable& program = *std::exchange(next.begun, nullptr);
+    finish(program, next.chunks);
+    read_later(next, program);
+  }
   std::vector<Update> updates;
   for (std::size_t i = 0; i < step.samples.size();) {
     const RequestId id = step.samples[i].id;

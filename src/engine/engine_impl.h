@@ -36,6 +36,9 @@ struct Engine::Impl {
     std::vector<std::int32_t> top_ids;  // [samples, max_logprobs], likewise; empty if no sample lists tokens
     std::vector<float> top_logps;       // [samples, max_logprobs], likewise
     DeviceMark end;
+    // These are set while the step has only begun: its program, which waits for the masks of the chunks.
+    Executable* begun = nullptr;
+    std::vector<ScheduledChunk> chunks;
   };
 
   const Model& model;
@@ -85,6 +88,11 @@ struct Engine::Impl {
 
   // Runs a program on the chunks of a step, on all ranks.
   void run(Executable& program, std::span<const ScheduledChunk> chunks);
+  // The same in two parts: the first computes what needs no masks.
+  void begin(Executable& program, std::span<const ScheduledChunk> chunks);
+  void finish(Executable& program, std::span<const ScheduledChunk> chunks);
+  // Sends the followers an order to do to a program what this rank does, with the inputs that this rank has set.
+  void order(GroupOrder order, const Executable& program) const;
   // Has the followers wait for their runs; this rank has waited for its.
   void settle_group() {
     if (group != nullptr && group->leads()) group->settle();
@@ -99,8 +107,11 @@ struct Engine::Impl {
 
   // Proposes tokens for the sequences that are decoding.
   void draft();
-  // Schedules and launches a step. Returns false if there is nothing to compute.
+  // Schedules and launches a step. Returns false if there is nothing to compute. If samples need masks that follow from
+  // the step before, the step only begins, and read_oldest() finishes it.
   bool launch();
+  // Has the results of a step that has been launched read when the device reaches its end.
+  void read_later(LaunchedStep& step, const Executable& program) const;
   // Adds the samples of a chunk to a step, and to its sequence the token that it draws next.
   void add_samples(const ScheduledChunk& chunk, LaunchedStep& step) const;
   static std::vector<TokenLogprob> listed_tokens(const LaunchedStep& step, std::size_t sample,
@@ -114,7 +125,8 @@ struct Engine::Impl {
   std::vector<Update> read_oldest();
   // Waits for all launched steps and drops their samples.
   void discard_launched() {
-    if (!launched.empty()) device().wait(launched.back().end);
+    for (const LaunchedStep& step : launched)
+      if (step.begun == nullptr) device().wait(step.end);
     launched.clear();
   }
   // Ends what is under way when no work is left: a caller that sees this may change the weights or reuse the memory.

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <deque>
 #include <memory>
+#include <string_view>
 #include <utility>
 
 #include "backend/collective.h"
@@ -15,10 +16,58 @@
 namespace hone {
 namespace {
 
+// The runs that a follower has launched on its device.
+class FollowedRuns {
+ public:
+  explicit FollowedRuns(Device& device) : device_(device) {}
+
+  // Begins the ordered run of a program of an engine. The order for the rest comes as soon as the first rank has the
+  // tokens of the step before.
+  void begin(Engine& engine, std::string_view order) {
+    const auto [program, changes] = read(order);
+    engine.follow_begin(program, changes);
+  }
+  // Launches the ordered run of a program of an engine or an embedder, or what is left of it.
+  template <class Runner>
+  void run(Runner& runner, std::string_view order) {
+    const auto [program, changes] = read(order);
+    runner.follow(program, changes);
+    launched_.push_back(device_.mark());
+    // The next order may come while this run is under way, as the first rank launches one step ahead.
+    wait_for_all_but(1);
+  }
+
+  // Waits for the oldest runs, so that the loss of a rank is noticed.
+  void wait_for_all_but(std::size_t left) {
+    while (launched_.size() > left) {
+      device_.wait(launched_.front());
+      check_operations();
+      launched_.pop_front();
+      if (!launched_.empty()) expect_operations();
+    }
+  }
+
+ private:
+  // Returns the number of the program and the changes of its inputs.
+  [[nodiscard]] static std::pair<std::size_t, std::string_view> read(std::string_view order) {
+    std::size_t program = 0;
+    HONE_ASSERT(order.size() >= sizeof program, order.size(), " bytes of a run");
+    std::memcpy(&program, order.data(), sizeof program);
+    return {program, order.substr(sizeof program)};
+  }
+
+  Device& device_;
+  std::deque<DeviceMark> launched_;  // ends of the runs under way, oldest first
+};
+
 class Follower {
  public:
   Follower(EngineGroup& group, const Model& model, const Tokenizer& tokenizer, TensorStore weights)
-      : group_(group), model_(model), tokenizer_(tokenizer), weights_(model, std::move(weights), &group) {}
+      : group_(group),
+        model_(model),
+        tokenizer_(tokenizer),
+        weights_(model, std::move(weights), &group),
+        runs_(weights_.device()) {}
 
   // Returns false at the end.
   [[nodiscard]] bool carry_out(const EngineGroup::Received& received) {
@@ -32,12 +81,17 @@ class Follower {
       case GroupOrder::kAllocate:
         if (group_.together([&] { (void)arena_->base(); })) drop();
         return true;
+      case GroupOrder::kBeginEngine:
+        runs_.begin(*engine_, received.content);
+        return true;
       case GroupOrder::kRunEngine:
+        runs_.run(*engine_, received.content);
+        return true;
       case GroupOrder::kRunEmbedder:
-        run(received);
+        runs_.run(*embedder_, received.content);
         return true;
       case GroupOrder::kSettle:
-        wait_for_all_but(0);
+        runs_.wait_for_all_but(0);
         return true;
       case GroupOrder::kMemory:
         (void)group_.least(static_cast<std::int64_t>(memory_of(weights_.device()).available));
@@ -53,7 +107,7 @@ class Follower {
         (void)weights_.update(received.content);
         return true;
       case GroupOrder::kEnd:
-        wait_for_all_but(0);
+        runs_.wait_for_all_but(0);
         return false;
     }
     throw Defect(text_of("order ", static_cast<int>(received.order)));
@@ -61,14 +115,14 @@ class Follower {
 
  private:
   void drop() {
-    wait_for_all_but(0);
+    runs_.wait_for_all_but(0);
     embedder_.reset();
     engine_.reset();
     arena_.reset();
   }
 
   void sleep(SleepLevel level) {
-    wait_for_all_but(0);
+    runs_.wait_for_all_but(0);
     if (level == SleepLevel::kKeepWeights && weights_.keep()) return;
     drop();
     weights_.give_back(level);
@@ -97,31 +151,6 @@ class Follower {
     }
   }
 
-  void run(const EngineGroup::Received& received) {
-    std::size_t program = 0;
-    HONE_ASSERT(received.content.size() >= sizeof program, received.content.size(), " bytes of a run");
-    std::memcpy(&program, received.content.data(), sizeof program);
-    const std::string_view changes = std::string_view(received.content).substr(sizeof program);
-    if (received.order == GroupOrder::kRunEngine) {
-      engine_->follow(program, changes);
-    } else {
-      embedder_->follow(program, changes);
-    }
-    launched_.push_back(weights_.device().mark());
-    // The next order may come while this run is under way, as the first rank launches one step ahead.
-    wait_for_all_but(1);
-  }
-
-  // Waits for the oldest runs, so that the loss of a rank is noticed.
-  void wait_for_all_but(std::size_t left) {
-    while (launched_.size() > left) {
-      weights_.device().wait(launched_.front());
-      check_operations();
-      launched_.pop_front();
-      if (!launched_.empty()) expect_operations();
-    }
-  }
-
   EngineGroup& group_;
   const Model& model_;
   const Tokenizer& tokenizer_;
@@ -129,7 +158,7 @@ class Follower {
   std::shared_ptr<Arena> arena_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Embedder> embedder_;
-  std::deque<DeviceMark> launched_;  // ends of the runs under way, oldest first
+  FollowedRuns runs_;
 };
 
 }  // namespace
@@ -137,6 +166,24 @@ class Follower {
 void follow_engine(EngineGroup& group, const Model& model, const Tokenizer& tokenizer, TensorStore weights) {
   Follower follower(group, model, tokenizer, std::move(weights));
   while (follower.carry_out(group.receive())) continue;
+}
+
+void follow_engine(EngineGroup& group, Engine& engine) {
+  FollowedRuns runs(engine.device());
+  for (;;) {
+    const EngineGroup::Received received = group.receive();
+    if (received.order == GroupOrder::kBeginEngine) {
+      runs.begin(engine, received.content);
+      continue;
+    }
+    if (received.order == GroupOrder::kRunEngine) {
+      runs.run(engine, received.content);
+      continue;
+    }
+    runs.wait_for_all_but(0);
+    if (received.order == GroupOrder::kEnd) return;
+    HONE_ASSERT(received.order == GroupOrder::kSettle, "order ", static_cast<int>(received.order));
+  }
 }
 
 }  // namespace hone

@@ -78,7 +78,7 @@ Program trace_generation(const Model& model, const GenerationProgramOptions& opt
     program.output("logp", sampled.logp);
     if (options.max_logprobs > 0) {
       const Tensor counts = program.input("top_counts", {DType::kI32, {samples}});
-      const TopLogprobs top = top_logprobs(logits, parameters, counts, options.max_logprobs);
+      const TopLogprobs top = top_logprobs(logits, parameters, counts, {.most = options.max_logprobs});
       program.output("top_ids", top.ids);
       program.output("top_logps", top.logps);
     }

@@ -92,7 +92,7 @@ void Scheduler::plan_running(Step& step) {
   // prompts.
   for (const bool decoding : {true, false}) {
     for (std::size_t i = 0; i < running_.size() && step.budget > 0; ++i) {
-      if (running_[i]->complete || running_[i]->waits_for_mask()) continue;
+      if (running_[i]->complete) continue;
       if ((running_[i]->pending() == 1) != decoding) continue;
       const auto planned = [&](const Sequence* sequence) {
         return std::any_of(step.chunks.begin(), step.chunks.end(),
@@ -117,7 +117,7 @@ void Scheduler::admit_waiting(Step& step) {
     Sequence& next = **at;
     if (next.complete) break;  // preempted after its last step; it leaves when its token has been read
     const std::vector<BlockId> prefix = published_prefix(next);
-    if (next.waits_for_mask() || is_being_computed(next, prefix)) {
+    if (is_being_computed(next, prefix)) {
       ++left_waiting;
       ++at;
       continue;
@@ -145,8 +145,8 @@ std::vector<ScheduledChunk> Scheduler::schedule() {
   Step step{.chunks = {}, .budget = limits_.max_batch_tokens, .prompt_samples = limits_.max_prompt_samples};
   plan_running(step);
   admit_waiting(step);
-  const auto waits = [](const Sequence* sequence) { return sequence->complete || sequence->waits_for_mask(); };
-  HONE_ASSERT(!step.chunks.empty() || std::ranges::any_of(waiting_, waits) || std::ranges::all_of(running_, waits),
+  HONE_ASSERT(!step.chunks.empty() || std::ranges::any_of(waiting_, &Sequence::complete) ||
+                  std::ranges::all_of(running_, &Sequence::complete),
               "nothing can be scheduled");
   return std::move(step.chunks);
 }

@@ -43,7 +43,7 @@ struct Sequence {
   bool complete = false;  // its last token is being sampled, so nothing more is to be computed
 
   [[nodiscard]] std::int64_t length() const { return static_cast<std::int64_t>(tokens.size()); }
-  // Returns true if its mask cannot be known yet: it depends on a token that the host has not read.
+  // Returns true if its next mask cannot be known yet: it depends on a token that the host has not read.
   [[nodiscard]] bool waits_for_mask() const { return !mask.empty() && tokens.back() < 0; }
   [[nodiscard]] std::int64_t pending() const { return length() - computed; }
   [[nodiscard]] std::int64_t generated() const { return length() - prompt_length; }
@@ -72,9 +72,6 @@ struct ScheduledChunk {
 // computed by each of them. Blocks are shared only once the step that computes them has been launched, and a sequence
 // writes only to blocks after those that it shares.
 //
-// A sequence that follows a grammar waits until its last token has been read, so that with EngineOptions::launch_ahead
-// it is in every second step. Others are not.
-//
 // A draft is computed with the one pending token of its sequence. It never makes room for itself by preemption.
 class Scheduler {
  public:
@@ -87,7 +84,7 @@ class Scheduler {
   void remove(RequestId id);
   [[nodiscard]] bool has_work() const { return !running_.empty() || !waiting_.empty(); }
   // Plans the next step and allocates the blocks that its chunks write to. Returns at least one chunk if a sequence is
-  // not complete and does not wait for its mask.
+  // not complete.
   [[nodiscard]] std::vector<ScheduledChunk> schedule();
 
   // Preempts all running sequences: each is computed again from its first token. No token may be unread.

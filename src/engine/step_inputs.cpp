@@ -1,5 +1,6 @@
 #include "engine/step_inputs.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -44,12 +45,9 @@ void set_adjustments(Executable& program, std::span<const ScheduledChunk> chunks
   std::vector<std::int32_t> ids;         // entries of all samples
   std::vector<std::int32_t> occurrences;
   std::vector<float> biases;
-  std::vector<std::int32_t> mask_rows;  // [samples]
-  std::vector<std::int32_t> masks;      // [requests that follow a grammar, words]
   const auto add_adjustment = [&](std::array<float, kAdjustmentParameters> parameters, std::int32_t unread_sample) {
     adjustments.insert(adjustments.end(), parameters.begin(), parameters.end());
     unread.push_back(unread_sample);
-    mask_rows.push_back(-1);
   };
   for (const ScheduledChunk& chunk : chunks) {
     const SamplingParams& s = chunk.sequence->sampling;
@@ -69,10 +67,6 @@ void set_adjustments(Executable& program, std::span<const ScheduledChunk> chunks
     add_adjustment({static_cast<float>(s.repetition_penalty), static_cast<float>(s.frequency_penalty),
                     static_cast<float>(s.presence_penalty), restricts ? 1.0f : 0.0f},
                    entries != nullptr && entries->counts_tokens() && last < 0 ? sample_of_token(last) : -1);
-    if (const std::span<const std::int32_t> mask = chunk.sequence->mask; !mask.empty()) {
-      mask_rows.back() = static_cast<std::int32_t>(masks.size() / mask.size());
-      masks.insert(masks.end(), mask.begin(), mask.end());
-    }
     if (entries != nullptr) {
       ids.insert(ids.end(), entries->ids().begin(), entries->ids().end());
       occurrences.insert(occurrences.end(), entries->occurrences().begin(), entries->occurrences().end());
@@ -91,8 +85,6 @@ void set_adjustments(Executable& program, std::span<const ScheduledChunk> chunks
   program.set<std::int32_t>("entry_ids", ids);
   program.set<std::int32_t>("entry_occurrences", occurrences);
   program.set<float>("entry_biases", biases);
-  program.set<std::int32_t>("mask_rows", mask_rows);
-  program.set<std::int32_t>("masks", masks);
 }
 
 // Sets the inputs of the layer for multi-token prediction: the token after each row, which is the one that the step
@@ -155,6 +147,27 @@ void set_samples(Executable& program, std::span<const ScheduledChunk> chunks, co
 }
 
 }  // namespace
+
+bool waits_for_masks(std::span<const ScheduledChunk> chunks) {
+  return std::ranges::any_of(
+      chunks, [](const ScheduledChunk& chunk) { return chunk.samples > 0 && chunk.sequence->waits_for_mask(); });
+}
+
+void set_masks(Executable& program, std::span<const ScheduledChunk> chunks) {
+  std::vector<std::int32_t> rows;   // [samples]
+  std::vector<std::int32_t> masks;  // [masked samples, words]
+  std::int32_t masked = 0;
+  for (const ScheduledChunk& chunk : chunks) {
+    rows.resize(rows.size() + static_cast<std::size_t>(chunk.prompt_samples + chunk.samples), -1);
+    const std::span<const std::int32_t> mask = chunk.sequence->mask;
+    // A mask without tokens is that of a completion that has ended with the token before: what is drawn is not used.
+    if (chunk.samples == 0 || std::ranges::all_of(mask, [](std::int32_t word) { return word == 0; })) continue;
+    rows[rows.size() - static_cast<std::size_t>(chunk.samples)] = masked++;
+    masks.insert(masks.end(), mask.begin(), mask.end());
+  }
+  program.set<std::int32_t>(kLateInput, rows);
+  program.set<std::int32_t>("masks", masks);
+}
 
 void set_step_inputs(Executable& program, std::span<const ScheduledChunk> chunks, const EngineOptions& options) {
   const std::int64_t max_blocks = kv_layout(options).max_blocks;

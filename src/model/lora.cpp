@@ -321,6 +321,7 @@ void initialize_adapter(const LoraModel& model, TensorStore& weights, std::uint6
   for (const auto& [block, parts] : model.blocks()) {
     // A is uniform. Random numbers are indexed by part, so they do not depend on how parts are grouped into blocks.
     const std::string down = LoraModel::down_name(block);
+    if (!weights.contains(down)) continue;
     for (const WeightSpec& spec : model.weights()) {
       if (spec.name != down) continue;
       const std::int64_t columns = spec.shape[1];
@@ -351,7 +352,7 @@ void initialize_adapter(const LoraModel& model, TensorStore& weights, std::uint6
     }
     upload(weights, magnitude, norms);
   }
-  if (model.adapts_embedding()) {
+  if (model.adapts_embedding() && weights.contains(LoraModel::kEmbeddingDown)) {
     const Type& down = weights.type(LoraModel::kEmbeddingDown);
     upload(weights, LoraModel::kEmbeddingDown, std::vector<float>(static_cast<std::size_t>(down.elements())));
     std::vector<float> up(static_cast<std::size_t>(weights.type(LoraModel::kEmbeddingUp).elements()));
@@ -359,7 +360,11 @@ void initialize_adapter(const LoraModel& model, TensorStore& weights, std::uint6
     for (std::size_t i = 0; i < up.size(); ++i) up[i] = random.normal(i);
     upload(weights, LoraModel::kEmbeddingUp, up);
   }
-  for (const SavedModule& saved : model.saved()) weights.upload(saved.copy, weights.download(saved.block));
+  for (const SavedModule& saved : model.saved()) {
+    if (weights.contains(saved.copy) && weights.contains(saved.block)) {
+      weights.upload(saved.copy, weights.download(saved.block));
+    }
+  }
 }
 
 }  // namespace hone

@@ -15,17 +15,6 @@ constexpr const char* kStagesKey = "pipeline_parallel_size";
   throw Error(kStagesKey, text_of("is ", stages, ", but ", reason), text_of("--", kStagesKey, " 1"));
 }
 
-void check_stages(const Model& model, int stages) {
-  if (model.adapter() != nullptr) refuse_stages(stages, "the weights of adapters cannot be divided over stages");
-  if (model.predicts_further())
-    refuse_stages(stages, "layers for multi-token prediction cannot be divided over stages");
-  for (const WeightSpec& spec : model.weights()) {
-    if (spec.kind == WeightKind::expert || spec.kind == WeightKind::router) {
-      refuse_stages(stages, "mixtures of experts cannot be divided over stages");
-    }
-  }
-}
-
 // Traces the model with its head over some tokens, of which only the proportions of costs matter.
 Program trace_for_stages(const Model& model) {
   constexpr std::int64_t kTokens = 1024;
@@ -41,33 +30,55 @@ Program trace_for_stages(const Model& model) {
   return model.adapted(std::move(program), {.trainable = true});
 }
 
-}  // namespace
-
-StageModel::StageModel(std::unique_ptr<Model> whole, int stage, int stages) : WrappedModel(std::move(whole)) {
-  check_stages(base(), stages);
-  const Program program = trace_for_stages(base());
+// Returns the first layer of each stage. Throws Error if the model cannot have so many.
+std::vector<std::int64_t> first_layers_of(const Model& model, int stages) {
+  const Program program = trace_for_stages(model);
   if (const std::int64_t layers = count_layers(program); layers < stages) {
     throw Error(kStagesKey, text_of("is ", stages, ", but the model has ", layers, layers == 1 ? " layer" : " layers"),
                 "as many stages as layers, or fewer");
   }
-  cut_ = std::make_shared<const StageCut>(StageCut{.stage = stage, .first_layers = balanced_layers(program, stages)});
-  const std::map<std::string, std::vector<int>> readers = stages_of_weights(program, *cut_);
+  return balanced_layers(program, stages);
+}
+
+}  // namespace
+
+StageModel::StageModel(std::shared_ptr<const Model> all, int stage, int stages)
+    : StageModel(all, stage, first_layers_of(*all, stages)) {}
+
+StageModel::StageModel(std::shared_ptr<const Model> all, int stage, std::vector<std::int64_t> first_layers)
+    : WrappedModel(std::move(all)),
+      cut_(std::make_shared<const StageCut>(StageCut{.stage = stage, .first_layers = std::move(first_layers)})) {
+  const int stages = cut_->stages();
+  const std::map<std::string, std::vector<int>> readers = stages_of_weights(trace_for_stages(base()), *cut_);
   specs_.clear();
+  std::vector<bool> trains(static_cast<std::size_t>(stages), false);
   for (const WeightSpec& spec : base().weights()) {
     const auto found = readers.find(spec.name);
     const std::vector<int>& holders =
         holders_.emplace_back(found != readers.end() ? found->second : std::vector<int>{0});
     const bool is_held = std::ranges::count(holders, stage) > 0;
     if (is_held) specs_.push_back(spec);
+    for (const int holder : holders) {
+      trains[static_cast<std::size_t>(holder)] = trains[static_cast<std::size_t>(holder)] || spec.trainable;
+    }
     if (holders.size() == 1) continue;
     HONE_ASSERT((holders == std::vector<int>{0, stages - 1}), spec.name, " is read by stages inside the pipeline");
-    if (is_held) shared_.push_back(spec.name);
+    if (is_held && spec.trainable) shared_.push_back(spec.name);
   }
+  const auto idle = std::ranges::find(trains, false);
+  if (idle == trains.end()) return;
+  refuse_stages(stages, text_of("stage ", idle - trains.begin(), " would have no trained weight"));
+}
+
+std::unique_ptr<StageModel> StageModel::other(int stage) const {
+  return std::unique_ptr<StageModel>(new StageModel(shared_base(), stage, cut_->first_layers));
 }
 
 bool StageModel::counts(std::string_view weight) const {
   return first_holder(whole_index(*this, weight)) == cut_->stage;
 }
+
+const Model& of_all_stages(const Model& model) { return model.stage() != nullptr ? model.stage()->base() : model; }
 
 std::size_t whole_index(const Model& model, std::string_view weight) {
   const std::vector<WeightSpec>& specs = model.whole().weights();

@@ -11,34 +11,43 @@
 
 namespace hone {
 
-// A Model around another, the whole one, with the weights that one stage reads. Programs are traced from the whole
-// model and then cut (CompileOptions::stage). A weight that several stages read, such as an embedding that is the head
-// as well, is a weight of each of them.
+// A Model around another with all layers, with the weights that one stage reads. That one is the whole model, or a
+// rank's part of it (model/tensor_parallel_model.h). Programs are traced from it and then cut (CompileOptions::stage).
+// A weight that several stages read, such as an embedding that is the head as well, is a weight of each of them.
 class StageModel final : public WrappedModel {
  public:
-  // Throws Error that names pipeline_parallel_size if there are more stages than layers, or the model is not supported:
-  // with experts, with layers for multi-token prediction, with an adapter.
-  StageModel(std::unique_ptr<Model> whole, int stage, int stages);
+  // Throws Error that names pipeline_parallel_size if there are more stages than layers, or a stage has no trained
+  // weight. A layer for multi-token prediction counts as the last layer.
+  StageModel(std::shared_ptr<const Model> all, int stage, int stages);
+  // Returns another stage of the same pipeline.
+  [[nodiscard]] std::unique_ptr<StageModel> other(int stage) const;
 
-  const Model& whole() const override { return base(); }
+  const Model& whole() const override { return base().whole(); }
   const StageModel* stage() const override { return this; }
 
   [[nodiscard]] const std::shared_ptr<const StageCut>& cut() const { return cut_; }
-  // Returns the first stage that has a weight. index: of the weight in whole().weights().
+  // Returns the first stage that has a weight. index: of the weight in base().weights(), and in whole().weights().
   [[nodiscard]] int first_holder(std::size_t index) const { return holders_[index].front(); }
-  // Returns true if several stages, the first and the last one, have a weight. index: as above.
-  [[nodiscard]] bool is_shared(std::size_t index) const { return holders_[index].size() > 1; }
-  // Returns the weights that this stage shares; the first and the last stage have them in the same order.
+  // Returns true if several stages, the first and the last one, train a weight. index: as above.
+  [[nodiscard]] bool is_shared(std::size_t index) const {
+    return holders_[index].size() > 1 && base().weights()[index].trainable;
+  }
+  // Returns the trained weights that this stage shares; the first and the last stage have them in the same order.
   [[nodiscard]] const std::vector<std::string>& shared() const { return shared_; }
   // Returns true if a weight of this stage counts here, so that the weights of all stages count once.
   [[nodiscard]] bool counts(std::string_view weight) const;
 
  private:
+  StageModel(std::shared_ptr<const Model> all, int stage, std::vector<std::int64_t> first_layers);
+
   std::shared_ptr<const StageCut> cut_;
   std::vector<std::vector<int>> holders_;  // [weights of the whole model], the stages that read each, ascending
   std::vector<std::string> shared_;
 };
 
+// Returns the model with the weights of all stages of which a model is a stage, otherwise the model itself. Its weights
+// are this rank's parts of those of whole(), in the same order.
+[[nodiscard]] const Model& of_all_stages(const Model& model);
 // Returns the index of a weight in model.whole().weights().
 [[nodiscard]] std::size_t whole_index(const Model& model, std::string_view weight);
 

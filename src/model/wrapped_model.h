@@ -10,8 +10,8 @@
 
 namespace hone {
 
-// A Model that owns another one, its base, and is as the base is. A derived class changes specs_ in its constructor, or
-// overrides what differs, usually adapted().
+// A Model that has another one, its base, and is as the base is. A derived class changes specs_ in its constructor, or
+// overrides what differs, usually adapted(). Models of one process may share a base.
 class WrappedModel : public Model {
  public:
   const ModelShape& shape() const override { return base_->shape(); }
@@ -33,10 +33,11 @@ class WrappedModel : public Model {
   [[nodiscard]] const Model& base() const { return *base_; }
 
  protected:
-  explicit WrappedModel(std::unique_ptr<Model> base) : base_(std::move(base)), specs_(base_->weights()) {}
+  explicit WrappedModel(std::shared_ptr<const Model> base) : base_(std::move(base)), specs_(base_->weights()) {}
+  [[nodiscard]] const std::shared_ptr<const Model>& shared_base() const { return base_; }
 
  private:
-  std::unique_ptr<Model> base_;
+  std::shared_ptr<const Model> base_;
 
  protected:
   std::vector<WeightSpec> specs_;  // weights(), at first those of the base

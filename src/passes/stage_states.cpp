@@ -36,14 +36,26 @@ void add_arriving_inputs(const Program& program, Excerpt& excerpt) {
   }
 }
 
+// Calls visit(value) for each value that a node reads, and each count of rows that its results have.
+template <class Visit>
+void for_each_read(const Program& program, const Node& node, const Visit& visit) {
+  for (const ValueId id : node.inputs) {
+    if (id != kNoValue) visit(id);
+  }
+  for (const auto* ids : {&node.inputs, &node.outputs}) {
+    for (const ValueId id : *ids) {
+      const ValueId count = id != kNoValue ? program.count_source(program.value(id).type) : kNoValue;
+      if (count != kNoValue) visit(count);
+    }
+  }
+}
+
 // Returns [values], true for those that the excerpt reads.
 std::vector<bool> values_read(const Program& program, const Excerpt& excerpt) {
   std::vector<bool> read(program.values().size(), false);
   for (std::size_t n = 0; n < excerpt.nodes.size(); ++n) {
     if (!excerpt.nodes[n]) continue;
-    for (const ValueId id : program.nodes()[n].inputs) {
-      if (id != kNoValue) read[index_of(id)] = true;
-    }
+    for_each_read(program, program.nodes()[n], [&](ValueId id) { read[index_of(id)] = true; });
   }
   for (const auto& [id, name] : excerpt.leaving) read[index_of(id)] = true;
   for (const Output& output : excerpt.outputs) read[index_of(output.value)] = true;
@@ -62,9 +74,17 @@ void drop_unneeded(const Program& program, Excerpt& excerpt) {
       return values[index_of(id)] || (updates_in_place(node) && program.value(program.storage_of(id)).producer < 0);
     });
     if (!excerpt.nodes[n]) continue;
-    for (const ValueId id : node.inputs) {
-      if (id != kNoValue) values[index_of(id)] = true;
-    }
+    for_each_read(program, node, [&](ValueId id) { values[index_of(id)] = true; });
+  }
+}
+
+// Declares the counts of rows that leave the excerpt as what their states hold, because a state with such rows may not
+// have a count that a node computes. Their copies follow the nodes that compute them, and so precede all such rows.
+void declare_leaving_counts(const Program& program, const Excerpt& excerpt, Program& to) {
+  for (const CountSpec& spec : program.counts()) {
+    const auto leaving = excerpt.leaving.find(spec.source);
+    if (leaving == excerpt.leaving.end()) continue;
+    to.count(spec.count, spec.capacity, to.state(leaving->second, program.value(spec.source).type));
   }
 }
 
@@ -76,11 +96,14 @@ Program write_excerpt(const Program& program, Excerpt excerpt) {
   for (const auto& [id, name] : excerpt.arriving) {
     if (read[index_of(id)]) rewriter.map(id, rewriter.program().state(name, program.value(id).type));
   }
+  declare_leaving_counts(program, excerpt, rewriter.program());
   const auto leave = [&](ValueId id) {
     const auto [begin, end] = excerpt.leaving.equal_range(id);
     for (auto each = begin; each != end; ++each) {
       const Tensor value = rewriter.mapped(id);
-      (void)keep(value, rewriter.program().state(each->second, value.type()));
+      const ValueId declared = rewriter.program().find(Role::kState, each->second);
+      (void)keep(value, declared != kNoValue ? rewriter.program().tensor(declared)
+                                             : rewriter.program().state(each->second, value.type()));
     }
   };
   for (std::size_t n = 0; n < excerpt.nodes.size(); ++n) {
@@ -130,9 +153,7 @@ void find_kept(const Program& program, ValueId id, std::vector<bool>& nodes, std
     return;
   }
   nodes[n] = true;
-  for (const ValueId input : node.inputs) {
-    if (input != kNoValue) find_kept(program, input, nodes, kept);
-  }
+  for_each_read(program, node, [&](ValueId input) { find_kept(program, input, nodes, kept); });
 }
 
 }  // namespace
@@ -159,9 +180,7 @@ SplitStage split_passes(const Program& program) {
   add_leaving(program, is_sent, forward);
   std::set<ValueId> kept;
   for (std::size_t n = begin; n < program.nodes().size(); ++n) {
-    for (const ValueId id : program.nodes()[n].inputs) {
-      if (id != kNoValue) find_kept(program, id, backward.nodes, kept);
-    }
+    for_each_read(program, program.nodes()[n], [&](ValueId id) { find_kept(program, id, backward.nodes, kept); });
   }
   std::size_t number = 0;
   for (const ValueId id : kept) {

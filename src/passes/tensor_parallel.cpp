@@ -23,7 +23,8 @@ class TensorDivider final : public ShardBuilder {
                                     type.shape.at(static_cast<std::size_t>(dimension)).size /= division.ranks;
                                   return type;
                                 }}),
-        divisions_(program.values().size(), kWhole) {
+        divisions_(program.values().size(), kWhole),
+        gathered_(program.values().size(), false) {
     for (std::size_t i = 0; i < divisions_.size(); ++i) divisions_[i] = dimension_of(program.values()[i]);
   }
 
@@ -64,6 +65,10 @@ class TensorDivider final : public ShardBuilder {
     const ValueId id = operand(index);
     return id == kNoValue ? kWhole : divisions_[static_cast<std::size_t>(id)];
   }
+  bool is_gathered(std::size_t index) const override {
+    const ValueId id = operand(index);
+    return id != kNoValue && gathered_[static_cast<std::size_t>(id)];
+  }
   std::vector<Tensor> append(const Attributes& attributes) override {
     std::vector<Tensor> inputs;
     for (std::size_t i = 0; i < node_->inputs.size(); ++i) inputs.push_back(input(i));
@@ -78,6 +83,10 @@ class TensorDivider final : public ShardBuilder {
     divisions_[static_cast<std::size_t>(id)] = division;
   }
   void set_addend(std::size_t index, Tensor addend) override { addends_[node_->outputs.at(index)] = addend.id(); }
+  void set_gathered_output(std::size_t index, Tensor whole) override {
+    set_output(index, whole, kWhole);
+    gathered_[static_cast<std::size_t>(node_->outputs.at(index))] = true;
+  }
 
  private:
   // Returns an operand of the node; kNoValue if it is missing.
@@ -108,6 +117,7 @@ class TensorDivider final : public ShardBuilder {
   std::vector<std::int64_t> divisions_;  // [values of the old program]
   std::map<ValueId, ValueId> addends_;   // of old values that are not added up yet
   std::map<ValueId, ValueId> entered_;   // by the new value
+  std::vector<bool> gathered_;           // [values of the old program] ShardBuilder::is_gathered()
   const Node* node_ = nullptr;           // the node that is being divided
 };
 

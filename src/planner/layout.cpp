@@ -49,7 +49,7 @@ std::vector<Layout> group_layouts(std::int64_t unit) {
     for (const std::int64_t pipeline : sizes) {
       for (const std::int64_t expert : sizes) {
         for (const std::int64_t context : sizes) {
-          if (unit % (tensor * context) != 0 || unit % (tensor * expert) != 0) continue;
+          if (unit % (tensor * context * pipeline) != 0 || unit % (tensor * expert * pipeline) != 0) continue;
           all.push_back({.tensor_parallel_size = tensor,
                          .pipeline_parallel_size = pipeline,
                          .expert_parallel_size = expert,

@@ -132,7 +132,7 @@ LayoutPlan estimate_stages(const LayoutProblem& problem, const Layout& layout) {
   alone.pipeline_parallel_size = 1;
   const LayoutPlan all = estimate_rank(whole, alone);
   const TrainingOptions options = with_layout(whole, alone, 0);
-  const std::unique_ptr<Model> model = problem.model(problem.layers);
+  const std::unique_ptr<Model> model = divided_model(options, problem.model(problem.layers));
   const auto stores = static_cast<double>(training_workspace(options, *model, problem.dtype).store_bytes());
   const auto stages = static_cast<double>(layout.pipeline_parallel_size);
   LayoutPlan plan{.layout = layout, .time = {}};

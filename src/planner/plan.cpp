@@ -8,7 +8,6 @@
 #include "core/error.h"
 #include "core/printed.h"
 #include "core/strings.h"
-#include "model/registry.h"
 #include "model/stage_model.h"
 #include "ops/registry.h"
 #include "planner/sequences.h"
@@ -119,16 +118,16 @@ RunPlan plan_process(std::string command, const LanguageSizes& sizes, const Trai
 // The plan of a pipeline, whose stages differ: that of the stage that takes the most memory.
 RunPlan plan_stages(const std::string& command, LanguageSizes sizes, TrainingOptions options,
                     std::span<const std::size_t> gpus) {
-  const Model& whole = sizes.model->whole();
-  const auto stages = static_cast<int>(options.pipeline_parallel_size);
+  const StageModel& own = *sizes.model->stage();
+  const int stages = own.cut()->stages();
   const auto plan_stage = [&](int stage, std::span<const std::size_t> on) {
-    const StageModel model(family_registry().create(whole.config()), stage, stages);
-    sizes.model = &model;
+    const std::unique_ptr<StageModel> model = own.other(stage);
+    sizes.model = model.get();
     options.job_rank = options.mesh().rank_of(stage, 0, 0);
     RunPlan plan = plan_process(command, sizes, options, on);
-    const std::vector<std::int64_t>& firsts = model.cut()->first_layers;
-    const std::int64_t end =
-        model.cut()->is_last() ? whole.shape().num_hidden_layers : firsts[static_cast<std::size_t>(stage) + 1];
+    const std::vector<std::int64_t>& firsts = own.cut()->first_layers;
+    const std::int64_t layers = own.shape().num_hidden_layers + (own.predicts_further() ? 1 : 0);
+    const std::int64_t end = model->cut()->is_last() ? layers : firsts[static_cast<std::size_t>(stage) + 1];
     plan.stages = {{firsts[static_cast<std::size_t>(stage)], end, plan.memory.total()}};
     return plan;
   };
@@ -144,7 +143,7 @@ RunPlan plan_stages(const std::string& command, LanguageSizes sizes, TrainingOpt
 // The plan of a run without its number of steps.
 RunPlan plan_sizes(std::string command, const LanguageSizes& sizes, const TrainingOptions& options,
                    std::span<const std::size_t> gpus) {
-  if (options.pipeline_parallel_size > 1) return plan_stages(command, sizes, options, gpus);
+  if (sizes.model->stage() != nullptr) return plan_stages(command, sizes, options, gpus);
   return plan_process(std::move(command), sizes, options, gpus);
 }
 

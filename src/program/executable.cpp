@@ -1,9 +1,11 @@
 #include "program/executable.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <typeinfo>
+#include <utility>
 
 #include "backend/collective.h"
 #include "backend/stopwatch.h"
@@ -59,6 +61,10 @@ struct Executable::Impl {
   bool communicates = false;            // true if nodes are operations between the ranks of a job
   bool ran = false;                     // true after a run without recording, which loads libraries and kernels
   std::unique_ptr<Recording> recorded;  // of all launches
+  // The first part of a run, [0, first_late), and the rest, for runs that begin() has begun.
+  std::size_t first_late = 0;
+  std::array<std::unique_ptr<Recording>, 2> recorded_parts;
+  bool begun = false;
   NodeObserver* observer = nullptr;
 
   [[nodiscard]] std::byte* storage(ValueId id) {
@@ -128,24 +134,57 @@ struct Executable::Impl {
     }
   }
 
-  void launch_all() {
-    for (std::size_t i = 0; i < launches.size(); ++i) launch(i);
-  }
-
-  // Launches all nodes for a recording.
-  void record_all() {
-    for (std::size_t first = 0; first < launches.size();) {
+  // Launches nodes [first, last) for a recording.
+  void record_nodes(std::size_t first, std::size_t last) {
+    while (first < last) {
       const Kernel* kernel = launches[first].kernel;
       if (kernel == nullptr || kernel->run_together == nullptr) {
         launch(first++);
         continue;
       }
-      const std::size_t end = end_of_independent_nodes(program, first);
+      const std::size_t end = std::min(end_of_independent_nodes(program, first), last);
       std::vector<KernelCall> calls;
       for (std::size_t i = first; i < end; ++i) calls.push_back(call(i));
       kernel->run_together(calls);
       first = end;
     }
+  }
+
+  // Launches nodes [first, last), which `recording_of_them` holds if they have been recorded.
+  void launch_nodes(std::size_t first, std::size_t last, std::unique_ptr<Recording>& recording_of_them) {
+    if (recording && ran && !recording_of_them) recording_of_them = device().record([&] { record_nodes(first, last); });
+    if (recording_of_them) {
+      recording_of_them->launch();
+    } else {
+      for (std::size_t i = first; i < last; ++i) launch(i);
+    }
+  }
+
+  void forget_recordings() {
+    recorded.reset();
+    for (std::unique_ptr<Recording>& part : recorded_parts) part.reset();
+  }
+
+  // Copies what the host has set to the device, before nodes are launched.
+  void upload_inputs() {
+    if (launches.empty()) prepare();
+    if (communicates) expect_operations();
+    // Kernels read the counts in device memory, so recorded launches see new values without a new recording.
+    inputs.set(counts_offset, std::as_bytes(std::span(counts)));
+    inputs.upload();
+  }
+
+  // Returns the number of nodes before the first one that reads an input.
+  [[nodiscard]] std::size_t nodes_before(std::string_view input) const {
+    const ValueId id = program.find(Role::kInput, input);
+    HONE_ASSERT(id != kNoValue, "the program has no input ", input);
+    const auto reads = [&](const Node& node) {
+      return std::ranges::any_of(node.inputs,
+                                 [&](ValueId each) { return each != kNoValue && program.storage_of(each) == id; });
+    };
+    const auto first = std::ranges::find_if(program.nodes(), reads);
+    HONE_ASSERT(first != program.nodes().end(), "no node reads ", input);
+    return static_cast<std::size_t>(first - program.nodes().begin());
   }
 
   void run_observed() {
@@ -257,27 +296,38 @@ void Executable::set_changes(std::string_view changes) {
 
 void Executable::set_recording(bool recording) {
   impl_->recording = recording;
-  impl_->recorded.reset();
+  impl_->forget_recordings();
+}
+
+void Executable::begin(std::string_view late_input) {
+  Impl& impl = *impl_;
+  HONE_ASSERT(!impl.begun, "a run begins before the last one has ended");
+  impl.begun = true;
+  // An observer sees a run as a whole.
+  if (impl.observer != nullptr) return;
+  const std::size_t first_late = impl.nodes_before(late_input);
+  if (first_late != impl.first_late) {
+    for (std::unique_ptr<Recording>& part : impl.recorded_parts) part.reset();
+    impl.first_late = first_late;
+  }
+  impl.upload_inputs();
+  impl.launch_nodes(0, first_late, impl.recorded_parts[0]);
 }
 
 void Executable::run() {
   Impl& impl = *impl_;
-  if (impl.launches.empty()) impl.prepare();
-  if (impl.communicates) expect_operations();
-  // Kernels read the counts in device memory, so recorded launches see new values without a new recording.
-  impl.inputs.set(impl.counts_offset, std::as_bytes(std::span(impl.counts)));
-  impl.inputs.upload();
+  impl.upload_inputs();
+  const bool begun = std::exchange(impl.begun, false);
   if (impl.observer != nullptr) {
     impl.run_observed();
     return;
   }
-  if (impl.recording && impl.ran && !impl.recorded) impl.recorded = impl.device().record([&] { impl.record_all(); });
-  if (impl.recorded) {
-    impl.recorded->launch();
+  if (begun) {
+    impl.launch_nodes(impl.first_late, impl.launches.size(), impl.recorded_parts[1]);
   } else {
-    impl.launch_all();
-    impl.ran = true;
+    impl.launch_nodes(0, impl.launches.size(), impl.recorded);
   }
+  impl.ran = true;
 }
 
 void Executable::get_bytes(std::string_view output, DType dtype, std::span<std::byte> bytes, bool wait) const {
@@ -298,7 +348,7 @@ void Executable::set_observer(NodeObserver* observer) { impl_->observer = observ
 void Executable::rebind_weights(const TensorStore& weights) {
   impl_->bindings.weights = &weights;
   impl_->launches.clear();
-  impl_->recorded.reset();
+  impl_->forget_recordings();
 }
 
 }  // namespace hone

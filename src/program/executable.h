@@ -73,6 +73,9 @@ class Executable {
   // program in another process, which has had those of all runs before.
   [[nodiscard]] std::string changes() const;
   void set_changes(std::string_view changes);
+  // Launches the nodes before the first one that reads an input; the next run() launches the others. Until then the
+  // device may work on the first part while the host finds out what to set: inputs that only the others read.
+  void begin(std::string_view late_input);
   void run();
   // Waits for the device and copies the first values.size() elements of an output.
   template <class T>

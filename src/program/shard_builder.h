@@ -36,6 +36,9 @@ class ShardBuilder {
   // The dimension along which the operand is divided, or kWhole; kWhole for a missing one.
   [[nodiscard]] virtual std::int64_t division(std::size_t index) const = 0;
 
+  // Returns true if the operand is whole because columns of it, equal parts in the order of ranks, were gathered.
+  [[nodiscard]] virtual bool is_gathered(std::size_t index) const = 0;
+
   // Appends a copy of the node with what this rank has of its operands.
   [[nodiscard]] virtual std::vector<Tensor> append(const Attributes& attributes) = 0;
   // The same with other operands.
@@ -45,6 +48,8 @@ class ShardBuilder {
   // Registers an output that is the sum over the ranks of what they have. It counts as whole: the ranks add it up where
   // it is read, and values that are added to each other once.
   virtual void set_addend(std::size_t index, Tensor addend) = 0;
+  // Registers a whole output whose columns were gathered.
+  virtual void set_gathered_output(std::size_t index, Tensor whole) = 0;
 };
 
 // For nodes of which each rank computes the same, or the same columns of outputs as it has of its operands: appends a

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <optional>
 
-#include "backend/collective.h"
 #include "backend/gpu_collective.h"
 #include "core/error.h"
 #include "core/json_value.h"
@@ -19,7 +18,9 @@
 #include "rl/server_rollout.h"
 #include "train/launch.h"
 #include "train/memory_fit.h"
+#include "train/run_collectives.h"
 #include "train/setup.h"
+#include "train/whole_weights.h"
 
 namespace hone {
 namespace {
@@ -90,7 +91,7 @@ void try_rewards(const GrpoRun& run) {
 GrpoRun prepare_grpo(const GrpoOptions& options, const OptionInput& input) {
   // Model configuration, tokenizer and end tokens; no weights yet.
   const std::filesystem::path path = resolve_model(options.model_name_or_path, options.model_revision);
-  const GrpoBatch batch = grpo_batch(options, options.processes(), input);
+  const GrpoBatch batch = grpo_batch(options, options.mesh().data_size(), input);
   auto initial = std::make_unique<ModelDirectory>(path);
   GrpoRun run{.options = options,
               .options_json = {},
@@ -105,7 +106,7 @@ GrpoRun prepare_grpo(const GrpoOptions& options, const OptionInput& input) {
   run.dtype = weight_dtype(options).value_or(checkpoint_dtype(*run.initial));
   run.generation_config = run.initial->generation_config() != nullptr ? run.initial->generation_config()->dump() : "{}";
   prepare_experts(*run.model, options.experts, options.use_peft);
-  run.model = with_adapter(std::move(run.model), options, options);
+  run.model = divided_model(options, with_adapter(std::move(run.model), options, options));
   run.stop_token_ids = stop_token_ids(run.generation_config, *run.model, run.tokenizer);
   if (run.stop_token_ids.empty()) {
     throw Error(path.string(), "no end token: neither generation_config.json, config.json nor the tokenizer name one",
@@ -142,10 +143,10 @@ GrpoRun prepare_grpo(const GrpoOptions& options, const OptionInput& input) {
 
 namespace {
 
-// The most completions that a process generates together.
+// The most completions that a process, or a tensor group, generates together.
 std::int64_t most_of_a_rank(const GrpoOptions& options, const GrpoBatch& batch) {
-  const std::int64_t ranks = options.processes();
-  return (batch.prompts + ranks - 1) / ranks * options.num_generations;
+  const std::int64_t groups = options.mesh().data_size();
+  return (batch.prompts + groups - 1) / groups * options.num_generations;
 }
 
 }  // namespace
@@ -235,7 +236,10 @@ namespace {
 
 std::unique_ptr<RolloutSource> rollout_source(const GrpoRun& run, Workspace& workspace) {
   if (run.options.rollout == RolloutKind::kOwn) {
-    return std::make_unique<EngineRollout>(Engine(*run.model, run.tokenizer, workspace, run.engine));
+    auto group =
+        run.job.tensor_size() > 1 ? std::make_unique<EngineGroup>(*run.job.peers(), run.job.tensor_group()) : nullptr;
+    Engine engine(*run.model, run.tokenizer, workspace, run.engine, group.get());
+    return std::make_unique<EngineRollout>(std::move(engine), std::move(group));
   }
   return std::make_unique<ServerRollout>(run, workspace.store(kWeightStore));
 }
@@ -255,8 +259,7 @@ RunBytes bytes_of(const GrpoRun& run) {
 MetricValues train(GrpoRun& run) {
   // Trace all programs, so that the memory of the run is known, logged and checked before anything is allocated.
   Device& device = open_device(run.options.device);
-  const std::unique_ptr<Collective> collective =
-      run.job.peers() != nullptr ? make_collective(device, *run.job.peers()) : nullptr;
+  const RunCollectives collectives(device, run.job);
   agree(run.job, run.options, run.options_json, device);
   if (!run.broadcasts && run.options.rollout == RolloutKind::kServer && device.kind() == DeviceKind::kCuda)
     run.broadcasts = gpu_broadcasts(device);
@@ -277,7 +280,13 @@ MetricValues train(GrpoRun& run) {
   set_gemm_tuning(device, run.options.gemm.tuning());
   check_fits(run.options, run.dtype, device, bytes + run.benchmark_bytes_held, bytes_of(run));
   // Load the weights, allocate all other memory, and copy the reference model from the initial weights.
-  workspace.provide(kWeightStore, load_weights(*run.model, *run.initial, run.dtype, device));
+  const auto load = [&](const HeldWeights& held, TensorStore& stored) {
+    held.load(*run.initial, Vocabulary::kAsStored, stored);
+  };
+  workspace.provide(kWeightStore,
+                    &run.model->whole() != run.model.get()
+                        ? held_weights(*run.model, optimizer_options(run.options), run.dtype, device, load)
+                        : load_weights(*run.model, *run.initial, run.dtype, device));
   TensorStore& weights = workspace.store(kWeightStore);
   if (const LoraModel* lora = run.model->adapter()) {
     initialize_adapter(*lora, weights, static_cast<std::uint64_t>(run.options.seed));
@@ -285,7 +294,7 @@ MetricValues train(GrpoRun& run) {
   workspace.allocate(device);
   if (workspace.has_store(kReferenceStore)) workspace.store(kReferenceStore).copy_from(weights);
   Optimizer optimizer(workspace, *run.model, optimizer_options(run.options));
-  if (collective != nullptr) optimizer.join(*collective);
+  if (collectives.data() != nullptr) optimizer.join(*collectives.data());
   const std::unique_ptr<RolloutSource> source = rollout_source(run, workspace);
   GrpoTask task(run, workspace, *source);
   Trainer trainer(run.options,

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <numeric>
 
@@ -37,22 +36,7 @@ RolloutOptions rollout_options(const GrpoRun& run, const RunProgress& progress) 
           .progress = progress};
 }
 
-// Returns true if the weights that draw a token must give it the trainer's log-probability.
-bool is_exact(const GrpoOptions& options) { return options.exact_logprobs && options.rollout == RolloutKind::kOwn; }
-
 using Clock = std::chrono::steady_clock;
-
-// Returns the numbers of all ranks of a job, in their order.
-std::vector<float> gathered(const std::vector<float>& own, const Job& job) {
-  if (job.size() == 1) return own;
-  std::vector<float> all;
-  for (const std::string& bytes : job.peers()->gather({reinterpret_cast<const char*>(own.data()), own.size() * 4})) {
-    const std::size_t before = all.size();
-    all.resize(before + bytes.size() / sizeof(float));
-    std::memcpy(all.data() + before, bytes.data(), bytes.size());
-  }
-  return all;
-}
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
@@ -147,7 +131,10 @@ Rollout GrpoTask::sample(const RolloutPrompts& now, const RolloutPrompts* next) 
   // Rollouts and training may share memory, so each phase is announced to the workspace.
   Rollout all = roll_out_together(run_.job, run_.rewards.size(), options, [&] {
     workspace_.enter(Region::kRollout);
-    Rollout rollout = roll_out(source_, run_.tokenizer, own, run_.rewards, options, own_next ? &*own_next : nullptr);
+    Rollout rollout = roll_out_in_group(
+        run_.job, run_.rewards.size(), options,
+        [&] { return roll_out(source_, run_.tokenizer, own, run_.rewards, options, own_next ? &*own_next : nullptr); },
+        [&] { source_.follow(); });
     workspace_.enter(Region::kTrain);
     const Clock::time_point sampled = Clock::now();
     correct_importance(rollout, comparison);
@@ -217,15 +204,15 @@ void GrpoTask::correct_importance(Rollout& rollout, SamplerComparison& compariso
   comparison.correct(
       rollout, [this](std::span<const PolicySample> samples) { return target_logps(kForwardProgram, samples); },
       [this](double difference) {
-        if (is_exact(run_.options)) check_exact(difference);
+        if (run_.options.requires_exact()) check_exact(difference);
       });
 }
 
 std::vector<std::size_t> GrpoTask::own_samples(std::size_t samples) const {
   const auto size = static_cast<std::size_t>(run_.batch.size);
-  const std::size_t batch = size * static_cast<std::size_t>(run_.job.size());
+  const std::size_t batch = size * static_cast<std::size_t>(run_.job.data_size());
   std::vector<std::size_t> own;
-  for (std::size_t first = size * static_cast<std::size_t>(run_.job.rank()); first < samples; first += batch) {
+  for (std::size_t first = size * static_cast<std::size_t>(run_.job.data_rank()); first < samples; first += batch) {
     for (std::size_t i = 0; i < size; ++i) own.push_back(first + i);
   }
   return own;
@@ -250,7 +237,7 @@ void GrpoTask::drop_low_entropy(PolicyBatch& step) const {
   for (std::size_t t = 0; t < entropies.size(); ++t) {
     if (step.weights[t] != 0) unmasked.push_back(entropies[t]);
   }
-  unmasked = gathered(unmasked, run_.job);
+  unmasked = gather_numbers(run_.job, unmasked);
   mask_low_entropy(step, entropies, entropy_threshold(std::move(unmasked), run_.options.top_entropy_quantile));
 }
 
@@ -279,7 +266,7 @@ MetricValues GrpoTask::accumulate(std::int64_t step) {
   if (run_.options.rollout == RolloutKind::kServer && run_.options.max_staleness > 0)
     values.emplace_back("step_time/ahead", ahead_seconds);
   values.emplace_back("step_time/loss", loss_seconds);
-  if (is_exact(run_.options)) check_exact(totals.metrics.largest_difference());
+  if (run_.options.requires_exact()) check_exact(totals.metrics.largest_difference());
   return values;
 }
 
@@ -290,10 +277,10 @@ GrpoTask::StepSamples GrpoTask::choose_samples() {
     const std::int64_t at = micro_steps_ + i;
     if (at % (run_.batch.steps_per_generation * run_.options.num_iterations) == 0)
       chosen.rollouts.push_back(generate());
-    const bool compares = !run_.options.needs_trainer_logps() ||
-                          (run_.options.max_staleness > 0 && run_.options.rollout == RolloutKind::kOwn);
+    const bool compares =
+        !run_.options.needs_trainer_logps() || (run_.options.max_staleness > 0 && run_.options.samples_as_trained());
     chosen.fresh.push_back(updates_since_generation_ == 0 && compares);
-    const auto size = static_cast<std::ptrdiff_t>(run_.batch.size * run_.job.size());
+    const auto size = static_cast<std::ptrdiff_t>(batch_completions());
     const auto first = samples_.begin() + at % run_.batch.steps_per_generation * size;
     step_samples_.insert(step_samples_.end(), first, first + size);
   }
@@ -368,17 +355,24 @@ Json GrpoTask::last_batch() const { return to_json(step_samples_); }
 Json GrpoTask::state() const {
   const std::int64_t reuse = run_.batch.steps_per_generation * run_.options.num_iterations;
   const bool in_use = micro_steps_ % reuse != 0;  // the current generation has batches left
-  Json state{{"micro_steps", micro_steps_},
-             {"generations", generations_},
-             {"updates_since_generation", updates_since_generation_},
-             {"tokens_seen", tokens_seen_},
-             {"samples", in_use ? to_json(samples_) : Json::array()}};
+  Json state{{"micro_steps", micro_steps_}, {"batch_completions", batch_completions()},
+             {"generations", generations_}, {"updates_since_generation", updates_since_generation_},
+             {"tokens_seen", tokens_seen_}, {"samples", in_use ? to_json(samples_) : Json::array()}};
   if (!begun_tensors_.empty()) state["begun_prompts"] = begun_.prompts;
   return state;
 }
 
 void GrpoTask::restore(const Json& state, std::span<const TaskTensor> tensors) {
-  micro_steps_ = state.at("micro_steps").get<std::int64_t>();
+  // The batches of another layout may have another size.
+  const std::int64_t size = batch_completions();
+  const std::int64_t read = state.at("micro_steps").get<std::int64_t>() * state.value("batch_completions", size);
+  if (read % size != 0) {
+    throw Error("resume_from_checkpoint",
+                text_of("the checkpoint was saved after ", read, " completions, which batches of ", size,
+                        " (per_device_train_batch_size and processes) do not divide"),
+                "resume with the checkpoint's batch keys, or from another checkpoint");
+  }
+  micro_steps_ = read / size;
   generations_ = state.at("generations").get<std::int64_t>();
   updates_since_generation_ = state.at("updates_since_generation").get<std::int64_t>();
   tokens_seen_ = state.at("tokens_seen").get<std::int64_t>();

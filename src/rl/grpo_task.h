@@ -176,6 +176,8 @@ class GrpoTask final : public TrainingTask {
   // Returns this rank's samples of a step with their loss weights (w_i above), which depend on all of them.
   // own: indices into `samples`.
   [[nodiscard]] PolicyBatch weigh(std::span<const PolicySample> samples, std::span<const std::size_t> own) const;
+  // Returns the completions of a batch of all ranks.
+  [[nodiscard]] std::int64_t batch_completions() const { return run_.batch.size * run_.job.data_size(); }
   // Returns the indices of this rank's samples in the batches of a step, of which each rank has its part.
   [[nodiscard]] std::vector<std::size_t> own_samples(std::size_t samples) const;
   // Removes the policy term of the tokens of a step that top_entropy_quantile excludes.

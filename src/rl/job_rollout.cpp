@@ -1,7 +1,9 @@
 #include "rl/job_rollout.h"
 
 #include <algorithm>
+#include <cstring>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "core/interrupt.h"
@@ -12,6 +14,17 @@ namespace hone {
 namespace {
 
 constexpr const char* kInterrupted = "interrupted";  // sent instead of a message
+
+Json to_json(std::span<const DrawnTokens> drawn) {
+  Json json = Json::array();
+  for (const DrawnTokens& one : drawn) json.push_back({{"tokens", one.tokens}, {"logps", one.logps}});
+  return json;
+}
+
+void append_drawn(const Json& json, std::vector<DrawnTokens>& drawn) {
+  for (const Json& one : json)
+    drawn.push_back({one.at("tokens").get<std::vector<TokenId>>(), one.at("logps").get<std::vector<float>>()});
+}
 
 std::string to_message(const Rollout& rollout) {
   Json judged = Json::array();
@@ -27,6 +40,8 @@ std::string to_message(const Rollout& rollout) {
   const Json message{
       {"samples", to_json(rollout.samples)},
       {"judged", judged},
+      {"stale", rollout.stale},
+      {"begun_ahead", to_json(rollout.begun_ahead)},
       {"times",
        {rollout.generation_seconds, rollout.reward_seconds, rollout.logprob_seconds, rollout.reference_seconds}}};
   return message.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -45,11 +60,22 @@ void append_message(const Json& message, Rollout& rollout) {
       judged.rewards.push_back(reward.is_null() ? std::nullopt : std::optional(reward.get<double>()));
     }
   }
+  std::ranges::move(message.at("stale").get<std::vector<std::size_t>>(), std::back_inserter(rollout.stale));
+  append_drawn(message.at("begun_ahead"), rollout.begun_ahead);
   const auto times = message.at("times").get<std::vector<double>>();
   rollout.generation_seconds = std::max(rollout.generation_seconds, times[0]);
   rollout.reward_seconds = std::max(rollout.reward_seconds, times[1]);
   rollout.logprob_seconds = std::max(rollout.logprob_seconds, times[2]);
   rollout.reference_seconds = std::max(rollout.reference_seconds, times[3]);
+}
+
+// Completes a rollout whose completions come from messages.
+void set_scores(Rollout& rollout, std::size_t rewards, const RolloutOptions& options) {
+  for (std::size_t r = 0; r < rewards; ++r) {
+    RewardScores& scores = rollout.scores.emplace_back();
+    for (const ScoredCompletion& judged : rollout.judged) scores.push_back(judged.rewards.at(r));
+  }
+  set_advantages(rollout, options);
 }
 
 // Returns the message of each rank. If making one is interrupted, all ranks throw Interrupted.
@@ -68,40 +94,68 @@ std::vector<std::string> gather(const Job& job, const std::function<std::string(
 }  // namespace
 
 IndexRange share_of_rank(std::size_t count, const Job& job) {
-  const auto rank = static_cast<std::size_t>(job.rank());
-  const auto size = static_cast<std::size_t>(job.size());
+  const auto rank = static_cast<std::size_t>(job.data_rank());
+  const auto size = static_cast<std::size_t>(job.data_size());
   const std::size_t first = count * rank / size;
   return {first, count * (rank + 1) / size - first};
 }
 
+Rollout roll_out_in_group(const Job& job, std::size_t rewards, const RolloutOptions& options,
+                          const std::function<Rollout()>& draw, const std::function<void()>& follow) {
+  if (job.tensor_size() == 1) return draw();
+  if (job.tensor_rank() != 0) {
+    follow();
+    const std::string message = job.broadcast_in_tensor_group("");
+    if (message == kInterrupted) throw Interrupted();
+    Rollout rollout;
+    append_message(parse_json(message, job.peers()->name_of(job.tensor_group().front())), rollout);
+    set_scores(rollout, rewards, options);
+    return rollout;
+  }
+  try {
+    Rollout rollout = draw();
+    (void)job.broadcast_in_tensor_group(to_message(rollout));
+    return rollout;
+  } catch (const Interrupted&) {
+    (void)job.broadcast_in_tensor_group(kInterrupted);
+    throw;
+  }
+}
+
 Rollout roll_out_together(const Job& job, std::size_t rewards, const RolloutOptions& options,
                           const std::function<Rollout()>& sample) {
-  if (job.size() == 1) return sample();
-  const std::vector<std::string> messages = gather(job, [&] { return to_message(sample()); });
+  if (job.data_size() == 1) return sample();
+  const std::vector<std::string> messages = gather(job, [&] {
+    const Rollout own = sample();
+    return job.tensor_rank() == 0 ? to_message(own) : std::string();
+  });
   Rollout rollout;
   for (std::size_t rank = 0; rank < messages.size(); ++rank) {
+    if (messages[rank].empty()) continue;  // that of its group's first rank is the same
     append_message(parse_json(messages[rank], job.peers()->name_of(static_cast<int>(rank))), rollout);
   }
-  for (std::size_t r = 0; r < rewards; ++r) {
-    RewardScores& scores = rollout.scores.emplace_back();
-    for (const ScoredCompletion& judged : rollout.judged) scores.push_back(judged.rewards.at(r));
-  }
-  set_advantages(rollout, options);
+  set_scores(rollout, rewards, options);
   return rollout;
 }
 
 std::vector<DrawnTokens> draw_together(const Job& job, const std::function<std::vector<DrawnTokens>()>& draw) {
   if (job.size() == 1) return draw();
-  const auto to_text = [&] {
-    Json drawn = Json::array();
-    for (const DrawnTokens& one : draw()) drawn.push_back({{"tokens", one.tokens}, {"logps", one.logps}});
-    return drawn.dump();
-  };
-  const std::vector<std::string> messages = gather(job, to_text);
+  const std::vector<std::string> messages = gather(job, [&] { return to_json(draw()).dump(); });
   std::vector<DrawnTokens> all;
   for (std::size_t rank = 0; rank < messages.size(); ++rank) {
-    for (const Json& one : parse_json(messages[rank], job.peers()->name_of(static_cast<int>(rank))))
-      all.push_back({one.at("tokens").get<std::vector<TokenId>>(), one.at("logps").get<std::vector<float>>()});
+    append_drawn(parse_json(messages[rank], job.peers()->name_of(static_cast<int>(rank))), all);
+  }
+  return all;
+}
+
+std::vector<float> gather_numbers(const Job& job, const std::vector<float>& own) {
+  if (job.data_size() == 1) return own;
+  const std::string_view bytes(reinterpret_cast<const char*>(own.data()), own.size() * sizeof(float));
+  std::vector<float> all;
+  for (const std::string& numbers : job.peers()->gather(job.tensor_rank() == 0 ? bytes : std::string_view())) {
+    const std::size_t before = all.size();
+    all.resize(before + numbers.size() / sizeof(float));
+    if (!numbers.empty()) std::memcpy(all.data() + before, numbers.data(), numbers.size());
   }
   return all;
 }

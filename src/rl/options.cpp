@@ -8,6 +8,7 @@
 #include "rl/server_weights.h"
 #include "system/job_place.h"
 #include "train/launch.h"
+#include "train/setup.h"
 
 namespace hone {
 namespace {
@@ -147,18 +148,35 @@ void check_options(const GrpoOptions& options, const OptionInput& input) {
   }
   check_importance(options, input);
   check_server(options, input);
-  (void)grpo_batch(options, processes_of(options, job_place()), input);
+  const std::int64_t groups = processes_of(options, job_place()) / options.tensor_parallel_size;
+  (void)grpo_batch(options, std::max<std::int64_t>(groups, 1), input);
 }
 
-void check_processes(const GrpoOptions& options) {
+bool GrpoOptions::sums_depend_on_rows() const {
+  constexpr std::int64_t kOneSum = 2;
+  return tensor_parallel_size > kOneSum && device_kind(*this) != DeviceKind::kCpu;
+}
+
+void check_processes(const GrpoOptions& options, const OptionInput& input) {
   for (const auto& [key, size, of_weights, of_tokens] : options.group_sizes()) {
+    if (size == 1 || std::string_view(key) == "tensor_parallel_size") continue;
     const char* const needs = of_weights ? "generates with whole weights" : "computes whole sequences";
-    if (size > 1) throw Error(key, text_of("is ", size, "; hone grpo ", needs), text_of("--", key, " 1"));
+    throw Error(key, text_of("is ", size, "; hone grpo ", needs), text_of("--", key, " 1"));
   }
-  if (options.processes() == 1) return;
+  if (options.exact_logprobs && options.rollout == RolloutKind::kOwn && !options.samples_as_trained()) {
+    const std::string reason =
+        text_of("a tensor group of ", options.tensor_parallel_size, " GPUs adds in an order that depends on the batch");
+    if (input.was_set("exact_logprobs"))
+      throw Error(input.place_of("exact_logprobs"), reason, "--tensor_parallel_size 2, or remove exact_logprobs");
+    log_once(text_of("exact_logprobs has no effect: ", reason,
+                     "; the trainer computes the log-probabilities again, and the policy term is corrected "
+                     "(sampling/sampling_logp_difference)"));
+  }
+  if (options.mesh().data_size() == 1) return;
   if (options.max_staleness > 0 && options.rollout == RolloutKind::kOwn) {
     throw Error("max_staleness",
-                text_of("is ", options.max_staleness, "; an engine begins generations ahead in one process only"),
+                text_of("is ", options.max_staleness,
+                        "; an engine begins generations ahead in one process or tensor group only"),
                 "--num_processes 1, rollout: server, or max_staleness: 0");
   }
   if (options.zero_stage.value_or(0) > 1) {

@@ -131,6 +131,10 @@ struct GrpoOptions : ModelOptions, DatasetOptions, TrainingOptions, RewardKeys, 
   // Returns true if a forward pass computes the trainer's log-probabilities of each generation before its first update;
   // with max_staleness, of completions that older weights have begun.
   [[nodiscard]] bool needs_trainer_logps() const { return corrects_importance() || sampler_may_differ(); }
+  // Returns true if hone's engine draws with the trainer's probabilities for the same weights, bit for bit.
+  [[nodiscard]] bool samples_as_trained() const { return rollout == RolloutKind::kOwn && !sums_depend_on_rows(); }
+  // Returns true if a log-probability of sampler and trainer for the same weights that differs ends the run.
+  [[nodiscard]] bool requires_exact() const { return exact_logprobs && samples_as_trained(); }
 
   template <class Visitor>
   void fields(Visitor& v) {
@@ -152,7 +156,10 @@ struct GrpoOptions : ModelOptions, DatasetOptions, TrainingOptions, RewardKeys, 
 
  private:
   // Returns true if the probabilities that drew a token may be others than the trainer's.
-  [[nodiscard]] bool sampler_may_differ() const { return rollout == RolloutKind::kServer || max_staleness > 0; }
+  [[nodiscard]] bool sampler_may_differ() const { return !samples_as_trained() || max_staleness > 0; }
+  // Returns true if a tensor group adds the numbers of more than two GPUs, in an order of NCCL that depends on how many
+  // rows a program has. Two numbers have one sum.
+  [[nodiscard]] bool sums_depend_on_rows() const;
 
   template <class Visitor>
   void generation_fields(Visitor& v) {
@@ -194,7 +201,9 @@ struct GrpoOptions : ModelOptions, DatasetOptions, TrainingOptions, RewardKeys, 
         "rollout: server: folder of the weights, which the server must see under this path; unset: rollout_weights in "
         "output_dir");
     });
-    v("exact_logprobs", exact_logprobs, "Stop unless rollout and trainer compute bitwise the same probabilities");
+    v("exact_logprobs", exact_logprobs,
+      "Stop unless rollout and trainer compute bitwise the same probabilities; a tensor group of more than two GPUs "
+      "compares them and corrects the difference");
     v("max_staleness", max_staleness,
       "Generations by which the weights that draw a token may be older than those that learn from it first; 1: the "
       "next generation is begun where the last completions of one leave room; servers draw it while a step trains",
@@ -246,7 +255,8 @@ struct GrpoBatch {
 
 // Checks the options. Throws Error if values contradict each other or a required option is not set.
 void check_options(const GrpoOptions& options, const OptionInput& input);
-// Throws Error if the options do not allow several processes, of which there are.
-void check_processes(const GrpoOptions& options);
+// Throws Error if the options do not allow several processes, of which there are. To be called once this process has
+// its device.
+void check_processes(const GrpoOptions& options, const OptionInput& input);
 
 }  // namespace hone

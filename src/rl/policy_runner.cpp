@@ -4,6 +4,7 @@
 #include <array>
 #include <numeric>
 
+#include "backend/collective.h"
 #include "data/micro_batches.h"
 
 namespace hone {
@@ -46,6 +47,7 @@ std::vector<float> PolicyRunner::target_values(const char* name, const PolicyBat
     program.set<std::int32_t>("targets", part.targets);
     program.run();
     program.get<float>(output, std::span(values).subspan(token, part.tokens.size()));
+    check_operations();  // before the values are used
     token += part.tokens.size();
     begin = end;
   }
@@ -118,6 +120,7 @@ void PolicyRunner::run_micro_batch(Executable& program, const PolicyBatch& batch
   program.get<float>("logp", std::span(values.logps).subspan(first, tokens));
   program.get<float>("entropy", std::span(values.entropies).subspan(first, tokens));
   if (loss_.beta != 0) program.get<float>("kl", std::span(values.kls).subspan(first, tokens));
+  check_operations();  // before the values are used
   totals.loss += static_cast<double>(loss);
   totals.padding.tokens += static_cast<double>(tokens);
   totals.padding.rows += static_cast<double>(SizedExecutables::capacity_of(program));

@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/files.h"
+#include "core/interrupt.h"
 #include "core/json_value.h"
 #include "rl/scorer.h"
 
@@ -128,6 +129,22 @@ Generated RolloutSource::generate_ahead(std::span<const Request> requests, std::
                                         const OnFinished& on_finished) {
   HONE_ASSERT(ahead.empty(), "this source of completions begins none ahead");
   return {generate(requests, on_finished), {}};
+}
+
+Generated EngineRollout::generate_ahead(std::span<const Request> requests, std::span<const Request> ahead,
+                                        const OnFinished& on_finished) {
+  // Followers carry out orders until the end, also if this rank is interrupted.
+  const auto end = [&] {
+    if (group_ != nullptr) group_->end();
+  };
+  try {
+    Generated generated = engine_.generate(requests, ahead, on_finished);
+    end();
+    return generated;
+  } catch (const Interrupted&) {
+    end();
+    throw;
+  }
 }
 
 Rollout roll_out(RolloutSource& source, const Tokenizer& tokenizer, const RolloutPrompts& now,

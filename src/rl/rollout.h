@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -11,6 +12,8 @@
 
 #include "data/prompt_set.h"
 #include "engine/engine.h"
+#include "engine/engine_group.h"
+#include "engine/follower.h"
 #include "reward/registry.h"
 #include "rl/advantages.h"
 #include "rl/policy_batch.h"
@@ -60,6 +63,9 @@ class RolloutSource {
                                                  const OnFinished& on_finished);
   // Waits for requests ahead that run and returns their completions. Throws as generate() does.
   [[nodiscard]] virtual std::vector<Completion> finish_ahead() { return {}; }
+  // Called by the other ranks of a tensor group while the first one calls generate() or generate_ahead(): takes part in
+  // the work of its engine.
+  virtual void follow() {}
   // Called after the weights of the policy have changed.
   virtual void weights_changed() {}
   // Brings the policy's weights to where completions are drawn, if they are elsewhere and have changed. Called by all
@@ -67,21 +73,24 @@ class RolloutSource {
   virtual void update_weights() {}
 };
 
-// Generates with hone's engine, which shares the weights of the policy.
+// Generates with hone's engine, which shares the weights of the policy. In a tensor group each rank has such an engine
+// on its part of the weights, and the first rank's orders what the others run.
 class EngineRollout final : public RolloutSource {
  public:
-  explicit EngineRollout(Engine engine) : engine_(std::move(engine)) {}
+  // group: that of the engine; null: this process has the whole model.
+  explicit EngineRollout(Engine engine, std::unique_ptr<EngineGroup> group = nullptr)
+      : group_(std::move(group)), engine_(std::move(engine)) {}
   [[nodiscard]] std::vector<Completion> generate(std::span<const Request> requests,
                                                  const OnFinished& on_finished) override {
-    return engine_.generate(requests, on_finished);
+    return generate_ahead(requests, {}, on_finished).completions;
   }
   [[nodiscard]] Generated generate_ahead(std::span<const Request> requests, std::span<const Request> ahead,
-                                         const OnFinished& on_finished) override {
-    return engine_.generate(requests, ahead, on_finished);
-  }
+                                         const OnFinished& on_finished) override;
+  void follow() override { follow_engine(*group_, engine_); }
   void weights_changed() override { engine_.weights_changed(); }
 
  private:
+  std::unique_ptr<EngineGroup> group_;  // outlives the engine
   Engine engine_;
 };
 

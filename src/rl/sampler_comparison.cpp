@@ -22,9 +22,8 @@ void SamplerComparison::correct(Rollout& rollout, const TrainerLogps& trainer_lo
   std::vector<std::size_t> compared;                                // samples
   std::vector<PolicySample> samples;                                // [compared]
   std::vector<std::vector<float>> trainer(rollout.samples.size());  // [samples][tokens]
-  const bool is_own = options_.rollout == RolloutKind::kOwn;
   for (std::size_t s = 0; s < rollout.samples.size(); ++s) {
-    if (is_own && options_.max_staleness > 0 && rollout.stale[s] == 0) {
+    if (options_.samples_as_trained() && options_.max_staleness > 0 && rollout.stale[s] == 0) {
       trainer[s] = rollout.samples[s].logps;
     } else {
       compared.push_back(s);

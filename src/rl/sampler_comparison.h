@@ -22,7 +22,8 @@ class SamplerComparison {
   // Receives the difference of a token's log-probabilities that must be 0.
   using CheckExact = std::function<void(double difference)>;
   // Replaces the log-probabilities of this rank's samples by the trainer's and, if the options correct for the
-  // difference, sets the importance ratios. Samples of hone's engine without stale tokens have the trainer's already.
+  // difference, sets the importance ratios. Samples without stale tokens of an engine that samples as
+  // trained have the trainer's already.
   void correct(Rollout& rollout, const TrainerLogps& trainer_logps, const CheckExact& check);
   // Records in rollout.importance what all ranks of a job have compared.
   void record(const Job& job, Rollout& rollout);

@@ -7,6 +7,8 @@
 #include "core/interrupt.h"
 #include "core/json_value.h"
 #include "text/detokenizer.h"
+#include "train/setup.h"
+#include "train/whole_weights.h"
 
 namespace hone {
 namespace {
@@ -137,13 +139,20 @@ ServerRollout::ServerRollout(const GrpoRun& run, const TensorStore& weights)
     : run_(run),
       servers_(rollout_server_urls(run.options)),
       client_(rollout_endpoint(run.options, cancelled_)),
-      weights_(run, weights) {}
+      weights_(weights),
+      sender_(run, weights.device()) {}
 
 void ServerRollout::update_weights() {
   if (weights_sent_) return;
+  TensorStore assembled;
+  const bool has_part = &run_.model->whole() != run_.model.get();
+  if (has_part) {
+    const UpdateShards shards(*run_.model, optimizer_options(run_.options), 1);
+    assembled = HeldWeights(shards, false, 0).assemble(weights_, run_.job);
+  }
   bool stops = false;
   try {
-    if (run_.job.is_first()) weights_.send();
+    if (run_.job.is_first()) sender_.send(has_part ? assembled : weights_);
   } catch (const Interrupted&) {
     stops = true;  // the other ranks wait; they end as this one does
   }

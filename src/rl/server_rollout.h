@@ -40,13 +40,14 @@ class ServerRollout final : public RolloutSource {
                                          const OnFinished& on_finished) override;
   [[nodiscard]] std::vector<Completion> finish_ahead() override;
   void weights_changed() override { weights_sent_ = false; }
-  // The first rank sends the weights, while the others wait.
+  // The first rank sends the weights, of which it gets the others' parts if a tensor group divides them, while the
+  // others wait.
   void update_weights() override;
 
  private:
-  // Returns the server of a prompt of this rank; ranks begin with different ones.
+  // Returns the server of a prompt of this rank; those of different prompts begin with different ones.
   [[nodiscard]] const std::string& server_of(std::size_t prompt) const {
-    return servers_[(prompt + static_cast<std::size_t>(run_.job.rank())) % servers_.size()];
+    return servers_[(prompt + static_cast<std::size_t>(run_.job.data_rank())) % servers_.size()];
   }
   [[nodiscard]] std::vector<Completion> draw(std::span<const Request> requests, const OnFinished& on_finished);
   // Returns a server's completions of requests that all have the same prompt.
@@ -56,7 +57,8 @@ class ServerRollout final : public RolloutSource {
   std::vector<std::string> servers_;
   std::atomic<bool> cancelled_ = false;
   EndpointClient client_;
-  ServerWeights weights_;
+  const TensorStore& weights_;  // what this rank has of them
+  ServerWeights sender_;
   bool weights_sent_ = false;
   std::future<std::vector<Completion>> ahead_;  // last: its thread uses the others
 };

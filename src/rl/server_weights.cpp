@@ -98,18 +98,18 @@ EndpointOptions rollout_endpoint(const GrpoOptions& options, const std::atomic<b
           .cancelled = &cancelled};
 }
 
-ServerWeights::ServerWeights(const GrpoRun& run, const TensorStore& weights)
+ServerWeights::ServerWeights(const GrpoRun& run, Device& device)
     : run_(run),
-      weights_(weights),
+      device_(device),
       servers_(rollout_server_urls(run.options)),
       client_(rollout_endpoint(run.options, cancelled_)) {}
 
-void ServerWeights::send() {
+void ServerWeights::send(const TensorStore& weights) {
   if (!over_nccl_) over_nccl_ = chooses_nccl();
   if (*over_nccl_) {
-    send_over_nccl();
+    send_over_nccl(weights);
   } else {
-    send_by_folder();
+    send_by_folder(weights);
   }
 }
 
@@ -163,42 +163,41 @@ std::string ServerWeights::obstacle_at(const std::string& server) {
   return text_of(server, " takes weights from folders only (NCCL needs hone serve --allow_weight_updates on one GPU)");
 }
 
-void ServerWeights::send_over_nccl() {
-  Device& device = weights_.device();
+void ServerWeights::send_over_nccl(const TensorStore& weights) {
   const LoraModel* lora = run_.model->adapter();
   if (lora == nullptr) {
-    SentTensors tensors(*run_.model, weights_, device, narrows_);
+    SentTensors tensors(run_.model->whole(), weights, device_, narrows_);
     return sender_->send(tensors);
   }
   const fs::path folder = rollout_weights_dir(run_.options).string() + ".adapter";
-  with_adapter_folder(folder, *lora, weights_, [&](const ModelDirectory& adapter) {
-    const TensorStore merged = load_weights(lora->base(), adapter, model_dtype(*lora, weights_), cpu_device());
-    SentTensors tensors(lora->base(), merged, device, narrows_);
+  with_adapter_folder(folder, *lora, weights, [&](const ModelDirectory& adapter) {
+    const TensorStore merged = load_weights(lora->base(), adapter, model_dtype(*lora, weights), cpu_device());
+    SentTensors tensors(lora->base(), merged, device_, narrows_);
     sender_->send(tensors);
   });
 }
 
-void ServerWeights::write_folder(const fs::path& folder) const {
+void ServerWeights::write_folder(const fs::path& folder, const TensorStore& weights) const {
   const fs::path beside = folder.string() + ".partial";
   remove_path(beside);
   hone::create_directories(beside);
   const Json generation_config = parse_json(run_.generation_config, "generation_config.json");
   if (const LoraModel* lora = run_.model->adapter()) {
-    with_adapter_folder(beside.string() + ".adapter", *lora, weights_, [&](const ModelDirectory& adapter) {
-      const DType dtype = model_dtype(*lora, weights_);
+    with_adapter_folder(beside.string() + ".adapter", *lora, weights, [&](const ModelDirectory& adapter) {
+      const DType dtype = model_dtype(*lora, weights);
       save_model(beside, lora->base(), load_weights(lora->base(), adapter, dtype, cpu_device()), &generation_config);
     });
   } else {
-    save_model(beside, *run_.model, weights_, &generation_config);
+    save_model(beside, run_.model->whole(), weights, &generation_config);
   }
   run_.tokenizer.save(beside);
   remove_path(folder);
   publish_directory(beside, folder);
 }
 
-void ServerWeights::send_by_folder() {
+void ServerWeights::send_by_folder(const TensorStore& weights) {
   const fs::path folder = rollout_weights_dir(run_.options);
-  write_folder(folder);
+  write_folder(folder, weights);
   for (const std::string& server : servers_) announce(server, folder);
 }
 

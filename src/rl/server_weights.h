@@ -26,13 +26,13 @@ namespace hone {
 
 class ServerWeights {
  public:
-  // All references must outlive the object. Sends no request.
-  ServerWeights(const GrpoRun& run, const TensorStore& weights);
+  // run: must outlive the object. device: that of the policy. Sends no request.
+  ServerWeights(const GrpoRun& run, Device& device);
 
-  // Replaces the weights of all servers by those of the policy; those of an adapter are merged. The first call asks the
-  // servers whether they take weights over NCCL, if the options leave the choice. Throws Error if a server refuses,
-  // fails or does not answer, and Interrupted on Ctrl+C.
-  void send();
+  // Replaces the weights of all servers by `weights`, the whole ones of the policy; those of an adapter are merged. The
+  // first call asks the servers whether they take weights over NCCL, if the options leave the choice. Throws Error if a
+  // server refuses, fails or does not answer, and Interrupted on Ctrl+C.
+  void send(const TensorStore& weights);
 
  private:
   [[nodiscard]] bool chooses_nccl();
@@ -41,13 +41,13 @@ class ServerWeights {
   [[nodiscard]] std::string obstacle_at(const std::string& server);
   // Connects to all servers. Returns "", or why that is not possible.
   [[nodiscard]] std::string obstacle_of_connection();
-  void send_over_nccl();
-  void send_by_folder();
-  void write_folder(const std::filesystem::path& folder) const;
+  void send_over_nccl(const TensorStore& weights);
+  void send_by_folder(const TensorStore& weights);
+  void write_folder(const std::filesystem::path& folder, const TensorStore& weights) const;
   void announce(const std::string& server, const std::filesystem::path& folder) const;
 
   const GrpoRun& run_;
-  const TensorStore& weights_;
+  Device& device_;
   std::vector<std::string> servers_;
   std::atomic<bool> cancelled_ = false;
   EndpointClient client_;

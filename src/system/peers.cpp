@@ -163,6 +163,26 @@ std::vector<std::string> Peers::gather(std::string_view text) {
 
 std::string Peers::broadcast(std::string_view text) { return gather(place_.rank == 0 ? text : "")[0]; }
 
+std::string Peers::broadcast(std::string_view text, std::span<const int> group) {
+  const int first = group.front();
+  if (place_.rank != first) {
+    std::uint64_t length = 0;
+    const Transfer head{first, {}, std::as_writable_bytes(std::span(&length, 1))};
+    exchange({&head, 1});
+    std::string received(length, '\0');
+    const Transfer whole{first, {}, std::as_writable_bytes(std::span(received))};
+    exchange({&whole, 1});
+    return received;
+  }
+  const std::uint64_t length = text.size();
+  for (const std::span<const std::byte> bytes : {std::as_bytes(std::span(&length, 1)), bytes_of(text)}) {
+    std::vector<Transfer> transfers;
+    for (const int rank : group.subspan(1)) transfers.push_back({rank, bytes, {}});
+    exchange(transfers);
+  }
+  return std::string(text);
+}
+
 void Peers::sum(std::span<double> values) {
   const std::string_view mine(reinterpret_cast<const char*>(values.data()), values.size_bytes());
   const std::vector<std::string> all = gather(mine);

@@ -71,6 +71,10 @@ class Peers {
   // Waits, without a limit, until a rank has sent something or has ended. The processor is idle meanwhile.
   void wait_for(int rank) const;
 
+  // Called by some ranks of the job, ascending, in the same order. Returns the text of the first one. Throws JobFailure
+  // if one of them is lost.
+  [[nodiscard]] std::string broadcast(std::string_view text, std::span<const int> group);
+
   // The following are called by all ranks in the same order. They throw JobFailure if a rank is lost.
   //
   // Returns the text of each rank.

@@ -125,7 +125,7 @@ void HubPusher::write_card(const RunView& run) const {
                                     .command = command_,
                                     .options = run.options,
                                     .defaults = defaults,
-                                    .is_adapter = run.subject.model.adapter() != nullptr});
+                                    .is_adapter = run.subject.model.whole().adapter() != nullptr});
 }
 
 MetricValues HubPusher::saved(const RunView& run, const fs::path& checkpoint) {

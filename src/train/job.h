@@ -48,6 +48,10 @@ class Job : public Mesh {
   [[nodiscard]] std::string broadcast(const std::string& text) const {
     return peers_ != nullptr ? peers_->broadcast(text) : text;
   }
+  // Returns the text of the first rank of this rank's tensor group. Its ranks call it together.
+  [[nodiscard]] std::string broadcast_in_tensor_group(const std::string& text) const {
+    return tensor_size() > 1 ? peers_->broadcast(text, tensor_group()) : text;
+  }
   void set_activity(std::string activity) const {
     if (peers_ != nullptr) peers_->set_activity(std::move(activity));
   }

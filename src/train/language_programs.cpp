@@ -41,20 +41,23 @@ Workspace trace_run(const LanguageSizes& sizes, const TrainingOptions& training)
       .compile = compile_options(training, *sizes.model, sizes.dtype, workspace, sizes.benchmark_bytes_held),
       .context_size = static_cast<int>(training.context_parallel_size),
       .dynamic = sizes.loss == SftLoss::kDft};
+  const auto capacity_of = [&](const MicroBatchShape& shape, std::int64_t tokens) {
+    // Ranks of a context group have as many rows, so that a program may have room for a few tokens more.
+    return Capacity{tokens, std::min(shape.limits.documents, tokens + training.context_parallel_size - 1)};
+  };
   if (sizes.model->stage() != nullptr) {
     const auto sized = [&](const MicroBatchShape& shape) {
-      options.capacity = {shape.limits.tokens, std::min(shape.limits.documents, shape.limits.tokens)};
+      options.capacity = capacity_of(shape, shape.limits.tokens);
       return options;
     };
-    add_stage_training(workspace, *sizes.model, sized(training_shape(sizes, training)), training.sums_in_programs());
+    add_stage_training(workspace, *sizes.model, sized(training_shape(sizes, training)), training.sums_in_programs(),
+                       expert_gradients(training, *sizes.model));
     if (sizes.eval_steps) add_stage_evaluation(workspace, *sizes.model, sized(evaluation_shape(sizes, training)));
     return workspace;
   }
   const auto add = [&](const char* name, const MicroBatchShape& shape, auto trace, const ProgramUse& use) {
     const auto of = [&](std::int64_t tokens) {
-      // Ranks of a context group have as many rows, so that a program may have room for a few tokens more.
-      const std::int64_t room = tokens + training.context_parallel_size - 1;
-      options.capacity = {tokens, std::min(shape.limits.documents, room)};
+      options.capacity = capacity_of(shape, tokens);
       return trace(*sizes.model, options);
     };
     add_sized(workspace, name, shape.capacities, of, use);

@@ -304,28 +304,29 @@ namespace {
 
 // Loads or initialises what this rank has of the weights, weight by weight.
 void provide_parts(const LanguageRun& run, Workspace& workspace, Device& device) {
-  const OptimizerOptions optimizer = optimizer_options(run.options);
-  const UpdateShards shards(*run.model, optimizer, optimizer.ranks);
-  const HeldWeights held(shards, optimizer);
-  TensorStore stored(device, stored_weights(*run.model, run.dtype, optimizer));
-  if (run.initial == nullptr) {
-    held.fill_random(static_cast<std::uint64_t>(run.options.seed), stored);
-  } else {
-    held.load(*run.initial, Vocabulary::kMayGrow, stored);
-  }
-  workspace.provide(kWeightStore, std::move(stored));
+  const auto fill = [&](const HeldWeights& held, TensorStore& stored) {
+    if (run.initial == nullptr) {
+      held.fill_random(static_cast<std::uint64_t>(run.options.seed), stored);
+    } else {
+      held.load(*run.initial, Vocabulary::kMayGrow, stored);
+    }
+  };
+  workspace.provide(kWeightStore, held_weights(*run.model, optimizer_options(run.options), run.dtype, device, fill));
 }
 
 // Loads or initialises the weights and those of the adapter.
 void provide_weights(const LanguageRun& run, Workspace& workspace, Device& device) {
-  if (run.options.divides_weights() || &run.model->whole() != run.model.get()) {
-    return provide_parts(run, workspace, device);
-  }
   const auto seed = static_cast<std::uint64_t>(run.options.seed);
-  workspace.provide(kWeightStore, run.initial != nullptr
-                                      ? load_weights(*run.model, *run.initial, run.dtype, device, Vocabulary::kMayGrow)
-                                      : random_weights(*run.model, seed, run.dtype, device));
-  if (const LoraModel* lora = run.model->adapter()) initialize_adapter(*lora, workspace.store(kWeightStore), seed);
+  if (run.options.divides_weights() || &run.model->whole() != run.model.get()) {
+    provide_parts(run, workspace, device);
+  } else {
+    workspace.provide(kWeightStore, run.initial != nullptr ? load_weights(*run.model, *run.initial, run.dtype, device,
+                                                                          Vocabulary::kMayGrow)
+                                                           : random_weights(*run.model, seed, run.dtype, device));
+  }
+  if (const LoraModel* lora = run.model->whole().adapter()) {
+    initialize_adapter(*lora, workspace.store(kWeightStore), seed);
+  }
 }
 
 // Logs the line that a run starts with. bytes: of its memory.

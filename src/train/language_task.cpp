@@ -83,6 +83,14 @@ void add_ranks(LossSums& sums, const Job& job) {
 
 }  // namespace
 
+LanguageTask::LanguageTask(Setup setup, Pipeline* pipeline)
+    : setup_(std::move(setup)),
+      pipeline_(pipeline),
+      figures_(ModelFigures::of_last_stage(setup_.training.largest().program(), setup_.job)) {
+  if (!setup_.evaluation) return;
+  eval_figures_ = ModelFigures::of_last_stage(setup_.evaluation->largest().program(), setup_.job);
+}
+
 MetricValues LanguageTask::accumulate(std::int64_t step) {
   // All micro-batches are read before the first one runs, because the loss weight depends on the number of target
   // tokens in the step.
@@ -103,6 +111,7 @@ MetricValues LanguageTask::accumulate(std::int64_t step) {
   std::vector<std::int64_t> tokens_of_launches;
   if (setup_.training_communicates) tokens_of_launches = agree_on_launches(micro_batches_, setup_.job);
   LossSums sums = launch_step(step, weight, tokens_of_launches);
+  if (!setup_.job.is_last_stage()) sums.figures = figures_;
   add_ranks(sums, setup_.job);
   MetricValues values = means(sums, 1.0, "");
   values.emplace_back(kPaddingMetric, sums.padding.share());
@@ -134,15 +143,15 @@ MetricValues LanguageTask::evaluate(std::int64_t) {
   BatchLoader& loader = *setup_.eval_batches;
   loader.seek({});
   LossSums sums;
-  sums.figures = ModelFigures(setup_.evaluation->largest().program());
+  sums.figures = eval_figures_;
   while (loader.position().epoch == 0) {
     std::vector<HostBatch> batches = next_micro_batches(loader, kEvaluationBatches, setup_.eval_limits, setup_.job);
     std::vector<std::int64_t> tokens;
+    if (setup_.evaluation_communicates) tokens = agree_on_launches(batches, setup_.job);
     if (pipeline_ != nullptr) {
       pipeline_->evaluate(batches, sums);
       continue;
     }
-    if (setup_.evaluation_communicates) tokens = agree_on_launches(batches, setup_.job);
     LossLaunches launches(*setup_.evaluation, batches.size());
     launch_all(launches, batches, 1.0, tokens);
     launches.add_to(sums);

@@ -48,7 +48,8 @@ class LanguageTask final : public TrainingTask {
     bool evaluation_communicates = false;
   };
   // pipeline: runs the programs if this process has a stage of the model; must outlive the task.
-  explicit LanguageTask(Setup setup, Pipeline* pipeline = nullptr) : setup_(std::move(setup)), pipeline_(pipeline) {}
+  // All ranks of a job create it together.
+  explicit LanguageTask(Setup setup, Pipeline* pipeline = nullptr);
 
   MetricValues accumulate(std::int64_t step) override;
   std::vector<std::string> shown_metrics() const override;
@@ -66,6 +67,8 @@ class LanguageTask final : public TrainingTask {
 
   Setup setup_;
   Pipeline* pipeline_;
+  ModelFigures figures_;  // those of a step and of an evaluation, without any runs
+  ModelFigures eval_figures_;
   std::int64_t tokens_seen_ = 0;
   double flops_ = 0;
   std::vector<HostBatch> micro_batches_;  // micro-batches of the last step

@@ -46,24 +46,24 @@ std::int64_t zero_stage_of(const TrainingOptions& options) {
 
 namespace {
 
-// Throws Error unless the processes are a multiple of each size, and of those of expert and context groups together
-// with that of tensor groups, whose ranks compute the same tokens.
+// Throws Error unless the processes are a multiple of each size, and of those of groups within each other.
 void check_sizes(const TrainingOptions& options) {
-  for (const auto& [key, size, of_weights, of_tokens] : options.group_sizes()) {
-    const std::int64_t tensor = of_tokens ? options.tensor_parallel_size : 1;
-    const std::int64_t together = size * tensor;
-    if (size == 1 || options.processes() % together == 0) continue;
-    const std::string with = tensor == 1 ? "" : text_of(" with tensor_parallel_size ", tensor);
-    throw Error(key, text_of("is ", size, with, ", which does not divide num_processes ", options.processes()),
+  const auto [pipeline, experts, context, tensor] = options.group_sizes();
+  const std::vector<std::vector<GroupSize>> divided{
+      {tensor}, {pipeline, tensor}, {experts, tensor, pipeline}, {context, tensor, pipeline}};
+  for (const std::vector<GroupSize>& groups : divided) {
+    std::int64_t together = 1;
+    std::string with;
+    for (const GroupSize& group : groups) {
+      together *= group.size;
+      if (&group == &groups[0] || group.size == 1) continue;
+      with += text_of(with.empty() ? " with " : " and ", group.key, " ", group.size);
+    }
+    if (groups[0].size == 1 || options.processes() % together == 0) continue;
+    throw Error(groups[0].key,
+                text_of("is ", groups[0].size, with, ", which does not divide num_processes ", options.processes()),
                 text_of("--num_processes ", (options.processes() + together - 1) / together * together));
   }
-}
-
-// Throws Error if both keys are set.
-void exclude(const GroupSize& group, const GroupSize& other, std::string_view reason) {
-  if (group.size == 1 || other.size == 1) return;
-  throw Error(group.key, text_of("is ", group.size, ", but ", other.key, " is ", other.size, ": ", reason),
-              text_of("--", other.key, " 1"));
 }
 
 void check_benchmarks(const TrainingOptions& options) {
@@ -83,7 +83,6 @@ void check_pipeline(const TrainingOptions& options) {
   const auto refuse = [&](const std::string& reason, std::string_view fix) {
     throw Error("pipeline_parallel_size", text_of("is ", size, ", but ", reason), fix);
   };
-  if (options.fp8.fp8) refuse("fp8 cannot train the stages of a model", "--fp8 false");
   if (options.zero_stage.value_or(0) > 1) {
     refuse(text_of("zero_stage ", *options.zero_stage, " divides gradients, which each micro-batch would exchange"),
            "--zero_stage 1");
@@ -97,13 +96,9 @@ void check_pipeline(const TrainingOptions& options) {
 
 void check_mesh(const TrainingOptions& options) {
   check_sizes(options);
-  const auto [pipeline, experts, context, tensor] = options.group_sizes();
-  exclude(pipeline, tensor, "one of the two divides a model");
-  exclude(pipeline, experts, "one of the two divides a model");
-  exclude(pipeline, context, "stages exchange whole micro-batches");
   check_benchmarks(options);
   check_pipeline(options);
-  const std::int64_t size = tensor.size;
+  const std::int64_t size = options.tensor_parallel_size;
   if (size == 1) return;
   constexpr const char* kKey = "tensor_parallel_size";
   switch (options.optim) {
@@ -152,9 +147,6 @@ std::unique_ptr<Model> divided_model(const TrainingOptions& options, std::unique
                 "--zero_stage 2");
   }
   const Mesh mesh = options.mesh();
-  if (mesh.pipeline_size() > 1) {
-    return std::make_unique<StageModel>(std::move(model), mesh.stage(), mesh.pipeline_size());
-  }
   if (mesh.tensor_size() > 1) {
     model = std::make_unique<TensorParallelModel>(std::move(model), mesh.tensor_rank(), mesh.tensor_size());
   }
@@ -162,7 +154,8 @@ std::unique_ptr<Model> divided_model(const TrainingOptions& options, std::unique
     model = std::make_unique<ExpertParallelModel>(std::move(model), mesh.expert_rank(), mesh.expert_size());
     check_state_blocks(options, *model);
   }
-  return model;
+  if (mesh.pipeline_size() == 1) return model;
+  return std::make_unique<StageModel>(std::move(model), mesh.stage(), mesh.pipeline_size());
 }
 
 LocalRanks ranks_to_start(const TrainingOptions& options, const JobPlace& place) {

@@ -22,11 +22,12 @@ namespace hone {
 // Returns what is divided over the processes: zero_stage, otherwise that of config_file, otherwise 0.
 [[nodiscard]] std::int64_t zero_stage_of(const TrainingOptions& options);
 // Throws Error if the processes are no multiple of tensor_parallel_size, pipeline_parallel_size, expert_parallel_size
-// or context_parallel_size, or if an option does not support it, such as benchmarks, which need whole weights.
+// and context_parallel_size together, or if an option does not support it, such as benchmarks, which need whole
+// weights.
 void check_mesh(const TrainingOptions& options);
 // Returns what this process has of the model: a rank's part of it if tensor_parallel_size or expert_parallel_size
-// divides it, a stage if pipeline_parallel_size does, otherwise the model itself. Throws Error if the model cannot be
-// divided so, or if weights are divided and the model has an adapter.
+// divides it, a stage of that if pipeline_parallel_size does, otherwise the model itself. Throws Error if the model
+// cannot be divided so, or if weights are divided and the model has an adapter.
 [[nodiscard]] std::unique_ptr<Model> divided_model(const TrainingOptions& options, std::unique_ptr<Model> model);
 
 // Returns the processes that hone itself must start on this machine; of count 0 if a launcher has started them, or if

@@ -105,55 +105,6 @@ BatchWork work_of(const Program& program, std::int64_t tokens, int context_size)
 
 namespace {
 
-// Sets ContextInputs of a program whose tokens are divided. An empty micro-batch need not be a share.
-void feed_context(Executable& executable, const HostBatch& batch) {
-  HONE_ASSERT(batch.context || batch.token_count() == 0, "a whole micro-batch for a program of divided tokens");
-  const ContextShare share = batch.context.value_or(ContextShare{});
-  const auto entries_of = [&](const char* input) {
-    const ValueId id = executable.program().find(Role::kInput, input);
-    return static_cast<std::size_t>(executable.program().value(id).type.elements());
-  };
-  const std::int64_t capacity = SizedExecutables::capacity_of(executable);
-  std::vector<std::int32_t> rows(entries_of(kContextRows), -1);
-  std::vector<std::int64_t> used(static_cast<std::size_t>(share.ranks), 0);  // [ranks]: rows so far
-  std::vector<std::int32_t> tokens;
-  std::vector<std::int32_t> bounds{0};
-  std::vector<std::int32_t> starts;
-  std::vector<std::int32_t> keys;
-  std::vector<std::int32_t> document_pieces{0};
-  for (const ContextPiece& piece : share.pieces) {
-    std::int64_t& row = used[static_cast<std::size_t>(piece.rank)];
-    HONE_ASSERT(row + piece.tokens <= capacity, row + piece.tokens, " tokens of rank ", piece.rank, ", room for ",
-                capacity);
-    for (std::int32_t i = 0; i < piece.tokens; ++i) {
-      rows[static_cast<std::size_t>(piece.token + i)] = static_cast<std::int32_t>(piece.rank * capacity + row++);
-      if (piece.rank == share.rank) tokens.push_back(piece.token + i);
-    }
-    if (piece.rank != share.rank) continue;
-    document_pieces.resize(static_cast<std::size_t>(piece.document) + 1, static_cast<std::int32_t>(starts.size()));
-    bounds.push_back(static_cast<std::int32_t>(row));
-    starts.push_back(piece.start);
-    keys.push_back(piece.token - piece.start);
-  }
-  HONE_ASSERT(starts.size() <= entries_of(kContextPieceStarts), starts.size(), " pieces, room for ",
-              entries_of(kContextPieceStarts));
-  document_pieces.resize(entries_of(kContextDocumentPieces), static_cast<std::int32_t>(starts.size()));
-  if (executable.program().find(Role::kInput, kContextDocumentBounds) != kNoValue) {
-    std::vector<std::int32_t> document_bounds;  // [documents + 1]
-    for (const std::int32_t piece : document_pieces) document_bounds.push_back(bounds[static_cast<std::size_t>(piece)]);
-    executable.set<std::int32_t>(kContextDocumentBounds, document_bounds);
-  }
-  bounds.resize(entries_of(kContextPieceBounds), bounds.back());
-  starts.resize(entries_of(kContextPieceStarts), 0);
-  keys.resize(entries_of(kContextPieceKeys), 0);
-  executable.set<std::int32_t>(kContextRows, rows);
-  executable.set<std::int32_t>(kContextTokens, tokens);
-  executable.set<std::int32_t>(kContextPieceBounds, bounds);
-  executable.set<std::int32_t>(kContextPieceStarts, starts);
-  executable.set<std::int32_t>(kContextPieceKeys, keys);
-  executable.set<std::int32_t>(kContextDocumentPieces, document_pieces);
-}
-
 bool has_input(const Executable& executable, std::string_view name) {
   return executable.program().find(Role::kInput, name) != kNoValue;
 }
@@ -164,19 +115,69 @@ void set_if_read(Executable& executable, std::string_view name, const std::vecto
   if (has_input(executable, name)) executable.set<T>(name, values);
 }
 
+// Sets an input, which stages of a pipeline may lack, to values that are followed by `rest` up to its size.
+void set_filled(Executable& executable, std::string_view name, std::vector<std::int32_t> values, std::int32_t rest) {
+  const ValueId id = executable.program().find(Role::kInput, name);
+  if (id == kNoValue) return;
+  const auto entries = static_cast<std::size_t>(executable.program().value(id).type.elements());
+  HONE_ASSERT(values.size() <= entries, values.size(), " entries of ", name, ", room for ", entries);
+  values.resize(entries, rest);
+  executable.set<std::int32_t>(name, values);
+}
+
+// Sets ContextInputs of a program whose tokens are divided. An empty micro-batch need not be a share.
+void feed_context(Executable& executable, const HostBatch& batch) {
+  HONE_ASSERT(batch.context || batch.token_count() == 0, "a whole micro-batch for a program of divided tokens");
+  const ContextShare share = batch.context.value_or(ContextShare{});
+  const std::int64_t capacity = SizedExecutables::capacity_of(executable);
+  std::vector<std::int32_t> rows;
+  std::vector<std::int64_t> used(static_cast<std::size_t>(share.ranks), 0);  // [ranks]: rows so far
+  std::vector<std::int32_t> tokens;
+  std::vector<std::int32_t> bounds{0};
+  std::vector<std::int32_t> starts;
+  std::vector<std::int32_t> keys;
+  std::vector<std::int32_t> document_pieces{0};
+  for (const ContextPiece& piece : share.pieces) {
+    std::int64_t& row = used[static_cast<std::size_t>(piece.rank)];
+    HONE_ASSERT(row + piece.tokens <= capacity, row + piece.tokens, " tokens of rank ", piece.rank, ", room for ",
+                capacity);
+    rows.resize(std::max(rows.size(), static_cast<std::size_t>(piece.token + piece.tokens)), -1);
+    for (std::int32_t i = 0; i < piece.tokens; ++i) {
+      rows[static_cast<std::size_t>(piece.token + i)] = static_cast<std::int32_t>(piece.rank * capacity + row++);
+      if (piece.rank == share.rank) tokens.push_back(piece.token + i);
+    }
+    if (piece.rank != share.rank) continue;
+    document_pieces.resize(static_cast<std::size_t>(piece.document) + 1, static_cast<std::int32_t>(starts.size()));
+    bounds.push_back(static_cast<std::int32_t>(row));
+    starts.push_back(piece.start);
+    keys.push_back(piece.token - piece.start);
+  }
+  const auto pieces = static_cast<std::int32_t>(starts.size());
+  const std::int32_t end = bounds.back();
+  if (const ValueId id = executable.program().find(Role::kInput, kContextDocumentBounds); id != kNoValue) {
+    std::vector<std::int32_t> document_bounds;  // [documents + 1]
+    const auto entries = static_cast<std::size_t>(executable.program().value(id).type.elements());
+    for (std::size_t d = 0; d < entries; ++d) {
+      const std::int32_t piece = d < document_pieces.size() ? document_pieces[d] : pieces;
+      document_bounds.push_back(bounds[static_cast<std::size_t>(piece)]);
+    }
+    executable.set<std::int32_t>(kContextDocumentBounds, document_bounds);
+  }
+  set_filled(executable, kContextRows, std::move(rows), -1);
+  set_if_read(executable, kContextTokens, tokens);
+  set_filled(executable, kContextPieceBounds, std::move(bounds), end);
+  set_filled(executable, kContextPieceStarts, std::move(starts), 0);
+  set_filled(executable, kContextPieceKeys, std::move(keys), 0);
+  set_filled(executable, kContextDocumentPieces, std::move(document_pieces), pieces);
+}
+
 }  // namespace
 
 void feed(Executable& executable, const HostBatch& batch) {
   executable.set_count(Count::tokens, batch.token_count());
   set_if_read(executable, "tokens", batch.tokens);
   set_if_read(executable, "positions", batch.positions);
-  if (!has_input(executable, "cu_seqlens")) return;
-  const ValueId id = executable.program().find(Role::kInput, "cu_seqlens");
-  const auto entries = static_cast<std::size_t>(executable.program().value(id).type.elements());
-  HONE_ASSERT(batch.cu_seqlens.size() <= entries, batch.document_count(), " documents, room for ", entries - 1);
-  std::vector<std::int32_t> cu_seqlens = batch.cu_seqlens;  // [entries]; entries past the last document repeat its end
-  cu_seqlens.resize(entries, cu_seqlens.back());
-  executable.set<std::int32_t>("cu_seqlens", cu_seqlens);
+  set_filled(executable, "cu_seqlens", batch.cu_seqlens, batch.cu_seqlens.back());  // the last end is repeated
   if (has_input(executable, kContextRows)) feed_context(executable, batch);
 }
 

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "core/json_value.h"
 #include "ops/add/add.h"
 #include "ops/fill/fill.h"
 #include "ops/scale/scale.h"
@@ -62,11 +63,27 @@ void output_statistics(Program& program, std::span<const ModelStatistic> statist
 
 ModelFigures::ModelFigures(const Program& program) {
   for (const Output& output : program.outputs()) {
-    for (const std::string_view kind : kKinds) {
-      if (!output.name.starts_with(kind)) continue;
-      const auto entries = static_cast<std::size_t>(program.value(output.value).type.elements());
-      figures_.push_back({output.name, kind, output.name.substr(kind.size()), std::vector<double>(entries, 0.0)});
-    }
+    declare(output.name, static_cast<std::size_t>(program.value(output.value).type.elements()));
+  }
+}
+
+ModelFigures ModelFigures::of_last_stage(const Program& program, const Job& job) {
+  const ModelFigures own(program);
+  if (job.pipeline_size() == 1) return own;
+  Json outputs = Json::array();
+  for (const Figure& figure : own.figures_) outputs.push_back({figure.output, figure.values.size()});
+  const std::string of_last = job.peers()->gather(outputs.dump()).back();
+  ModelFigures all;
+  for (const Json& output : parse_json(of_last, "the last stage")) {
+    all.declare(output.at(0).get<std::string>(), output.at(1).get<std::size_t>());
+  }
+  return all;
+}
+
+void ModelFigures::declare(const std::string& output, std::size_t entries) {
+  for (const std::string_view kind : kKinds) {
+    if (!output.starts_with(kind)) continue;
+    figures_.push_back({output, kind, output.substr(kind.size()), std::vector<double>(entries, 0.0)});
   }
 }
 

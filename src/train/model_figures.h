@@ -26,6 +26,9 @@ class ModelFigures {
  public:
   ModelFigures() = default;
   explicit ModelFigures(const Program& program);
+  // Returns the figures of the last stage of a pipeline, whose programs have all of them, without any runs; those of
+  // the program if the job has no pipeline. All ranks of the job call it.
+  [[nodiscard]] static ModelFigures of_last_stage(const Program& program, const Job& job);
 
   // Returns true if the program adds a loss of the model to its own.
   [[nodiscard]] bool has_losses() const;
@@ -42,6 +45,8 @@ class ModelFigures {
   void append_to(MetricValues& values, double divisor) const;
 
  private:
+  // Adds a figure of this output if it is one.
+  void declare(const std::string& output, std::size_t entries);
   void append_loads_to(MetricValues& values) const;
 
   struct Figure {

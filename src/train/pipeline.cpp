@@ -15,12 +15,12 @@ Collective& pipeline_of_thread() {
 
 std::unique_ptr<Collective> make_ends(Workspace& workspace, const StageModel& model, const Job& job) {
   bool any = false;
-  for (std::size_t i = 0; i < model.whole().weights().size(); ++i) any = any || model.is_shared(i);
+  for (std::size_t i = 0; i < model.base().weights().size(); ++i) any = any || model.is_shared(i);
   if (!any) return nullptr;
   const int last = model.cut()->stages() - 1;
   std::vector<int> group{job.rank()};
   if (job.stage() == 0 || job.stage() == last) {
-    group = {job.rank_of(0, job.data_rank(), 0), job.rank_of(last, job.data_rank(), 0)};
+    group = {job.rank_of(0, job.data_rank(), job.tensor_rank()), job.rank_of(last, job.data_rank(), job.tensor_rank())};
   }
   return make_collective(workspace.store(kWeightStore).device(), *job.peers(), std::move(group));
 }

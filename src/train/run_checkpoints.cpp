@@ -27,7 +27,7 @@ namespace {
 // in chats.
 void write_model_folder(const fs::path& path, const TrainingSubject& subject, const TensorStore& weights) {
   const Json generation_config = parse_json(subject.generation_config, "generation_config.json");
-  if (const LoraModel* lora = subject.model.adapter()) {
+  if (const LoraModel* lora = subject.model.whole().adapter()) {
     save_adapter(path, *lora, weights, &generation_config);
   } else {
     save_model(path, subject.model.whole(), weights, &generation_config);
@@ -89,7 +89,10 @@ RunCheckpoints::~RunCheckpoints() = default;
 fs::path RunCheckpoints::folder_of(std::int64_t step) const { return output_dir_ / text_of("checkpoint-", step); }
 
 void RunCheckpoints::load_model(const fs::path& checkpoint) {
-  if (const LoraModel* lora = subject_.model.adapter()) return load_adapter(checkpoint, *lora, subject_.weights);
+  if (const LoraModel* lora = subject_.model.whole().adapter()) {
+    if (has_parts()) return held_weights().load_adapter(checkpoint, subject_.weights);
+    return load_adapter(checkpoint, *lora, subject_.weights);
+  }
   if (is_adapter_folder(checkpoint)) {
     throw Error(checkpoint.string(), "holds an adapter, and use_peft is not set",
                 "set use_peft, or another output_dir");

@@ -158,13 +158,14 @@ CompileOptions compile_options(const TrainingOptions& options, const Model& mode
     }
   }
   CompileOptions compile = compile_options(options, dtype, stores + held);
-  compile.fp8_weights =
-      fp8_weights_of(options.fp8, model, dtype, !options.plan.device && compile.device == DeviceKind::kCuda);
+  compile.fp8_weights = fp8_weights_of(options.fp8, of_all_stages(model), dtype,
+                                       !options.plan.device && compile.device == DeviceKind::kCuda);
   compile.shares = shares_of_programs(model, optimizer_options(options));
-  // Copies of divided weights would be whole. With one micro-batch a step nothing is saved.
-  compile.holds_fp8_weights =
-      compile.fp8_weights != nullptr && options.gradient_accumulation_steps > 1 && !options.divides_weights();
   if (model.stage() != nullptr) compile.stage = model.stage()->cut();
+  // Copies of divided weights would be whole, those of a stage in each of its slots. With one micro-batch a step
+  // nothing is saved.
+  compile.holds_fp8_weights = compile.fp8_weights != nullptr && options.gradient_accumulation_steps > 1 &&
+                              !options.divides_weights() && compile.stage == nullptr;
   return compile;
 }
 

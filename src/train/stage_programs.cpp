@@ -61,13 +61,14 @@ std::string in_slot(std::string_view program, std::int64_t slot) {
 
 std::string slot_store(std::int64_t slot) { return text_of("slot ", slot); }
 
-void add_stage_training(Workspace& workspace, const Model& model, const LossProgramOptions& options, bool sums) {
+void add_stage_training(Workspace& workspace, const Model& model, const LossProgramOptions& options, bool sums,
+                        const ExpertGradients& experts) {
   const StageCut& cut = *model.stage()->cut();
   const std::int64_t slots = most_under_way(cut.stages(), cut.stage);
   const SplitStage programs =
       cut.is_last() ? SplitStage{{}, exchange_by_states(trace_training(model, options), StageSends::kGradients)}
                     : trace_stage(model, options, static_cast<std::size_t>(slots));
-  const Program summing = sums ? sum_gradients(programs.backward) : Program();
+  const Program summing = sums ? sum_gradients(programs.backward, experts) : Program();
   for (std::int64_t slot = 0; slot < slots; ++slot) {
     const ProgramUse use = slot_use(slot_store(slot));
     if (!cut.is_last()) workspace.add(in_slot(kStageForwardProgram, slot), programs.forward, use);

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <string>
 
+#include "passes/sum_gradients.h"
 #include "train/loss_program.h"
 
 namespace hone {
@@ -21,8 +22,9 @@ inline constexpr const char* kEvaluationSlot = "evaluation slot";
 [[nodiscard]] std::string slot_store(std::int64_t slot);
 
 // Adds the training programs of the model's stage for each slot. options: of the whole program; sums: the job sums
-// gradients within programs, so that kSummingProgram is added as well.
-void add_stage_training(Workspace& workspace, const Model& model, const LossProgramOptions& options, bool sums);
+// gradients within programs, so that kSummingProgram is added as well, those of divided experts over other ranks.
+void add_stage_training(Workspace& workspace, const Model& model, const LossProgramOptions& options, bool sums,
+                        const ExpertGradients& experts = {});
 // Adds kEvaluationProgram with a separate slot.
 void add_stage_evaluation(Workspace& workspace, const Model& model, const LossProgramOptions& options);
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "model/adapter_files.h"
 #include "model/expert_parallel_model.h"
 #include "model/stage_model.h"
 #include "model/tensor_parallel_model.h"
@@ -31,25 +32,36 @@ void move_rows(const Job& job, int from, const TensorStore& stored, const std::s
   }
 }
 
+// Returns the number of the parts into which an expert group divides a weight, or a tensor rank's part of it.
+int expert_parts(const WeightSpec& spec, const Job& job) {
+  return spec.kind == WeightKind::expert ? job.expert_size() : 1;
+}
+
 }  // namespace
 
 ByteRange HeldWeights::rows_of(std::size_t index, int data_rank, std::size_t bytes) const {
+  if (!divided_) return {0, bytes};
   const WeightSpec& spec = shards_.model().weights()[index];
-  if (!divided_ || !spec.trainable) return {0, bytes};
+  if (!spec.trainable) return {0, bytes};
   const RowRange rows = shards_.rows_of(index, data_rank);
   const std::size_t row = bytes / static_cast<std::size_t>(spec.shape[0]);
   return {static_cast<std::size_t>(rows.first) * row, static_cast<std::size_t>(rows.first + rows.count) * row};
 }
 
 void HeldWeights::take(std::size_t index, const TensorStore& weight, TensorStore& stored) const {
-  if (shards_.model().stage() != nullptr) {
-    const std::string& name = shards_.model().whole().weights()[index].name;
-    if (!stored.contains(name)) return;
-    stored.upload(name, weight.download(name));
-    return stored.device().synchronize();
+  const Model& parts = of_all_stages(shards_.model());
+  const WeightSpec& spec = parts.weights()[index];
+  if (const LoraModel* lora = parts.adapter()) {
+    // The stage that trains a copy need not have the base's weight.
+    for (const SavedModule& saved : lora->saved()) {
+      if (saved.block == spec.name && stored.contains(saved.copy)) {
+        stored.upload(saved.copy, weight.download(spec.name));
+        stored.device().synchronize();
+      }
+    }
   }
-  const WeightSpec& spec = shards_.model().weights()[index];
-  const std::vector<std::byte> part = part_of(shards_.model(), index, weight);
+  if (!stored.contains(spec.name) || !spec.in_folder) return;  // of another stage, or of an adapter
+  const std::vector<std::byte> part = part_of(parts, index, weight);
   const ByteRange rows = rows_of(index, rank_, part.size());
   if (rows.begin == rows.end) return;
   stored.upload(spec.name, 0, std::span(part).subspan(rows.begin, rows.end - rows.begin));
@@ -70,66 +82,80 @@ void HeldWeights::load(const ModelDirectory& directory, Vocabulary vocabulary, T
                    [&](std::size_t index, const TensorStore& weight) { take(index, weight, stored); });
 }
 
-TensorStore HeldWeights::assemble_stages(const TensorStore& stored, const Job& job) const {
-  const StageModel& model = *shards_.model().stage();
-  const std::vector<NamedType> types = weight_types(model.whole(), model_dtype(model, stored));
-  TensorStore whole;
-  if (job.is_first()) whole = TensorStore(cpu_device(), types);
-  for (std::size_t i = 0; i < types.size(); ++i) {
-    const std::string& name = types[i].name;
-    const std::size_t bytes = types[i].type.bytes();
-    std::span<std::byte> to;
-    if (job.is_first()) to = {whole.data(name), bytes};
-    if (const int from = job.rank_of(model.first_holder(i), 0, 0); from > 0) {
-      move_rows(job, from, stored, name, to, bytes);
-    } else if (job.is_first()) {
-      stored.download(name, 0, to);
+void HeldWeights::load_adapter(const std::filesystem::path& folder, TensorStore& stored) const {
+  const LoraModel& lora = *of_all_stages(shards_.model()).adapter();
+  std::vector<NamedType> types = weight_types(lora, model_dtype(shards_.model(), stored));
+  std::erase_if(types, [&](const NamedType& type) {
+    const auto is_it = [&](const WeightSpec& spec) { return spec.name == type.name && !spec.in_folder; };
+    return std::ranges::none_of(lora.weights(), is_it);
+  });
+  TensorStore all(cpu_device(), types);
+  const auto copy_held = [&](const TensorStore& from, TensorStore& to) {
+    for (const NamedType& type : types) {
+      if (stored.contains(type.name)) to.upload(type.name, from.download(type.name));
     }
-  }
-  return whole;
+  };
+  copy_held(stored, all);  // rows that belong to no part
+  hone::load_adapter(folder, lora, all);
+  copy_held(all, stored);
+  stored.device().synchronize();
 }
 
 TensorStore HeldWeights::assemble(const TensorStore& stored, const Job& job) const {
-  const Model& model = shards_.model();
-  if (model.stage() != nullptr) return assemble_stages(stored, job);
-  const DType dtype = model_dtype(model, stored);
-  const std::vector<NamedType> parts = weight_types(model, dtype);
-  const std::vector<NamedType> types = weight_types(model.whole(), dtype);
+  const Model& all = of_all_stages(shards_.model());
+  const std::vector<WeightSpec>& wholes = all.whole().weights();
+  const DType dtype = model_dtype(shards_.model(), stored);
+  const std::vector<NamedType> types = weight_types(all.whole(), dtype);
+  const std::vector<NamedType> part_types = weight_types(all, dtype);
   TensorStore whole;
   if (job.is_first()) whole = TensorStore(cpu_device(), types);
-  std::vector<std::byte> part;  // a tensor rank's part of a weight
+  std::vector<std::byte> part;  // a tensor or expert rank's part of a weight
   for (std::size_t i = 0; i < types.size(); ++i) {
-    const WeightSpec& spec = model.weights()[i];
-    const std::size_t bytes = parts[i].type.bytes();
-    std::span<std::byte> target;  // on rank 0: the whole weight, or a tensor rank's part of it
-    if (job.is_first() && is_divided(spec)) part.resize(bytes);
-    if (job.is_first()) target = is_divided(spec) ? std::span(part) : std::span(whole.data(types[i].name), bytes);
-    const WeightSpec& all = model.whole().weights()[i];
-    const int tensor_parts = is_divided(part_spec(all, 0, job.tensor_size())) ? job.tensor_size() : 1;
-    const int expert_parts = shards_.is_expert(i) ? job.expert_size() : 1;
-    const int members = divided_ && spec.trainable ? shards_.members(i) : 1;
+    const std::size_t bytes = part_types[i].type.bytes();
+    const bool has_parts = is_divided(all.weights()[i]);
+    std::span<std::byte> target;  // on rank 0: the whole weight, or the part
+    if (job.is_first() && has_parts) part.resize(bytes);
+    if (job.is_first()) target = has_parts ? std::span(part) : std::span(whole.data(types[i].name), bytes);
+    const int tensor_parts = is_divided(part_spec(wholes[i], 0, job.tensor_size())) ? job.tensor_size() : 1;
     for (int t = 0; t < tensor_parts; ++t) {
-      for (int e = 0; e < expert_parts; ++e) {
-        for (int member = 0; member < members; ++member) {
-          // Ranks with the same experts have the same number modulo the size of an expert group.
-          const int data_rank = member * expert_parts + e;
-          const int from = job.rank_of(0, data_rank, t);
-          const ByteRange rows = rows_of(i, data_rank, bytes);
-          const std::span<std::byte> to =
-              job.is_first() ? target.subspan(rows.begin, rows.end - rows.begin) : std::span<std::byte>();
-          if (from > 0) {
-            move_rows(job, from, stored, spec.name, to, rows.end - rows.begin);
-          } else if (job.is_first() && !to.empty()) {
-            stored.download(spec.name, 0, to);
-          }
-        }
-        if (!job.is_first() || !is_divided(spec)) continue;
-        put_part(expert_spec(part_spec(all, t, job.tensor_size()), e, job.expert_size()), all,
+      for (int e = 0; e < expert_parts(wholes[i], job); ++e) {
+        assemble_part(i, {t, e}, job, stored, target, bytes);
+        if (!job.is_first() || !has_parts) continue;
+        put_part(expert_spec(part_spec(wholes[i], t, job.tensor_size()), e, job.expert_size()), wholes[i],
                  size_of(types[i].type.dtype), part, std::span(whole.data(types[i].name), types[i].type.bytes()));
       }
     }
   }
   return whole;
+}
+
+void HeldWeights::assemble_part(std::size_t index, PartPlace place, const Job& job, const TensorStore& stored,
+                                std::span<std::byte> target, std::size_t bytes) const {
+  const WeightSpec& spec = of_all_stages(shards_.model()).weights()[index];
+  const StageModel* const stage = shards_.model().stage();
+  const int first_stage = stage != nullptr ? stage->first_holder(index) : 0;
+  const int members = divided_ && spec.trainable ? shards_.members(index) : 1;
+  for (int member = 0; member < members; ++member) {
+    // Data ranks with the same experts have the same number modulo the size of an expert group.
+    const int data_rank = member * expert_parts(spec, job) + place.expert_rank;
+    const int from = job.rank_of(first_stage, data_rank, place.tensor_rank);
+    const ByteRange rows = rows_of(index, data_rank, bytes);
+    const std::span<std::byte> to =
+        job.is_first() ? target.subspan(rows.begin, rows.end - rows.begin) : std::span<std::byte>();
+    if (from > 0) {
+      move_rows(job, from, stored, spec.name, to, rows.end - rows.begin);
+    } else if (job.is_first() && !to.empty()) {
+      stored.download(spec.name, 0, to);
+    }
+  }
+}
+
+TensorStore held_weights(const Model& model, const OptimizerOptions& options, DType dtype, Device& device,
+                         const std::function<void(const HeldWeights& held, TensorStore& stored)>& fill) {
+  const UpdateShards shards(model, options, options.ranks);
+  TensorStore stored(device, stored_weights(model, dtype, options));
+  fill(HeldWeights(shards, options), stored);
+  return stored;
 }
 
 }  // namespace hone

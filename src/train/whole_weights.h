@@ -1,10 +1,13 @@
-// A rank's share of the weights: its rows if they are divided over the data group (ZeRO stage 3), of its part of
-// each weight if they are divided over a tensor group, or those of its stage of a pipeline. Whole weights are divided
-// one after the other when a run begins or resumes, and assembled when it saves, in the host memory of rank 0.
+// A rank's share of the weights: its rows if they are divided over the data group (ZeRO stage 3), of its part of each
+// weight if they are divided over a tensor or an expert group, and of its stage of a pipeline. Whole weights are
+// divided one after the other when a run begins or resumes, and assembled when it saves, in the host memory of rank 0.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <span>
 
 #include "checkpoint/model_directory.h"
 #include "model/model.h"
@@ -27,6 +30,9 @@ class HeldWeights {
   // of a folder. At most one whole weight at a time is in host memory.
   void fill_random(std::uint64_t seed, TensorStore& stored) const;
   void load(const ModelDirectory& directory, Vocabulary vocabulary, TensorStore& stored) const;
+  // Loads what this rank holds of an adapter that save_adapter() wrote, whole ones in host memory. The model must be a
+  // stage of one with an adapter. load() leaves the weights of adapters as they are, except copies of the base's.
+  void load_adapter(const std::filesystem::path& folder, TensorStore& stored) const;
 
   // Called by all ranks. Returns the whole weights in host memory on rank 0, and an empty store on the others.
   [[nodiscard]] TensorStore assemble(const TensorStore& stored, const Job& job) const;
@@ -34,8 +40,15 @@ class HeldWeights {
  private:
   // The bytes of a data rank's rows in its tensor rank's part of a weight.
   [[nodiscard]] ByteRange rows_of(std::size_t index, int data_rank, std::size_t bytes) const;
-  // Assembles the weights of a pipeline, each from the first stage that has it.
-  [[nodiscard]] TensorStore assemble_stages(const TensorStore& stored, const Job& job) const;
+  // The ranks of a tensor group and of an expert group that have a part of a weight.
+  struct PartPlace {
+    int tensor_rank = 0;
+    int expert_rank = 0;
+  };
+  // Copies a part of a weight to `target`, which rank 0 has, of `bytes` bytes. The first stage that has the weight
+  // sends it. index: in Model::whole().
+  void assemble_part(std::size_t index, PartPlace place, const Job& job, const TensorStore& stored,
+                     std::span<std::byte> target, std::size_t bytes) const;
   // Copies what this rank holds of a whole weight, which is in the memory of `weight`. index: in Model::whole().
   void take(std::size_t index, const TensorStore& weight, TensorStore& stored) const;
 
@@ -43,5 +56,9 @@ class HeldWeights {
   bool divided_;
   int rank_;
 };
+
+// Returns a store of what this rank holds of the weights, filled by fill().
+[[nodiscard]] TensorStore held_weights(const Model& model, const OptimizerOptions& options, DType dtype, Device& device,
+                                       const std::function<void(const HeldWeights& held, TensorStore& stored)>& fill);
 
 }  // namespace hone

@@ -166,6 +166,21 @@ TEST(Constrained, OthersKeepTheirTokens) {
   expect_same_tokens(writer().generate(plain, constrained_options(36, true)), expected);
 }
 
+// A step begins before the tokens of the step before have been read, and its masks come later.
+TEST(Constrained, EachStepDrawsATokenOfEachCompletion) {
+  std::vector<Request> requests;
+  for (std::uint64_t seed = 0; seed < 4; ++seed) {
+    requests.push_back(writer().request({GrammarKind::kRegex, "[a-z ]{200}"}, seed));
+    requests.back().sampling.max_tokens = 30;
+  }
+  requests.back().constraint = {};
+  requests.back().sampling.stop_token_ids.clear();
+  Engine engine(*writer().network, writer().tokenizer, writer().weights, std::make_shared<Arena>(test_device()),
+                constrained_options(4, true));
+  for (const Completion& completion : engine.generate(requests)) EXPECT_EQ(completion.tokens.size(), 30U);
+  EXPECT_EQ(engine.statistics().steps, 30);
+}
+
 // Without a stop token a completion ends where the grammar can only end.
 TEST(Constrained, EndsWithoutAStopToken) {
   Request request = writer().request({GrammarKind::kRegex, "ab{3}"}, 1);

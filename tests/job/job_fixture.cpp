@@ -1,13 +1,17 @@
 #include "job/job_fixture.h"
 
 #include <gmock/gmock.h>
+#include <signal.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <memory>
+#include <thread>
 #include <utility>
 
 #include "cli/program.h"
+#include "cli/server_program.h"
 #include "core/files.h"
 #include "core/strings.h"
 #include "model/registry.h"
@@ -18,10 +22,30 @@
 
 namespace hone::test {
 namespace fs = std::filesystem;
+namespace {
+
+std::size_t lines_of(const fs::path& file) {
+  return is_file(file) ? static_cast<std::size_t>(std::ranges::count(read_file(file), '\n')) : 0;
+}
+
+}  // namespace
 
 Flags joined(Flags a, const Flags& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;
+}
+
+Flags served_by(const std::vector<const ServerProgram*>& servers) {
+  std::string urls;
+  for (const ServerProgram* server : servers)
+    urls += (urls.empty() ? "http://127.0.0.1:" : ",http://127.0.0.1:") + std::to_string(server->port());
+  return {"--rollout",         "server", "--rollout_server",      "hone",
+          "--vllm_server_url", urls,     "--vllm_server_timeout", "36000"};
+}
+
+std::size_t lines_with(std::string_view start, const std::string& text) {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(split(text, '\n'), [&](const std::string& line) { return line.starts_with(start); }));
 }
 
 std::vector<Words> planned_lines(const std::string& plan, std::string_view name) {
@@ -106,6 +130,35 @@ double JobFixture::finish_as_planned(const Flags& command) {
   EXPECT_EQ(ran.code, 0) << ran.output;
   EXPECT_THAT(ran.output, ::testing::HasSubstr(total[0][1] + " " + total[0][2] + " on "));
   return planned_bytes(held[0]);
+}
+
+pid_t JobFixture::start_until(const Flags& command, const fs::path& log, const std::string& output,
+                              std::size_t lines) const {
+  const pid_t job = start_program(command, log);
+  while (lines_of(path(output) / "metrics.jsonl") < lines && is_running(job)) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return job;
+}
+
+void JobFixture::kill_rank(pid_t job, std::size_t processes, int victim, const fs::path& log) {
+  const std::vector<pid_t> ranks = ranks_of(job);
+  ASSERT_EQ(ranks.size(), processes) << read_file(log);
+  ::kill(ranks[static_cast<std::size_t>(victim)], SIGKILL);
+  EXPECT_NE(wait_for(job), 0);
+  const std::string said = read_file(log);
+  EXPECT_THAT(said, ::testing::HasSubstr("hone: error: rank " + std::to_string(victim) + " (")) << said;
+  EXPECT_THAT(said, ::testing::HasSubstr("has ended (step ")) << said;
+  EXPECT_EQ(lines_with("hone: error", said), 1u) << said;
+  for (const pid_t rank : ranks) EXPECT_NE(::kill(rank, 0), 0);
+}
+
+void JobFixture::expect_continues_killed(const Flags& command, std::size_t processes, int victim,
+                                         std::size_t lines) const {
+  const fs::path log = path("log " + std::to_string(victim));
+  kill_rank(start_until(command, log, "killed", lines), processes, victim, log);
+  finish(command);
+  EXPECT_EQ(weights("killed"), weights("whole"));
 }
 
 void JobFixture::copy_checkpoint(const std::string& from, const std::string& to, int step) const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <sys/types.h>
 
 #include <filesystem>
 #include <string>
@@ -26,6 +27,13 @@ inline const Flags kTrained{"loss", "eval_loss", "grad_norm", "entropy", "mean_t
 inline const Flags kTuned{"loss", "grad_norm", "num_tokens"};
 
 [[nodiscard]] Flags joined(Flags a, const Flags& b);
+
+class ServerProgram;
+// Returns flags of a run whose rollouts come from these servers.
+[[nodiscard]] Flags served_by(const std::vector<const ServerProgram*>& servers);
+
+// Returns the lines of a text that begin so.
+[[nodiscard]] std::size_t lines_with(std::string_view start, const std::string& text);
 
 // Returns the words of each line of a plan's memory that begins with `name`: "total", "1.5", "MiB", "1,572,864",
 // "bytes".
@@ -56,6 +64,14 @@ class JobFixture : public ::testing::Test {
   // Plans a command and runs it, which allocates what it plans to the byte or stops; its first line must say the
   // planned size. Returns the planned bytes of weights.
   [[nodiscard]] static double finish_as_planned(const Flags& command);
+  // Starts a job and returns when its metrics have `lines` lines, or it has ended.
+  [[nodiscard]] pid_t start_until(const Flags& command, const std::filesystem::path& log, const std::string& output,
+                                  std::size_t lines) const;
+  // Kills one of a job's ranks: the job ends with one line, which names it, and nothing of it is left.
+  static void kill_rank(pid_t job, std::size_t processes, int victim, const std::filesystem::path& log);
+  // Kills a rank of a job in the folder "killed" after some lines of metrics. The same command continues it and has the
+  // weights of the folder "whole".
+  void expect_continues_killed(const Flags& command, std::size_t processes, int victim, std::size_t lines) const;
   // Copies checkpoint-STEP to the folder of another run, which continues from it.
   void copy_checkpoint(const std::string& from, const std::string& to, int step) const;
 

@@ -4,10 +4,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include <algorithm>
-#include <chrono>
 #include <map>
-#include <thread>
 
 #include "cli/program.h"
 #include "cli/server_program.h"
@@ -24,15 +21,6 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-std::size_t lines_of(const fs::path& file) {
-  return is_file(file) ? static_cast<std::size_t>(std::ranges::count(read_file(file), '\n')) : 0;
-}
-
-std::size_t lines_with(std::string_view start, const std::string& text) {
-  return static_cast<std::size_t>(
-      std::ranges::count_if(split(text, '\n'), [&](const std::string& line) { return line.starts_with(start); }));
-}
-
 class Job : public JobFixture {
  protected:
   // A pre-training of 8 sequences a step.
@@ -48,38 +36,6 @@ class Job : public JobFixture {
   }
   void run(const std::string& output, int processes, const Flags& more = {}) const {
     finish(arguments(output, processes, more));
-  }
-
-  // Starts a job and returns when its metrics have `lines` lines, or it has ended.
-  [[nodiscard]] pid_t start_until(const Flags& command, const fs::path& log, const std::string& output,
-                                  std::size_t lines) const {
-    const pid_t job = start_program(command, log);
-    while (lines_of(path(output) / "metrics.jsonl") < lines && is_running(job)) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    }
-    return job;
-  }
-
-  // Kills one of a job's ranks: the job ends with one line, which names it, and nothing of it is left.
-  static void kill_rank(pid_t job, std::size_t processes, int victim, const fs::path& log) {
-    const std::vector<pid_t> ranks = ranks_of(job);
-    ASSERT_EQ(ranks.size(), processes) << read_file(log);
-    ::kill(ranks[static_cast<std::size_t>(victim)], SIGKILL);
-    EXPECT_NE(wait_for(job), 0);
-    const std::string said = read_file(log);
-    EXPECT_THAT(said, HasSubstr("hone: error: rank " + std::to_string(victim) + " (")) << said;
-    EXPECT_THAT(said, HasSubstr("has ended (step ")) << said;
-    EXPECT_EQ(lines_with("hone: error", said), 1u) << said;
-    for (const pid_t rank : ranks) EXPECT_NE(::kill(rank, 0), 0);
-  }
-
-  // Kills a rank of a job in the folder "killed" after some lines of metrics. The same command continues it and has the
-  // weights of the folder "whole".
-  void expect_continues_killed(const Flags& command, std::size_t processes, int victim, std::size_t lines) const {
-    const fs::path log = path("log " + std::to_string(victim));
-    kill_rank(start_until(command, log, "killed", lines), processes, victim, log);
-    finish(command);
-    EXPECT_EQ(weights("killed"), weights("whole"));
   }
 };
 
@@ -264,15 +220,6 @@ TEST_F(Job, ReinforcementHasTheNumbersOfOneProcess) {
   EXPECT_EQ(weights("again"), weights("grpo 0 2"));
   finish(grpo_arguments("divided", 2, {"--zero_stage", "1"}));
   EXPECT_EQ(weights("divided"), weights("grpo 0 2"));
-}
-
-// Returns flags of a run whose rollouts come from these servers.
-Flags served_by(const std::vector<const ServerProgram*>& servers) {
-  std::string urls;
-  for (const ServerProgram* server : servers)
-    urls += (urls.empty() ? "http://127.0.0.1:" : ",http://127.0.0.1:") + std::to_string(server->port());
-  return {"--rollout",         "server", "--rollout_server",      "hone",
-          "--vllm_server_url", urls,     "--vllm_server_timeout", "36000"};
 }
 
 TEST_F(Job, ReinforcementMayTakeItsRolloutsFromServers) {

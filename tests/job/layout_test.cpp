@@ -106,6 +106,15 @@ TEST_F(LayoutJob, KeepsTheLayoutOfACheckpoint) {
   EXPECT_THAT(alone, HasSubstr("(the fastest of "));
 }
 
+TEST_F(LayoutJob, KeepsStagesOfTensorGroups) {
+  finish(
+      command("whole", 4, joined(sequences(1, 8), {"--tensor_parallel_size", "2", "--pipeline_parallel_size", "2"})));
+  copy_checkpoint("whole", "parts", 4);
+  const std::string kept = output_of(command("parts", 4, joined(sequences(2, 1), {"--layout", "auto"})));
+  EXPECT_THAT(layout_line(kept), HasSubstr("layout: tensor 2, pipeline 2, 1 x 8, recomputing what must be (that of "));
+  EXPECT_EQ(weights("parts"), weights("whole"));
+}
+
 TEST_F(LayoutJob, IsPartOfADryRunAndOfFineTuning) {
   const Flags automatic = joined(sequences(2, 2), {"--layout", "auto"});
   const std::string dry = output_of(joined(command("dry", 2, automatic), {"--dry_run"}));

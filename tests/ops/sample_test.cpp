@@ -13,7 +13,7 @@
 
 #include "core/parallel.h"
 #include "core/random.h"
-#include "ops/linear_logprobs/log_softmax.h"
+#include "ops/linear_logprobs/parted_softmax.h"
 #include "ops/op_case.h"
 #include "ops/registry.h"
 #include "program/executable.h"
@@ -36,9 +36,11 @@ struct Drawn {
 };
 
 // Samples a token for each request. Row i of the logits belongs to request i; a single row belongs to all. `penalized`:
-// logits to draw from instead, optional, for the requests of which penalized_rows is not 0 (empty: all).
+// logits to draw from instead, optional, for the requests of which penalized_rows is not 0 (empty: all). parts: of the
+// vocabulary.
 Drawn draw(const std::vector<std::vector<float>>& logits, const std::vector<Request>& requests,
-           const std::vector<std::vector<float>>& penalized = {}, std::vector<std::int32_t> penalized_rows = {}) {
+           const std::vector<std::vector<float>>& penalized = {}, std::vector<std::int32_t> penalized_rows = {},
+           std::int64_t parts = 1) {
   register_operations();
   const auto samples = static_cast<std::int64_t>(requests.size());
   const auto vocab = static_cast<std::int64_t>(logits[0].size());
@@ -49,7 +51,7 @@ Drawn draw(const std::vector<std::vector<float>>& logits, const std::vector<Requ
              program.input("parameters", {DType::kF32, {rows, kSampleParameters}}),
              program.input("keys", {DType::kI64, {rows, 2}}),
              penalized.empty() ? Tensor() : program.input("penalized", {DType::kF32, {rows, vocab}}),
-             penalized.empty() ? Tensor() : program.input("penalized_rows", {DType::kI32, {rows}}));
+             penalized.empty() ? Tensor() : program.input("penalized_rows", {DType::kI32, {rows}}), {.parts = parts});
   program.output("token", sampled.token);
   program.output("logp", sampled.logp);
   Executable executable(std::move(program), std::make_shared<Arena>(test_device()), {});
@@ -276,6 +278,35 @@ TEST(Sample, ChoosesTheSameFromSeveralChunks) {
       EXPECT_NEAR(far.logps[i], near.logps[i], 1e-5) << i;
     }
   }
+}
+
+TEST(Sample, PartsOfTheVocabularyChangeNoTokenAndMergeTheirStatistics) {
+  const std::size_t vocab = 2 * (static_cast<std::size_t>(kVocabChunk) + 300);
+  std::vector<std::vector<float>> logits;
+  std::vector<std::vector<float>> penalized;
+  std::vector<Request> requests;
+  std::vector<std::int32_t> rows;
+  for (int i = 0; i < 16; ++i) {
+    logits.push_back(normal_logits(vocab, static_cast<std::uint64_t>(i)));
+    penalized.push_back(normal_logits(vocab, static_cast<std::uint64_t>(100 + i)));
+    rows.push_back(i % 2);
+    requests.push_back(
+        {.temperature = i % 3 == 0 ? 0.0f : 0.8f, .top_p = i % 4 == 1 ? 0.9f : 1.0f, .seed = 3 + i, .position = i});
+  }
+  const Drawn whole = draw(logits, requests, penalized, rows);
+  for (const std::int64_t parts : {2, 8}) {
+    const Drawn drawn = draw(logits, requests, penalized, rows, parts);
+    EXPECT_EQ(drawn.tokens, whole.tokens);
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      const float temperature = requests[i].temperature == 0 ? 1.0f : requests[i].temperature;
+      const PartedSoftmax<float> softmax(logits[i].data(), static_cast<std::int64_t>(vocab), temperature, parts);
+      EXPECT_NEAR(drawn.logps[i], softmax.logp(drawn.tokens[i]), test_device().kind() == DeviceKind::kCpu ? 0.0 : 1e-5)
+          << i;
+      EXPECT_NEAR(drawn.logps[i], whole.logps[i], 1e-5) << i;
+    }
+    EXPECT_NE(drawn.logps, whole.logps);
+  }
+  EXPECT_TRUE(std::isnan(draw({{0.0f, kInfinity, 0.0f, 1.0f}}, {{}}, {}, {}, 2).logps[0]));
 }
 
 TEST(Sample, SurvivesAnyLogits) {

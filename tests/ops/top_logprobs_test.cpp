@@ -26,17 +26,21 @@ struct Listed {
 
 // Returns the lists, and in `drawn` the log-probabilities of the tokens that ops/sample draws greedily.
 Listed list(const std::vector<float>& logits, std::int64_t samples, const std::vector<float>& temperatures,
-            const std::vector<std::int32_t>& counts, std::int64_t most, std::vector<float>& drawn) {
+            const std::vector<std::int32_t>& counts, std::int64_t most, std::vector<float>& drawn,
+            std::int64_t parts = 1) {
   register_operations();
   const std::int64_t vocab = std::ssize(logits) / samples;
   Program program;
   const Dim rows{samples, Count::samples};
   const Tensor given = program.input("logits", {DType::kF32, {rows, vocab}});
   const Tensor parameters = program.input("parameters", {DType::kF32, {rows, kSampleParameters}});
-  const TopLogprobs top = top_logprobs(given, parameters, program.input("counts", {DType::kI32, {rows}}), most);
+  const TopLogprobs top =
+      top_logprobs(given, parameters, program.input("counts", {DType::kI32, {rows}}), {.most = most, .parts = parts});
   program.output("ids", top.ids);
   program.output("logps", top.logps);
-  program.output("drawn", sample(given, parameters, program.input("keys", {DType::kI64, {rows, 2}})).logp);
+  program.output(
+      "drawn",
+      sample(given, parameters, program.input("keys", {DType::kI64, {rows, 2}}), {}, {}, {.parts = parts}).logp);
   Executable executable(std::move(program), std::make_shared<Arena>(test_device()), {});
   std::vector<float> settings;
   for (const float temperature : temperatures) settings.insert(settings.end(), {temperature, 1, 0, 1});  // top_k 1
@@ -64,7 +68,9 @@ std::vector<std::int32_t> ranked(const float* logits, std::int64_t vocab) {
 }
 
 TEST(TopLogprobs, AreThoseOfASortedLogSoftmax) {
-  for (const std::int64_t vocab : {1, 5, 255, 256, 4096, 4097, 9001}) {
+  using Sizes = std::pair<std::int64_t, std::int64_t>;  // of the vocabulary and its number of parts
+  for (const auto& [vocab, parts] :
+       {Sizes{1, 1}, {5, 1}, {255, 3}, {256, 1}, {4096, 2}, {4097, 1}, {9001, 1}, {9002, 2}, {12000, 4}}) {
     const std::vector<std::int32_t> counts{3, 0, 20, 1};
     const std::vector<float> temperatures{1, 0.7f, 0, 1.6f};
     const RandomStream random(3, "logits");
@@ -72,7 +78,7 @@ TEST(TopLogprobs, AreThoseOfASortedLogSoftmax) {
     // Few different values, so that many are equal.
     for (std::size_t i = 0; i < logits.size(); ++i) logits[i] = 0.25f * static_cast<float>(random.below(i, 60)) - 7;
     std::vector<float> drawn;
-    const Listed listed = list(logits, 4, temperatures, counts, 20, drawn);
+    const Listed listed = list(logits, 4, temperatures, counts, 20, drawn, parts);
     for (std::size_t row = 0; row < counts.size(); ++row) {
       const float* values = logits.data() + static_cast<std::int64_t>(row) * vocab;
       const double temperature = temperatures[row] > 0 ? static_cast<double>(temperatures[row]) : 1.0;
@@ -119,7 +125,7 @@ TEST(TopLogprobs, RowsAfterTheCountAreZero) {
                     {.name = "counts", .type = {DType::kI32, {samples}}, .values = {2, 1, 3}}},
          .below = {{Count::samples, 2}},
          .build = [](Program&, std::span<const Tensor> in) -> std::vector<Tensor> {
-           return {top_logprobs(in[0], in[1], in[2], 3).logps};
+           return {top_logprobs(in[0], in[1], in[2], {.most = 3}).logps};
          },
          .reference =
              [](std::span<const Values> in, const Counts& counts) {

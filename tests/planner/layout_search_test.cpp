@@ -111,10 +111,15 @@ TEST_F(LayoutSearch, ListsWhatRunsAcceptWithTheirMemory) {
       if (plan.layout.expert_parallel_size > 1) kinds.insert("expert");
       if (plan.layout.context_parallel_size > 1) kinds.insert("context");
       if (plan.layout.zero_stage == 3) kinds.insert("zero 3");
+      if (plan.layout.pipeline_parallel_size == 1) continue;
+      if (plan.layout.tensor_parallel_size > 1) kinds.insert("pipeline and tensor");
+      if (plan.layout.expert_parallel_size > 1) kinds.insert("pipeline and expert");
+      if (plan.layout.context_parallel_size > 1) kinds.insert("pipeline and context");
     }
   }
   EXPECT_EQ(kinds, (std::set<std::string>{"tensor", "pipeline", "expert", "context", "zero 3",
-                                          "experts in tensor groups", "expert, tensor", "expert, context"}));
+                                          "experts in tensor groups", "expert, tensor", "expert, context",
+                                          "pipeline and tensor", "pipeline and expert", "pipeline and context"}));
 }
 
 // A run refuses every division of the job that the search leaves out.
@@ -188,7 +193,8 @@ TEST_F(LayoutSearch, KeepsTheUsersRecomputationAndUnits) {
   for (const LayoutPlan& plan : rank_layouts(problem, 0).layouts) {
     EXPECT_EQ(plan.layout.gradient_checkpointing, Recomputation::kOn);
     EXPECT_LE(plan.layout.tensor_parallel_size * plan.layout.context_parallel_size, 2);
-    EXPECT_LE(plan.layout.pipeline_parallel_size, 2);
+    EXPECT_LE(plan.layout.pipeline_parallel_size * plan.layout.tensor_parallel_size * plan.layout.context_parallel_size,
+              2);
   }
 }
 

@@ -15,6 +15,7 @@
 #include "ops/rms_norm/rms_norm.h"
 #include "ops/scale/scale.h"
 #include "program/test_ops.h"
+#include "support/device.h"
 
 namespace hone::test {
 namespace {
@@ -71,6 +72,37 @@ TEST(Executable, RunsAndCounts) {
   executable.set<float>("x", std::vector<float>(kWidth, -3.0f));
   executable.run();
   EXPECT_EQ(output_of(executable, "y", 4), (std::vector<float>{-2.0f, -2.0f, -2.0f, 2.0f}));
+}
+
+// a = 2 x, b = a + y: y may be set after the run has begun.
+TEST(Executable, BeginsBeforeALateInputIsSet) {
+  register_operations();
+  const Type type{DType::kF32, {{kRows, Count::tokens}, kWidth}};
+  Program program;
+  const Tensor twice = scale(program.input("x", type), 2.0);
+  const Tensor late = program.input("y", type);
+  program.output("a", twice);
+  program.output("b", add(twice, late));
+  Executable executable(std::move(program), std::make_shared<Arena>(test_device()), {});
+  const auto all = [](float value) { return std::vector<float>(kRows * kWidth, value); };
+  for (int run = 1; run <= 6; ++run) {
+    const auto value = static_cast<float>(run);
+    executable.set<float>("x", all(value));
+    executable.begin("y");
+    EXPECT_EQ(output_of(executable, "a", kRows * kWidth), all(2 * value));
+    // Nodes that have been launched do not see what is set now.
+    executable.set<float>("x", all(-1));
+    executable.set<float>("y", all(100 * value));
+    executable.run();
+    EXPECT_EQ(output_of(executable, "a", kRows * kWidth), all(2 * value));
+    EXPECT_EQ(output_of(executable, "b", kRows * kWidth), all(102 * value));
+    if (run % 2 == 0) continue;
+    executable.set<float>("x", all(value));
+    executable.run();  // as a whole
+    EXPECT_EQ(output_of(executable, "b", kRows * kWidth), all(102 * value));
+  }
+  executable.begin("y");
+  EXPECT_THROW(executable.begin("y"), Defect);
 }
 
 TEST(Executable, RefusesWhatDoesNotFit) {

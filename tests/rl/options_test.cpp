@@ -215,5 +215,36 @@ TEST(GrpoOptions, HelpIsFrozen) {
   test::expect_golden("rl/grpo_options.txt", option_help(OptionTable(options)));
 }
 
+TEST(GrpoOptions, LogProbabilitiesAreExactUnlessManyGpusAddThem) {
+  const auto with = [](std::int64_t size, bool gpu, const std::vector<std::string>& arguments = {}) {
+    Read result = read(arguments);
+    result.options.num_processes = size;
+    result.options.tensor_parallel_size = size;
+    result.options.device = DeviceChoice::kCpu;
+    if (gpu) result.options.plan.device = DeviceMemory{};
+    return result;
+  };
+  for (const auto& [size, gpu] : {std::pair{1, true}, {2, true}, {2, false}, {4, false}}) {
+    const Read exact = with(size, gpu, {"--exact_logprobs"});
+    EXPECT_TRUE(exact.options.requires_exact()) << size;
+    EXPECT_FALSE(exact.options.needs_trainer_logps()) << size;
+    check_processes(exact.options, exact.input);
+  }
+  const Read several = with(4, true);
+  EXPECT_FALSE(several.options.requires_exact());
+  EXPECT_TRUE(several.options.needs_trainer_logps());
+  EXPECT_TRUE(several.options.corrects_importance());
+  check_processes(several.options, several.input);
+  const Read asked = with(4, true, {"--exact_logprobs"});
+  try {
+    check_processes(asked.options, asked.input);
+    ADD_FAILURE() << "nothing is refused";
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()),
+              "--exact_logprobs: a tensor group of 4 GPUs adds in an order that depends on the batch "
+              "(--tensor_parallel_size 2, or remove exact_logprobs)");
+  }
+}
+
 }  // namespace
 }  // namespace hone

@@ -234,13 +234,12 @@ TEST(Staleness, OptionsThatExcludeItAreNamed) {
   EXPECT_EQ(message_of([&] { check_options(options, {}); }), "none");
   GrpoOptions several = options;
   several.num_processes = 2;
-  EXPECT_EQ(message_of([&] { check_processes(several); }),
-            "max_staleness: is 1; an engine begins generations ahead in one process only (--num_processes 1, rollout: "
-            "server, "
-            "or max_staleness: 0)");
+  EXPECT_EQ(message_of([&] { check_processes(several, {}); }),
+            "max_staleness: is 1; an engine begins generations ahead in one process or tensor group only "
+            "(--num_processes 1, rollout: server, or max_staleness: 0)");
   several.rollout = RolloutKind::kServer;
   several.vllm_server_url = {"http://localhost:1"};
-  EXPECT_EQ(message_of([&] { check_processes(several); }), "none");
+  EXPECT_EQ(message_of([&] { check_processes(several, {}); }), "none");
 }
 
 }  // namespace

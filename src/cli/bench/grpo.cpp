@@ -13,7 +13,9 @@
 #include "cli/command.h"
 #include "cli/profile/grpo.h"
 #include "cli/profile/timing.h"
+#include "cli/training_job.h"
 #include "core/error.h"
+#include "core/job_log.h"
 #include "core/json_value.h"
 #include "core/log.h"
 #include "core/parallel.h"
@@ -24,10 +26,14 @@
 #include "rl/grpo_run.h"
 #include "rl/grpo_task.h"
 #include "train/memory_fit.h"
+#include "train/run_collectives.h"
 #include "train/setup.h"
 
 namespace hone {
 namespace {
+
+// Ranks wait for the slowest one's generation.
+constexpr std::int64_t kAnswerSeconds = 600;
 
 struct BenchGrpoOptions {
   std::string model = "qwen2.5-0.5b";
@@ -50,6 +56,7 @@ struct BenchGrpoOptions {
   std::int64_t steps = 5;
   std::int64_t warmup_steps = 2;
   std::string json;
+  std::int64_t num_processes = 1;
 
   template <class Visitor>
   void fields(Visitor& v) {
@@ -83,6 +90,11 @@ struct BenchGrpoOptions {
     v("steps", steps, "Measured steps", at_least(1));
     v("warmup_steps", warmup_steps, "Steps before them", at_least(0));
     v("json", json, "JSON file to write the results to");
+    v.group("Several processes");
+    v("num_processes", num_processes,
+      "Processes that generate and train together, each as many completions as one would, started on this machine "
+      "unless a launcher started them",
+      within(1, 1024));
   }
 
   [[nodiscard]] DType weight_dtype() const { return dtype == TorchDtype::kFloat32 ? DType::kF32 : DType::kBf16; }
@@ -102,6 +114,7 @@ struct BenchGrpoOptions {
     options.gradient_dtype = gradient_dtype;
     options.device = device;
     options.gemm = gemm;
+    options.num_processes = num_processes;
     options.learning_rate = 1e-6;
     return options;
   }
@@ -136,7 +149,7 @@ PromptSet random_prompts(std::int64_t count, std::int64_t length, std::int64_t v
 
 // The run of the options: as many prompts as a step has, a reward that is nearly random, and so many stop tokens that a
 // token drawn uniformly is one of them with probability 1 / mean_completion_len.
-GrpoRun random_run(const BenchGrpoOptions& given) {
+GrpoRun random_run(const BenchGrpoOptions& given, const Job& job) {
   StepOptions shape;
   shape.model = given.model;
   shape.layers = given.layers;
@@ -146,7 +159,7 @@ GrpoRun random_run(const BenchGrpoOptions& given) {
   const std::int64_t vocabulary = model->shape().vocab_size;
   GrpoRun run{.options = options,
               .options_json = "{}",
-              .batch = grpo_batch(options, 1, {}),
+              .batch = grpo_batch(options, given.num_processes, {}),
               .initial = nullptr,
               .model = std::move(model),
               .tokenizer = numbered_tokenizer(vocabulary)};
@@ -165,6 +178,7 @@ GrpoRun random_run(const BenchGrpoOptions& given) {
   run.reward_weights = {1.0};
   run.engine = rollout_engine(options, run.batch, given.prompt_len);
   check_positions(run.model->shape(), run.engine.max_model_len, "max_completion_length");
+  run.job = job;
   run.total_steps = given.warmup_steps + given.steps + 1;  // the last measured step has one after it, too
   return run;
 }
@@ -238,9 +252,12 @@ class GrpoSteps {
   GrpoSteps(const GrpoRun& run, Workspace& workspace, Device& device)
       : run_(run),
         device_(device),
+        collectives_(device, run.job),
         optimizer_(workspace, *run.model, optimizer_options(run.options)),
         source_(Engine(*run.model, run.tokenizer, workspace, run.engine)),
-        task_(run, workspace, source_) {}
+        task_(run, workspace, source_) {
+    if (collectives_.data() != nullptr) optimizer_.join(*collectives_.data());
+  }
 
   // Takes the next step and adds its times to the figures.
   void run(GrpoFigures& figures) {
@@ -248,6 +265,7 @@ class GrpoSteps {
     const std::int64_t tokens_before = task_.tokens_seen();
     const MetricValues values = task_.accumulate(step_);
     const auto update = Clock::now();
+    optimizer_.sum_gradients();
     const UpdateResult result = optimizer_.update(run_.options.learning_rate, run_.options.max_grad_norm);
     device_.synchronize();
     if (!result.applied) throw Error("bench grpo", "the gradient is not finite", "another --model");
@@ -276,6 +294,7 @@ class GrpoSteps {
  private:
   const GrpoRun& run_;
   Device& device_;
+  RunCollectives collectives_;
   Optimizer optimizer_;
   EngineRollout source_;
   GrpoTask task_;
@@ -290,7 +309,8 @@ std::vector<ResultRow> print_figures(const BenchGrpoOptions& options, const Grpo
   const std::string shape =
       text_of(options.model, ", ", run.batch.prompts, run.batch.prompts == 1 ? " prompt x " : " prompts x ",
               options.num_generations, " completions of up to ", options.max_completion_length, " tokens",
-              options.max_staleness > 0 ? ", max_staleness 1" : "");
+              options.max_staleness > 0 ? ", max_staleness 1" : "",
+              options.num_processes > 1 ? text_of(", ", options.num_processes, " processes") : "");
   std::vector<ResultRow> rows;
   rows.push_back({"grpo", shape, figures.times.rate.tokens_per_second(), "tokens/s"});
   rows.push_back({"grpo", shape, 1e3 * all / steps, "ms"});
@@ -322,14 +342,9 @@ std::vector<ResultRow> print_figures(const BenchGrpoOptions& options, const Grpo
   return rows;
 }
 
-int grpo_bench(BenchGrpoOptions& options, const OptionInput& input, const std::string& command) {
-  if (options.weight_dtype() == DType::kF32) {
-    if (!input.was_set("optim")) options.optim = OptimizerType::kAdamw;
-    if (!input.was_set("gradient_dtype")) options.gradient_dtype = GradientType::kFloat32;
-  }
-  register_operations();
-  (void)grpo_batch(options.run(), 1, input);
-  const GrpoRun run = random_run(options);
+// Measures the steps of a rank and prints the figures of the first.
+void measure(const BenchGrpoOptions& options, const Job& job, const std::string& command) {
+  const GrpoRun run = random_run(options, job);
   Device& device = open_device(options.device);
   set_gemm_tuning(device, options.gemm.tuning());
   Workspace workspace = trace_run(run);
@@ -346,9 +361,30 @@ int grpo_bench(BenchGrpoOptions& options, const OptionInput& input, const std::s
   IdleMeter meter(device);
   for (std::int64_t step = 0; step < options.steps; ++step) steps.run(figures);
   const std::optional<double> idle = meter.share();
-  const std::vector<ResultRow> rows = print_figures(options, run, figures, idle);
-  if (!options.json.empty()) write_results(options.json, rows, device.name(), command);
-  return 0;
+  if (job.is_first()) {
+    const std::vector<ResultRow> rows = print_figures(options, run, figures, idle);
+    if (!options.json.empty()) write_results(options.json, rows, device.name(), command);
+  }
+  job.barrier();
+}
+
+int grpo_bench(BenchGrpoOptions& options, const OptionInput& input, const std::string& command) {
+  if (options.weight_dtype() == DType::kF32) {
+    if (!input.was_set("optim")) options.optim = OptimizerType::kAdamw;
+    if (!input.was_set("gradient_dtype")) options.gradient_dtype = GradientType::kFloat32;
+  }
+  register_operations();
+  const JobPlace place = job_place();
+  if (place.is_job()) options.num_processes = place.size;
+  (void)grpo_batch(options.run(), options.num_processes, input);
+  LocalRanks ranks;
+  if (!place.is_job() && options.num_processes > 1)
+    ranks = {.count = static_cast<int>(options.num_processes), .total = static_cast<int>(options.num_processes)};
+  if (place.rank > 0) set_silent(true);  // rank 0 logs for all
+  return run_ranks(ranks, place, kAnswerSeconds, [&](const Job& job) {
+    measure(options, job, command);
+    return 0;
+  });
 }
 
 }  // namespace

@@ -40,7 +40,7 @@ int run(const GrpoCommandOptions& given, const OptionInput& input) {
   check_options(given, input);
   GrpoCommandOptions options = given;
   return run_as_job(options, [&](const Job& job) {
-    check_processes(options);
+    check_processes(options, input);
     std::optional<TrainingHooks> hooks;
     if (job.is_first()) hooks.emplace("grpo", options, input);
     if (!options.dry_run) {
@@ -49,7 +49,7 @@ int run(const GrpoCommandOptions& given, const OptionInput& input) {
     }
     GrpoRun prepared = prepare_in_turn(job, [&] { return prepare_grpo(options, input); });
     prepared.job = job;
-    try_rewards(prepared);
+    if (job.tensor_rank() == 0) try_rewards(prepared);  // the others of a tensor group judge nothing
     if (options.dry_run) return print_dry_run(prepared);
     if (hooks) prepared.observers = hooks->observers();
     train(prepared);

@@ -103,7 +103,7 @@ RunPlan plan_of(const SftOptions& options, const OptionInput&, std::span<const s
 }
 
 RunPlan plan_of(const GrpoOptions& options, const OptionInput& input, std::span<const std::size_t> gpus) {
-  check_processes(options);
+  check_processes(options, input);
   if (reads_data(options, options)) return plan_run(prepare_grpo(options, input), gpus);
   return plan_sketch(options, input, sketch_of(options), gpus);
 }

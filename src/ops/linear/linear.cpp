@@ -123,8 +123,11 @@ class Linear final : public Op {
       const std::vector<Tensor> inputs{builder.entered(LinearIn::x), weight, bias};
       const Tensor y = builder.append(node.attributes, inputs)[0];
       // Results in f32 are logits, which a sampler needs whole.
-      const bool gathers = node.attributes.as<LinearAttributes>().f32_output;
-      builder.set_output(0, gathers ? gather_ranks(y, builder.ranks()) : y, gathers ? kWhole : kDividedColumns);
+      if (node.attributes.as<LinearAttributes>().f32_output) {
+        builder.set_gathered_output(0, gather_ranks(y, builder.ranks()));
+      } else {
+        builder.set_output(0, y, kDividedColumns);
+      }
     } else {
       const std::vector<Tensor> inputs{x, weight, Tensor()};
       const Tensor addend = builder.append(node.attributes, inputs)[0];

@@ -24,6 +24,26 @@ struct PartStatistic {
 };
 inline constexpr std::int64_t kPartStatistics = 5;
 
+// Returns the logarithm of the sum of exp(logit) over all parts, merged in ascending order of tokens, in double.
+// lse_of(part): the same of one part.
+template <class LseOf>
+HONE_MERGE_FUNCTION double merged_lse(std::int64_t parts, const LseOf& lse_of) {
+  double most = lse_of(0);
+  for (std::int64_t i = 1; i < parts; ++i) {
+    const double lse = lse_of(i);
+    if (!(lse <= most)) most = lse;  // a NaN stays
+  }
+  double sum = 0;
+  for (std::int64_t i = 0; i < parts; ++i) sum += exp(lse_of(i) - most);
+  return most + log(sum);
+}
+
+// Returns the log-probability of a token over all parts. part_logp and part_lse: those of the token's part; lse: of
+// all.
+HONE_MERGE_FUNCTION double merged_logp(double part_logp, double part_lse, double lse) {
+  return part_logp + part_lse - lse;
+}
+
 // The same outputs as those of linear_logprobs.
 template <class A>
 struct MergedRow {
@@ -39,14 +59,7 @@ HONE_MERGE_FUNCTION MergedRow<A> merge_parts(const A* all, std::int64_t ranks, s
   const auto at = [&](std::int64_t rank, std::int64_t which) {
     return static_cast<double>(all[(rank * kPartStatistics + which) * rows + row]);
   };
-  double most = at(0, PartStatistic::lse);
-  for (std::int64_t r = 1; r < ranks; ++r) {
-    const double lse = at(r, PartStatistic::lse);
-    if (!(lse <= most)) most = lse;  // a NaN stays
-  }
-  double sum = 0;
-  for (std::int64_t r = 0; r < ranks; ++r) sum += exp(at(r, PartStatistic::lse) - most);
-  const double lse = most + log(sum);
+  const double lse = merged_lse(ranks, [&](std::int64_t rank) { return at(rank, PartStatistic::lse); });
   double entropy = 0;
   bool hit = at(owner, PartStatistic::hit) != 0;
   const double best = at(owner, PartStatistic::max);
@@ -58,7 +71,7 @@ HONE_MERGE_FUNCTION MergedRow<A> merge_parts(const A* all, std::int64_t ranks, s
     if (r < owner ? !(max < best) : !(max <= best))
       hit = false;  // of equal logits the lowest token is the most probable
   }
-  const double logp = at(owner, PartStatistic::logp) + at(owner, PartStatistic::lse) - lse;
+  const double logp = merged_logp(at(owner, PartStatistic::logp), at(owner, PartStatistic::lse), lse);
   return {static_cast<A>(logp), static_cast<A>(entropy), hit ? A(1) : A(0), static_cast<A>(lse)};
 }
 

@@ -4,6 +4,7 @@
 #include "backend/cpu/vector_math.h"
 #include "core/random.h"
 #include "ops/linear_logprobs/log_softmax.h"
+#include "ops/linear_logprobs/parted_softmax.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
 #include "ops/sample/sample.h"
@@ -141,6 +142,7 @@ template <class A>
 void forward(const KernelCall& call) {
   const TensorView& logits = call.in(SampleIn::logits);
   const std::int64_t vocab = logits.row_size();
+  const std::int64_t parts = call.attributes_as<SampleAttributes>().parts;
   const auto* keys = call.in(SampleIn::keys).as<std::int64_t>();
   const auto is_penalized = [&](std::int64_t row) {
     return call.in(SampleIn::penalized) && call.in(SampleIn::penalized_rows).as<std::int32_t>()[row] != 0;
@@ -162,6 +164,10 @@ void forward(const KernelCall& call) {
         tokens[row] = greedy ? static_cast<std::int32_t>(softmax.argmax())
                              : Row<A>(values, vocab, mass, reinterpret_cast<std::int32_t*>(mass + vocab))
                                    .draw(parameters, softmax, uniform(keys[2 * row], keys[2 * row + 1]));
+        if (parts > 1) {
+          logps[row] = PartedSoftmax<A>(policy, vocab, temperature, parts).logp(tokens[row]);
+          continue;
+        }
         const A lse = is_penalized(row) ? log_softmax(policy, vocab, temperature).lse() : softmax.lse();
         logps[row] = log_probability(policy[tokens[row]], temperature, lse);
       }

@@ -1,5 +1,6 @@
 // Sampling on a GPU. A block has one row. Where a row has many chunks, two kernels before it reduce each chunk in a
 // separate block (statistics, then mass), because one SM alone reads a row of logits slowly.
+#include "ops/linear_logprobs/parted_softmax.cuh"
 #include "ops/registry.h"
 #include "ops/sample/random.cuh"
 #include "ops/sample/row.cuh"
@@ -21,6 +22,7 @@ struct Logits {
   const A* parameters;
   RowCount rows;
   std::int64_t vocab;
+  std::int64_t parts;  // of the vocabulary
 
   [[nodiscard]] __device__ bool is_penalized(std::int64_t row) const {
     return penalized != nullptr && penalized_rows[row] != 0;
@@ -165,6 +167,14 @@ __global__ void __launch_bounds__(kSampleThreads)
                        reduced && !filtered ? chunks.masses + row * chunks.count : nullptr);
   }
   if (token < 0) token = shared.softmax.argmax;
+  if (p.parts > 1) {
+    __shared__ PartedSoftmaxState<A> of_parts;
+    of_parts.take(logits, p.vocab, p.parts, p.temperature(row), shared.softmax, shared.scratch);
+    if (threadIdx.x != 0) return;
+    tokens[row] = token;
+    logps[row] = of_parts.logp(token, logits[token], p.vocab / p.parts, p.temperature(row));
+    return;
+  }
   if (p.is_penalized(row)) {
     __syncthreads();  // all threads have read the statistics of the penalized logits, which are overwritten
     statistics_of_row(logits, chunks.unpenalized);
@@ -182,7 +192,9 @@ void forward(const KernelCall& call) {
                     .penalized_rows = cuda_data<std::int32_t>(call.in(SampleIn::penalized_rows)),
                     .parameters = cuda_data<A>(call.in(SampleIn::parameters)),
                     .rows = row_count(logits),
-                    .vocab = logits.row_size()};
+                    .vocab = logits.row_size(),
+                    .parts = call.attributes_as<SampleAttributes>().parts};
+  HONE_ASSERT(p.parts <= kMostParts, "the vocabulary has ", p.parts, " parts; on a GPU at most ", kMostParts);
   if (logits.capacity() == 0) return;
   const std::int64_t count = ceil_div(p.vocab, kVocabChunk);
   HONE_ASSERT(count <= kSampleChunks, "the vocabulary is too large to sample from on a GPU: ", p.vocab);

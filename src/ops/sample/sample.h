@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "program/program.h"
 
@@ -24,6 +25,15 @@ enum class SampleParameter : std::uint8_t {
 };
 inline constexpr std::int64_t kSampleParameters = 4;
 
+struct SampleAttributes {
+  std::int64_t parts = 1;  // equal parts of the vocabulary, whose log-softmax is merged as a tensor group merges it
+
+  template <class Visitor>
+  void fields(Visitor& v) {
+    v("parts", parts);
+  }
+};
+
 // Outputs, each [samples].
 struct Sampled {
   Tensor token;  // i32
@@ -45,8 +55,10 @@ struct Sampled {
 // only on seed and position.
 //
 // logp is the log-softmax of logits / temperature (greedy: of the logits) over the whole vocabulary by log_softmax.h,
-// bitwise that of linear_logprobs; `penalized` does not change it. If a logit is NaN or +inf, logp is NaN.
+// bitwise that of linear_logprobs, or with several parts that of linear_logprobs_part of so many ranks; `penalized`
+// does not change it. If a logit is NaN or +inf, logp is NaN. In a tensor group that divides the vocabulary there are
+// as many parts as ranks.
 [[nodiscard]] Sampled sample(Tensor logits, Tensor parameters, Tensor keys, Tensor penalized = {},
-                             Tensor penalized_rows = {});
+                             Tensor penalized_rows = {}, const SampleAttributes& attributes = {});
 
 }  // namespace hone

@@ -2,7 +2,7 @@
 #include <numeric>
 #include <vector>
 
-#include "ops/linear_logprobs/log_softmax.h"
+#include "ops/linear_logprobs/parted_softmax.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
 #include "ops/sample/sample.h"
@@ -29,12 +29,12 @@ template <class A>
 void list(const KernelCall& call) {
   const TensorView& logits = call.in(TopLogprobsIn::logits);
   const std::int64_t vocab = logits.row_size();
-  const std::int64_t most = call.attributes_as<TopLogprobsAttributes>().most;
+  const auto [most, parts] = call.attributes_as<TopLogprobsAttributes>();
   const A* parameters = call.in(TopLogprobsIn::parameters).as<A>();
   const auto* counts = call.in(TopLogprobsIn::counts).as<std::int32_t>();
   auto* ids = call.out(TopLogprobsOut::ids).as<std::int32_t>();
   A* logps = call.out(TopLogprobsOut::logps).as<A>();
-  for_rows(logits.rows(), vocab, [&](std::int64_t row) {
+  for_rows(logits.rows(), vocab, [&, most = most, parts = parts](std::int64_t row) {
     std::fill_n(ids + row * most, most, -1);
     std::fill_n(logps + row * most, most, A(0));
     if (counts[row] <= 0) return;
@@ -42,11 +42,11 @@ void list(const KernelCall& call) {
     const A* values = logits.as<A>() + row * vocab;
     const A given = parameters[row * kSampleParameters + static_cast<std::int64_t>(SampleParameter::kTemperature)];
     const A temperature = given > A(0) ? given : A(1);
-    const A lse = log_softmax(values, vocab, temperature).lse();
+    const PartedSoftmax<A> softmax(values, vocab, temperature, parts);
     std::int64_t at = row * most;
     for (const std::int32_t id : largest(values, vocab, counts[row])) {
       ids[at] = id;
-      logps[at++] = log_probability(values[id], temperature, lse);
+      logps[at++] = softmax.logp(id);
     }
   });
   zero_tail(call.out(TopLogprobsOut::ids));

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "ops/linear_logprobs/log_softmax.cuh"
+#include "ops/linear_logprobs/parted_softmax.cuh"
 #include "ops/registry.h"
 #include "ops/sample/sample.h"
 #include "ops/top_logprobs/top_logprobs.h"
@@ -38,6 +39,7 @@ template <class A>
 struct TopShared {
   LogSoftmaxState<A> softmax;
   LogSoftmaxScratch<A> scratch;
+  PartedSoftmaxState<A> parts;  // if the vocabulary has several
   Ranked<A> of_warp[kLogSoftmaxThreads / 32];
   Ranked<A> last;  // the token found last
 };
@@ -69,7 +71,7 @@ __device__ Ranked<A> next_token(const A* logits, std::int64_t vocab, bool is_fir
 template <class A>
 __global__ void __launch_bounds__(kLogSoftmaxThreads)
     top_logprobs_kernel(const A* all_logits, const A* parameters, const std::int32_t* counts, RowCount rows,
-                        std::int64_t vocab, std::int64_t most, std::int32_t* ids, A* logps) {
+                        std::int64_t vocab, std::int64_t most, std::int64_t parts, std::int32_t* ids, A* logps) {
   __shared__ TopShared<A> shared;
   const std::int64_t row = blockIdx.x;
   const bool used = row < rows.get();
@@ -83,13 +85,21 @@ __global__ void __launch_bounds__(kLogSoftmaxThreads)
   const A* logits = all_logits + row * vocab;
   const A given = parameters[row * kSampleParameters + static_cast<int>(SampleParameter::kTemperature)];
   const A temperature = given > A(0) ? given : A(1);
-  log_softmax_row(shared.softmax, logits, vocab, temperature, shared.scratch);
+  if (parts > 1) {
+    shared.parts.take(logits, vocab, parts, temperature, shared.softmax, shared.scratch);
+  } else {
+    log_softmax_row(shared.softmax, logits, vocab, temperature, shared.scratch);
+  }
   const A lse = shared.softmax.lse();
+  const auto logp_of = [&](const Ranked<A>& token) {
+    return parts > 1 ? shared.parts.logp(token.id, token.logit, vocab / parts, temperature)
+                     : log_probability_of(token.logit, temperature, lse);
+  };
   for (std::int64_t i = 0; i < count; ++i) {
     const Ranked<A> token = next_token(logits, vocab, i == 0, shared);
     if (threadIdx.x == 0) {
       ids[row * most + i] = token.id;
-      logps[row * most + i] = token.id < 0 ? A(0) : log_probability_of(token.logit, temperature, lse);
+      logps[row * most + i] = token.id < 0 ? A(0) : logp_of(token);
     }
     if (token.id >= 0) continue;
     // No token is left.
@@ -105,11 +115,12 @@ template <class A>
 void list(const KernelCall& call) {
   const TensorView& logits = call.in(TopLogprobsIn::logits);
   if (logits.capacity() == 0) return;
+  const auto [most, parts] = call.attributes_as<TopLogprobsAttributes>();
+  HONE_ASSERT(parts <= kMostParts, "the vocabulary has ", parts, " parts; on a GPU at most ", kMostParts);
   top_logprobs_kernel<A><<<static_cast<unsigned>(logits.capacity()), kLogSoftmaxThreads, 0, stream_of(call)>>>(
       cuda_data<A>(logits), cuda_data<A>(call.in(TopLogprobsIn::parameters)),
-      cuda_data<std::int32_t>(call.in(TopLogprobsIn::counts)), row_count(logits), logits.row_size(),
-      call.attributes_as<TopLogprobsAttributes>().most, cuda_data<std::int32_t>(call.out(TopLogprobsOut::ids)),
-      cuda_data<A>(call.out(TopLogprobsOut::logps)));
+      cuda_data<std::int32_t>(call.in(TopLogprobsIn::counts)), row_count(logits), logits.row_size(), most, parts,
+      cuda_data<std::int32_t>(call.out(TopLogprobsOut::ids)), cuda_data<A>(call.out(TopLogprobsOut::logps)));
   check_launch("top_logprobs");
 }
 

@@ -4,6 +4,7 @@
 #include "ops/registry.h"
 #include "ops/sample/sample.h"
 #include "program/kernel.h"
+#include "program/shard_builder.h"
 
 namespace hone {
 namespace {
@@ -14,11 +15,13 @@ class TopLogprobsOp final : public Op {
   OpCategory category() const override { return OpCategory::kLoss; }
   Attributes default_attributes() const override { return TopLogprobsAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
-    const std::int64_t most = attributes.as<TopLogprobsAttributes>().most;
+    const auto [most, parts] = attributes.as<TopLogprobsAttributes>();
     const Type& logits = required(inputs, TopLogprobsIn::logits, name());
     expect(logits.shape.size() == 2 && logits.shape[1].size > 0 && logits.dtype == accumulator_of(logits.dtype), name(),
            text_of("logits are ", to_text(logits), "; expected f32[samples, vocab]"));
     expect(most > 0, name(), text_of("lists ", most, " tokens; expected at least 1"));
+    expect(parts > 0 && logits.shape[1].size % parts == 0, name(),
+           text_of("logits are ", to_text(logits), ", parts ", parts, "; expected a number that divides them"));
     const Dim samples = logits.shape[0];
     const auto check = [&](std::size_t index, const char* what, const Type& wanted) {
       expect(required(inputs, index, name()) == wanted, name(),
@@ -34,16 +37,21 @@ class TopLogprobsOp final : public Op {
     for (const Type& output : outputs) cost.bytes_written += static_cast<double>(output.bytes());
     return cost;
   }
+  void shard(ShardBuilder& builder, const Node& node) const override {
+    if (!builder.is_gathered(TopLogprobsIn::logits)) return Op::shard(builder, node);
+    auto attributes = node.attributes.as<TopLogprobsAttributes>();
+    attributes.parts = builder.ranks();
+    shard_alike(builder, attributes, kWhole);
+  }
 };
 
 const TopLogprobsOp kTopLogprobs;
 
 }  // namespace
 
-TopLogprobs top_logprobs(Tensor logits, Tensor parameters, Tensor counts, std::int64_t most) {
+TopLogprobs top_logprobs(Tensor logits, Tensor parameters, Tensor counts, const TopLogprobsAttributes& attributes) {
   const std::vector<Tensor> inputs{logits, parameters, counts};
-  const std::vector<Tensor> outputs =
-      logits.program().append(kTopLogprobs, TopLogprobsAttributes{.most = most}, inputs);
+  const std::vector<Tensor> outputs = logits.program().append(kTopLogprobs, attributes, inputs);
   return {outputs[TopLogprobsOut::ids], outputs[TopLogprobsOut::logps]};
 }
 

@@ -17,11 +17,13 @@ struct TopLogprobsOut {
 };
 
 struct TopLogprobsAttributes {
-  std::int64_t most = 0;  // tokens that a sample may ask for
+  std::int64_t most = 0;   // tokens that a sample may ask for
+  std::int64_t parts = 1;  // those of SampleAttributes
 
   template <class Visitor>
   void fields(Visitor& v) {
     v("most", most);
+    v("parts", parts);
   }
 };
 
@@ -39,6 +41,7 @@ struct TopLogprobs {
 //
 // A log-probability is the log-softmax of logits / temperature over the whole vocabulary, with the same bits as
 // ops/sample gives for the token it draws. A logit that is NaN is not listed.
-[[nodiscard]] TopLogprobs top_logprobs(Tensor logits, Tensor parameters, Tensor counts, std::int64_t most);
+[[nodiscard]] TopLogprobs top_logprobs(Tensor logits, Tensor parameters, Tensor counts,
+                                       const TopLogprobsAttributes& attributes);
 
 }  // namespace hone
