@@ -14,7 +14,7 @@
 //
 // Expert parallel: successive ranks of a data group form an expert group, each with some of the experts of mixtures.
 // They are data or context parallel otherwise. Ranks of a data group with the same experts are those with the same rank
-// modulo the size of an expert group.
+// modulo the size of an expert group. In tensor groups it is the experts of a tensor rank that they divide.
 #pragma once
 
 #include <cstddef>

@@ -222,7 +222,8 @@ struct TrainingOptions {
         "after the other; it divides num_processes, and the rest computes other batches",
         kRanks);
       v("expert_parallel_size", expert_parallel_size,
-        "Processes that divide the experts of mixtures and compute different batches; it divides num_processes",
+        "Processes that divide the experts of mixtures, those of a process of tensor_parallel_size if that is set, and "
+        "compute different tokens; the product of the two divides num_processes",
         kRanks);
       v("context_parallel_size", context_parallel_size,
         "Processes that divide the tokens of each batch, and attend to each other's keys and values; it divides "

@@ -274,7 +274,9 @@ TEST(PipelineExperts, GradientsAreThoseOfOneProcess) {
                      {.shape = {.pipeline_size = 2, .expert_size = 2}, .data = 2},
                      {.shape = {.pipeline_size = 2, .expert_size = 4}, .data = 4},
                      {.shape = {.pipeline_size = 2, .expert_size = 2}, .data = 4},
-                     {.shape = {.pipeline_size = 4, .expert_size = 2}, .data = 2}});
+                     {.shape = {.pipeline_size = 4, .expert_size = 2}, .data = 2},
+                     {.shape = {.tensor_size = 2, .pipeline_size = 2}, .data = 2},
+                     {.shape = {.tensor_size = 2, .pipeline_size = 2, .expert_size = 2}, .data = 2}});
   }
 }
 

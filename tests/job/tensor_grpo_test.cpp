@@ -9,6 +9,7 @@
 #include "cli/server_program.h"
 #include "core/files.h"
 #include "job/job_fixture.h"
+#include "job/mixtures.h"
 #include "support/environment.h"
 
 namespace hone::test {
@@ -38,6 +39,7 @@ class TensorGrpo : public JobFixture {
                            {"qwen3", SmallModel{.type = "qwen3", .tied = true}.config()},
                            {"gpt2", SmallModel{.type = "gpt2"}.config()}};
     for (const auto& [name, config] : families) write_file(path(name + ".json"), config);
+    for (const auto& [name, config] : mixtures()) write_file(path(name + ".json"), config);
   }
 
   // Makes a model that has learned a little.
@@ -79,6 +81,21 @@ TEST_F(TensorGrpo, AGroupHasTheNumbersOfOneProcess) {
       EXPECT_EQ(completions(output, 1), completions(name + " one", 1)) << output;
       EXPECT_EQ(completions(output, 6), completions(name + " one", 6)) << output;
       expect_near_weights(output, name + " one", 1e-3);
+    }
+  }
+}
+
+TEST_F(TensorGrpo, MixturesHaveTheNumbersOfOneProcess) {
+  for (const char* family : {"mixtral", "deepseek_v3"}) {
+    const std::string name = family;
+    make_model(name);
+    run(name, name + " one", 1, 1);
+    for (const auto& [data, size] : {std::pair{1, 2}, {1, 4}, {2, 2}}) {
+      const std::string output = text_of(name, " ", data, " x ", size);
+      run(name, output, data, size);
+      expect_near(output, name + " one", kReinforced);
+      expect_exact(output, 6);
+      EXPECT_EQ(completions(output, 6), completions(name + " one", 6)) << output;
     }
   }
 }
