@@ -41,7 +41,8 @@ std::exception_ptr error_of(const std::function<void()>& act, std::string& messa
 }  // namespace
 
 EngineGroup::EngineGroup(Device& device, Peers& peers)
-    : peers_(peers),
+    : device_(&device),
+      peers_(peers),
       ranks_(static_cast<std::size_t>(peers.size())),
       collective_(make_collective(device, peers)),
       scope_(std::make_unique<CollectiveScope>(nullptr, collective_.get())) {
@@ -110,6 +111,12 @@ std::int64_t EngineGroup::least(std::int64_t value) {
   double largest = -static_cast<double>(value);
   peers_.maximum({&largest, 1});
   return static_cast<std::int64_t>(-largest);
+}
+
+void EngineGroup::share(std::byte* data, std::size_t bytes) {
+  collective_->broadcast(data, bytes, 0);
+  device_->synchronize();
+  check_operations();
 }
 
 std::exception_ptr EngineGroup::together(const std::function<void()>& act) {

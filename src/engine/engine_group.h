@@ -40,7 +40,9 @@ enum class GroupOrder : std::uint32_t {
   kMemory,        // take part in EngineGroup::least() with the memory that the device has available
   kSleep,         // SleepLevel: give back engine, embedder and weights
   kWakeWeights,
-  kUpdateWeights,  // folder
+  kUpdateWeights,    // folder
+  kReceiveTensors,   // TensorNotices; then take part in EngineGroup::share() with their bytes
+  kWeightsReceived,  // bool: every weight has a value from one version
   kEnd,
 };
 
@@ -102,11 +104,14 @@ class EngineGroup {
   [[nodiscard]] std::int64_t least(std::int64_t value);
   // Returns true if any rank passes true.
   [[nodiscard]] bool any(bool mine) { return peers_.any(mine); }
+  // Copies bytes of the first rank's device to those of the others. Throws JobFailure if a rank is lost meanwhile.
+  void share(std::byte* data, std::size_t bytes);
   // Calls act(), which must not call the group. Returns null if no rank's has thrown Error; otherwise what this rank's
   // has thrown, or an Error about the first other rank whose has. Other exceptions pass.
   [[nodiscard]] std::exception_ptr together(const std::function<void()>& act);
 
  private:
+  Device* device_ = nullptr;  // null: as collective_
   Peers& peers_;
   std::vector<int> ranks_;                  // of the job; the first one gives orders
   std::unique_ptr<Collective> collective_;  // null: the programs' is another's

@@ -3,8 +3,10 @@
 #include <cstring>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "backend/collective.h"
 #include "backend/device_memory.h"
@@ -12,6 +14,7 @@
 #include "engine/embedder.h"
 #include "engine/engine.h"
 #include "engine/resident_weights.h"
+#include "model/received_tensors.h"
 
 namespace hone {
 namespace {
@@ -106,6 +109,14 @@ class Follower {
       case GroupOrder::kUpdateWeights:
         (void)weights_.update(received.content);
         return true;
+      case GroupOrder::kReceiveTensors:
+        receive(notices_of_text(received.content));
+        return true;
+      case GroupOrder::kWeightsReceived:
+        weights_.set_whole(received.value<bool>());
+        tensors_.reset();
+        staging_ = Buffer();
+        return true;
       case GroupOrder::kEnd:
         runs_.wait_for_all_but(0);
         return false;
@@ -126,6 +137,26 @@ class Follower {
     if (level == SleepLevel::kKeepWeights && weights_.keep()) return;
     drop();
     weights_.give_back(level);
+  }
+
+  // Takes this rank's parts of tensors that the first rank has received.
+  void receive(const std::vector<TensorNotice>& notices) {
+    runs_.wait_for_all_but(0);
+    std::size_t bytes = 0;
+    for (const TensorNotice& notice : notices) bytes += notice.bytes();
+    if (staging_.size() < bytes) {
+      weights_.device().synchronize();
+      staging_ = Buffer();
+      staging_ = Buffer(weights_.device(), bytes);
+    }
+    group_.share(staging_.data(), bytes);
+    if (!tensors_) tensors_.emplace(model_);
+    const std::byte* data = staging_.data();
+    for (const TensorNotice& notice : notices) {
+      tensors_->load(notice, data, weights_.store());
+      data += notice.bytes();
+    }
+    weights_.device().synchronize();
   }
 
   // Memory of an engine is given back before there is another.
@@ -159,6 +190,8 @@ class Follower {
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Embedder> embedder_;
   FollowedRuns runs_;
+  std::optional<ReceivedTensors> tensors_;  // during an update by a trainer
+  Buffer staging_;
 };
 
 }  // namespace

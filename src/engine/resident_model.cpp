@@ -85,7 +85,21 @@ void ResidentModel::update(const std::filesystem::path& folder) {
   weights_changed(true);
 }
 
+void ResidentModel::load(ReceivedTensors& tensors, std::span<const TensorNotice> notices, std::byte* data) {
+  if (group_ != nullptr) {
+    std::size_t bytes = 0;
+    for (const TensorNotice& notice : notices) bytes += notice.bytes();
+    group_->send(GroupOrder::kReceiveTensors, text_of_notices(notices));
+    group_->share(data, bytes);
+  }
+  for (const TensorNotice& notice : notices) {
+    tensors.load(notice, data, weights());
+    data += notice.bytes();
+  }
+}
+
 void ResidentModel::weights_changed(bool whole) {
+  if (group_ != nullptr) group_->send_value(GroupOrder::kWeightsReceived, whole);
   weights_.set_whole(whole);
   if (!whole) return;
   ++version_;

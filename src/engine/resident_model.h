@@ -7,10 +7,12 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "engine/embedder.h"
 #include "engine/engine.h"
 #include "engine/resident_weights.h"
+#include "model/received_tensors.h"
 
 namespace hone {
 
@@ -60,6 +62,10 @@ class ResidentModel {
   void update(const std::filesystem::path& folder);
   // Returns true if weights() can be called.
   [[nodiscard]] bool has_weights() const { return weights_.are_there(); }
+  // Puts tensors that have passed tensors.check() into the weights, and the other ranks' parts of them into theirs.
+  // `tensors`: of this model; data: they follow each other, in memory of the device, which the caller may change once
+  // the device has done its work.
+  void load(ReceivedTensors& tensors, std::span<const TensorNotice> notices, std::byte* data);
   // To be called after the caller has changed values in weights(). `whole`: has_whole_weights() from now on; if so, the
   // weights are a new version, with which requests under way continue.
   void weights_changed(bool whole);

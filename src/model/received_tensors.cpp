@@ -4,9 +4,11 @@
 #include <optional>
 
 #include "core/error.h"
+#include "core/json_value.h"
 #include "model/expert_layout.h"
 #include "model/fp8_model.h"
 #include "model/fp8_weights.h"
+#include "model/tensor_parallel_model.h"
 #include "model/weight_tensors.h"
 
 namespace hone {
@@ -29,8 +31,28 @@ std::size_t TensorNotice::bytes() const {
   return bytes;
 }
 
-ReceivedTensors::ReceivedTensors(const Model& model) : model_(model) {
-  tensors_ = checkpoint_tensors(model.weights(), true);
+std::string text_of_notices(std::span<const TensorNotice> notices) {
+  Json all = Json::array();
+  for (const TensorNotice& notice : notices)
+    all.push_back({{"name", notice.name}, {"type", static_cast<int>(notice.type)}, {"shape", notice.shape}});
+  return all.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::vector<TensorNotice> notices_of_text(const std::string& text) {
+  std::vector<TensorNotice> notices;
+  for (const Json& each : parse_json(text, "announced tensors")) {
+    notices.push_back({.name = each.at("name").get<std::string>(),
+                       .type = static_cast<StoredType>(each.at("type").get<int>()),
+                       .shape = each.at("shape").get<std::vector<std::int64_t>>()});
+  }
+  return notices;
+}
+
+ReceivedTensors::ReceivedTensors(const Model& model) : model_(model.whole()) {
+  for (const WeightSpec& spec : model.weights()) {
+    if (is_divided(spec)) divided_.emplace(spec.name, &spec);
+  }
+  tensors_ = checkpoint_tensors(model_.weights(), true);
   for (const CheckpointTensor& tensor : tensors_) {
     for (const PartSlice& slice : tensor.slices) {
       ++parts_;
@@ -38,7 +60,7 @@ ReceivedTensors::ReceivedTensors(const Model& model) : model_(model) {
     }
   }
   for (const ExpertLayout layout : {ExpertLayout::kSplit, ExpertLayout::kMerged}) {
-    std::vector<WeightSpec> specs = specs_of_layout(model.weights(), layout);
+    std::vector<WeightSpec> specs = specs_of_layout(model_.weights(), layout);
     merged_.insert(merged_.end(), std::move_iterator(specs.begin()), std::move_iterator(specs.end()));
   }
   for (std::size_t i = 0; i < tensors_.size(); ++i) index_.emplace(tensors_[i].name, i);
@@ -78,6 +100,57 @@ DeviceCast& ReceivedTensors::cast(DType from, DType to, Device& device) {
   return casts_.try_emplace({from, to}, device, from, to).first->second;
 }
 
+void ReceivedTensors::move(const std::byte* from, DType sent, std::byte* to, DType held, std::int64_t elements,
+                           Device& device) {
+  const auto count = static_cast<std::size_t>(elements);
+  if (sent == held) return device.copy(to, from, count * size_of(held));
+  cast(sent, held, device).run(from, to, count);
+}
+
+StoredTensor ReceivedTensors::on_host(const TensorNotice& notice, const std::byte* data, std::vector<std::byte>& host,
+                                      Device& device) {
+  if (host.empty()) {
+    host.resize(notice.bytes());
+    device.download(host.data(), data, host.size());
+  }
+  return {.name = notice.name, .type = notice.type, .shape = notice.shape, .bytes = host, .file = "the trainer"};
+}
+
+void ReceivedTensors::load_share(const CheckpointTensor& tensor, const PartSlice& slice, const WeightSpec& own,
+                                 const TensorNotice& notice, const std::byte* data, std::vector<std::byte>& host,
+                                 TensorStore& weights) {
+  Device& device = weights.device();
+  const DType held = weights.type(own.name).dtype;
+  const std::optional<DType> sent = dtype_of(notice.type);
+  const std::int64_t columns = row_elements(own);
+  const bool on_device = !tensor.transposed && is_weight_type(sent) && is_weight_type(held);
+  std::vector<std::byte> part;  // in host memory, of the type of the weights
+  if (!on_device) {
+    part.resize(static_cast<std::size_t>(slice.elements()) * size_of(held));
+    read_part(tensor, slice, on_host(notice, data, host, device), held, part);
+  }
+  for (const WeightPart& piece : own.parts) {
+    if (piece.name != slice.part->name) continue;
+    const std::int64_t column = piece.box->offset.size() > 1 ? piece.box->offset[1] : 0;
+    const bool has_rows = columns == tensor.columns;  // they are contiguous
+    const std::int64_t runs = has_rows ? 1 : piece.rows;
+    const std::int64_t run = has_rows ? piece.rows * columns : columns;
+    for (std::int64_t r = 0; r < runs; ++r) {
+      const std::int64_t from = (piece.box->offset[0] + r) * tensor.columns + column;
+      const auto to = static_cast<std::size_t>((piece.row + r) * columns) * size_of(held);
+      if (on_device) {
+        move(data + static_cast<std::size_t>(slice.first + from) * size_of(*sent), *sent, weights.data(own.name) + to,
+             held, run, device);
+      } else {
+        weights.upload(own.name, to,
+                       std::span(part).subspan(static_cast<std::size_t>(from) * size_of(held),
+                                               static_cast<std::size_t>(run) * size_of(held)));
+      }
+    }
+  }
+  if (!on_device) device.synchronize();  // `part` is in use until then
+}
+
 void ReceivedTensors::load_slice(const CheckpointTensor& tensor, const PartSlice& slice, const TensorNotice& notice,
                                  const std::byte* data, std::vector<std::byte>& host, TensorStore& weights) {
   const std::string& block = slice.spec->name;
@@ -85,19 +158,12 @@ void ReceivedTensors::load_slice(const CheckpointTensor& tensor, const PartSlice
   const DType held = weights.type(block).dtype;
   const std::optional<DType> sent = dtype_of(notice.type);
   if (!is_fp8 && !tensor.transposed && (sent == held || (is_weight_type(sent) && is_weight_type(held)))) {
-    const auto elements = static_cast<std::size_t>(slice.elements());
-    const std::byte* from = data + static_cast<std::size_t>(slice.first) * size_of(*sent);
-    std::byte* to =
+    std::byte* const to =
         weights.data(block) + static_cast<std::size_t>(slice.part->row * row_elements(*slice.spec)) * size_of(held);
-    if (sent == held) return weights.device().copy(to, from, elements * size_of(held));
-    return cast(*sent, held, weights.device()).run(from, to, elements);
+    return move(data + static_cast<std::size_t>(slice.first) * size_of(*sent), *sent, to, held, slice.elements(),
+                weights.device());
   }
-  if (host.empty()) {
-    host.resize(notice.bytes());
-    weights.device().download(host.data(), data, host.size());
-  }
-  const StoredTensor stored{
-      .name = notice.name, .type = notice.type, .shape = notice.shape, .bytes = host, .file = "the trainer"};
+  const StoredTensor stored = on_host(notice, data, host, weights.device());
   if (is_fp8) {
     load_fp8_part(tensor, slice, stored, weights);
   } else {
@@ -111,7 +177,11 @@ void ReceivedTensors::load(const TensorNotice& notice, const std::byte* data, Te
   std::vector<std::byte> host;  // the tensor in host memory, if a slice needs it
   for (const PartSlice& slice : tensor->slices) {
     loaded_.emplace(slice.spec->name, slice.part->row);
-    load_slice(*tensor, slice, notice, data, host, weights);
+    if (const auto own = divided_.find(slice.spec->name); own != divided_.end()) {
+      load_share(*tensor, slice, *own->second, notice, data, host, weights);
+    } else {
+      load_slice(*tensor, slice, notice, data, host, weights);
+    }
   }
 }
 

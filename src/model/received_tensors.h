@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,9 +28,14 @@ struct TensorNotice {
   [[nodiscard]] std::size_t bytes() const;
 };
 
+// Returns notices as a text, and the notices of such a text.
+[[nodiscard]] std::string text_of_notices(std::span<const TensorNotice> notices);
+[[nodiscard]] std::vector<TensorNotice> notices_of_text(const std::string& text);
+
 class ReceivedTensors {
  public:
-  // `model` must outlive the object.
+  // `model` must outlive the object. If it is what a rank of a tensor group has, tensors are whole ones, of which
+  // load() takes the rank's parts; it must not be in FP8 then.
   explicit ReceivedTensors(const Model& model);
 
   // Throws Error with name and reason if the model has no such tensor, it has another shape, or its elements are no
@@ -51,10 +57,20 @@ class ReceivedTensors {
   [[nodiscard]] const CheckpointTensor* find(const std::string& name) const;
   void load_slice(const CheckpointTensor& tensor, const PartSlice& slice, const TensorNotice& notice,
                   const std::byte* data, std::vector<std::byte>& host, TensorStore& weights);
+  // The same for a block of which this rank has a part, `own`.
+  void load_share(const CheckpointTensor& tensor, const PartSlice& slice, const WeightSpec& own,
+                  const TensorNotice& notice, const std::byte* data, std::vector<std::byte>& host,
+                  TensorStore& weights);
+  // Returns the tensor in host memory, with `host` as its memory.
+  static StoredTensor on_host(const TensorNotice& notice, const std::byte* data, std::vector<std::byte>& host,
+                              Device& device);
+  // Copies numbers on the device, and converts them if the types differ.
+  void move(const std::byte* from, DType sent, std::byte* to, DType held, std::int64_t elements, Device& device);
   // Returns the conversion between two types on the device of the weights.
   [[nodiscard]] DeviceCast& cast(DType from, DType to, Device& device);
 
-  const Model& model_;
+  const Model& model_;                                     // the whole one
+  std::map<std::string, const WeightSpec*> divided_;       // block -> what this rank has of it, if it has a part
   std::vector<WeightSpec> merged_;                         // blocks of experts with their parts in merged tensors
   std::vector<CheckpointTensor> tensors_;                  // point into the model's specs and merged_
   std::map<std::string, std::size_t> index_;               // name -> index into tensors_

@@ -233,8 +233,8 @@ RunPlan plan_sketch(const SftOptions& options, ModelSketch sketch, std::span<con
 RunPlan plan_sketch(const GrpoOptions& options, const OptionInput& input, ModelSketch sketch,
                     std::span<const std::size_t> gpus) {
   prepare_experts(*sketch.model, options.experts, options.use_peft);
-  const std::unique_ptr<Model> model = with_adapter(std::move(sketch.model), options, options);
-  const GrpoBatch batch = grpo_batch(options, 1, input);
+  const std::unique_ptr<Model> model = divided_model(options, with_adapter(std::move(sketch.model), options, options));
+  const GrpoBatch batch = grpo_batch(options, options.mesh().data_size(), input);
   const std::int64_t positions = model->shape().max_position_embeddings;
   const std::int64_t prompt =
       options.max_prompt_length.value_or(std::max<std::int64_t>(positions - options.max_completion_length, 1));

@@ -355,9 +355,12 @@ Json GrpoTask::last_batch() const { return to_json(step_samples_); }
 Json GrpoTask::state() const {
   const std::int64_t reuse = run_.batch.steps_per_generation * run_.options.num_iterations;
   const bool in_use = micro_steps_ % reuse != 0;  // the current generation has batches left
-  Json state{{"micro_steps", micro_steps_}, {"batch_completions", batch_completions()},
-             {"generations", generations_}, {"updates_since_generation", updates_since_generation_},
-             {"tokens_seen", tokens_seen_}, {"samples", in_use ? to_json(samples_) : Json::array()}};
+  Json state{{"micro_steps", micro_steps_},
+             {"generations", generations_},
+             {"updates_since_generation", updates_since_generation_},
+             {"tokens_seen", tokens_seen_},
+             {"samples", in_use ? to_json(samples_) : Json::array()}};
+  state["batch_completions"] = batch_completions();
   if (!begun_tensors_.empty()) state["begun_prompts"] = begun_.prompts;
   return state;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,7 +14,16 @@
 namespace hone {
 namespace {
 
-constexpr const char* kInterrupted = "interrupted";  // sent instead of a message
+// The first character of what a rank sends: a message follows, or the reason why there is none.
+constexpr char kMessage = '+';
+constexpr char kFailed = '-';
+constexpr char kInterrupted = '!';
+
+// The end of the job because another rank, which reports it, has sent kFailed. That rank is still there.
+class FailureElsewhere final : public JobFailure {
+ public:
+  explicit FailureElsewhere(const std::string& what) : JobFailure("", what, {}, true) {}
+};
 
 Json to_json(std::span<const DrawnTokens> drawn) {
   Json json = Json::array();
@@ -78,17 +88,43 @@ void set_scores(Rollout& rollout, std::size_t rewards, const RolloutOptions& opt
   set_advantages(rollout, options);
 }
 
-// Returns the message of each rank. If making one is interrupted, all ranks throw Interrupted.
-std::vector<std::string> gather(const Job& job, const std::function<std::string()>& make_message) {
-  std::string message = kInterrupted;
+// Returns what this rank sends, and in `failure` what make_message() has thrown. The loss of a rank passes.
+std::string sent_by(const std::function<std::string()>& make_message, std::exception_ptr& failure) {
   try {
-    message = make_message();
+    return kMessage + make_message();
   } catch (const Interrupted&) {
-    // The other ranks wait for this one's message; they end as it does.
+    failure = std::current_exception();
+    return {kInterrupted};
+  } catch (const FailureElsewhere& error) {
+    failure = std::current_exception();
+    return kFailed + std::string(error.what());
+  } catch (const JobFailure&) {
+    throw;
+  } catch (const std::exception& error) {
+    failure = std::current_exception();
+    return kFailed + std::string(error.what());
   }
-  std::vector<std::string> messages = job.peers()->gather(message);
-  if (std::ranges::find(messages, kInterrupted) != messages.end()) throw Interrupted();
-  return messages;
+}
+
+// Throws what ends all ranks if one of them has sent no message.
+void check_sent(std::span<const std::string> sent) {
+  for (const std::string& each : sent) {
+    if (each.front() == kFailed) throw FailureElsewhere(each.substr(1));
+  }
+  for (const std::string& each : sent) {
+    if (each.front() == kInterrupted) throw Interrupted();
+  }
+}
+
+// Returns the message of each rank. If making one fails or is interrupted, all ranks throw: the others wait for this
+// one's message, and a checkpoint needs all of them.
+std::vector<std::string> gather(const Job& job, const std::function<std::string()>& make_message) {
+  std::exception_ptr failure;
+  std::vector<std::string> sent = job.peers()->gather(sent_by(make_message, failure));
+  if (failure) std::rethrow_exception(failure);
+  check_sent(sent);
+  for (std::string& each : sent) each.erase(0, 1);
+  return sent;
 }
 
 }  // namespace
@@ -105,21 +141,22 @@ Rollout roll_out_in_group(const Job& job, std::size_t rewards, const RolloutOpti
   if (job.tensor_size() == 1) return draw();
   if (job.tensor_rank() != 0) {
     follow();
-    const std::string message = job.broadcast_in_tensor_group("");
-    if (message == kInterrupted) throw Interrupted();
+    const std::string sent = job.broadcast_in_tensor_group("");
+    check_sent({&sent, 1});
     Rollout rollout;
-    append_message(parse_json(message, job.peers()->name_of(job.tensor_group().front())), rollout);
+    append_message(parse_json(sent.substr(1), job.peers()->name_of(job.tensor_group().front())), rollout);
     set_scores(rollout, rewards, options);
     return rollout;
   }
-  try {
-    Rollout rollout = draw();
-    (void)job.broadcast_in_tensor_group(to_message(rollout));
-    return rollout;
-  } catch (const Interrupted&) {
-    (void)job.broadcast_in_tensor_group(kInterrupted);
-    throw;
-  }
+  Rollout rollout;
+  std::exception_ptr failure;
+  const auto make_message = [&] {
+    rollout = draw();
+    return to_message(rollout);
+  };
+  (void)job.broadcast_in_tensor_group(sent_by(make_message, failure));
+  if (failure) std::rethrow_exception(failure);
+  return rollout;
 }
 
 Rollout roll_out_together(const Job& job, std::size_t rewards, const RolloutOptions& options,

@@ -133,16 +133,16 @@ Generated RolloutSource::generate_ahead(std::span<const Request> requests, std::
 
 Generated EngineRollout::generate_ahead(std::span<const Request> requests, std::span<const Request> ahead,
                                         const OnFinished& on_finished) {
-  // Followers carry out orders until the end, also if this rank is interrupted.
-  const auto end = [&] {
-    if (group_ != nullptr) group_->end();
-  };
+  if (group_ == nullptr) return engine_.generate(requests, ahead, on_finished);
+  // Followers carry out orders until the end, also if this rank fails or is interrupted, except by the loss of a rank.
   try {
     Generated generated = engine_.generate(requests, ahead, on_finished);
-    end();
+    group_->end();
     return generated;
-  } catch (const Interrupted&) {
-    end();
+  } catch (const JobFailure&) {
+    throw;
+  } catch (...) {
+    group_->end();
     throw;
   }
 }

@@ -160,7 +160,7 @@ std::string ServerWeights::obstacle_at(const std::string& server) {
   if (!refusal.empty()) throw Error(url, refusal);
   narrows_ = narrows_ && config.at("model_config").value("dtype", "") == "torch.bfloat16";
   if (!config.value("weight_transfer_config", Json()).is_null()) return "";
-  return text_of(server, " takes weights from folders only (NCCL needs hone serve --allow_weight_updates on one GPU)");
+  return text_of(server, " takes weights from folders only (NCCL needs hone serve --allow_weight_updates on GPUs)");
 }
 
 void ServerWeights::send_over_nccl(const TensorStore& weights) {

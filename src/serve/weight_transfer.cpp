@@ -1,5 +1,6 @@
 #include "serve/weight_transfer.h"
 
+#include <algorithm>
 #include <limits>
 #include <span>
 #include <utility>
@@ -8,6 +9,7 @@
 #include "core/error.h"
 #include "core/interrupt.h"
 #include "core/log.h"
+#include "model/fp8_model.h"
 #include "serve/request_error.h"
 
 namespace hone {
@@ -149,10 +151,7 @@ void WeightTransfer::receive_group(std::span<const TensorNotice> group, bool loa
   std::byte* data = staging(bytes, resident);
   rank_->broadcast(data, bytes, is_host_ ? 1 : 0, gives_up_after(kTensorLimit));
   if (link_) link_->barrier(Clock::now() + kBarrierLimit);
-  for (const TensorNotice& notice : group) {
-    if (load) tensors_.load(notice, data, resident.weights());
-    data += notice.bytes();
-  }
+  if (load) resident.load(tensors_, group, data);
   last_call_ = Clock::now();
 }
 
@@ -233,6 +232,7 @@ void WeightTransfer::end(EngineLoop& loop) {
 
 std::shared_ptr<WeightTransfer> make_weight_transfer(const Model& model, Device& device, const std::string& host) {
   if (device.kind() != DeviceKind::kCuda) return nullptr;
+  if (&model.whole() != &model && std::ranges::any_of(model.weights(), is_fp8_block)) return nullptr;
   return std::make_shared<WeightTransfer>(model, gpu_broadcasts(device), host);
 }
 

@@ -123,7 +123,8 @@ class WeightTransfer {
   static constexpr const char* kNone = "there is no communicator";
 };
 
-// Returns the transfer of a server on this device; null if the device has no NCCL.
+// Returns the transfer of a server on this device; null if the device has no NCCL, or if the model is a rank's part in
+// FP8, whose scales are those of whole tensors.
 [[nodiscard]] std::shared_ptr<WeightTransfer> make_weight_transfer(const Model& model, Device& device,
                                                                    const std::string& host);
 

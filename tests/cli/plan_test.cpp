@@ -74,8 +74,15 @@ TEST_F(PlanCommand, RefusesWhatTheRunRefuses) {
               HasSubstr("pipeline_parallel_size: is 30, but the model has 24 layers"));
   EXPECT_THAT(refused("sft", {"--num_processes", "2", "--context_parallel_size", "4"}),
               HasSubstr("context_parallel_size: is 4, which does not divide num_processes 2"));
-  EXPECT_THAT(refused("grpo", {"--num_processes", "2", "--tensor_parallel_size", "2", "--max_completion_length", "64"}),
-              HasSubstr("tensor_parallel_size: is 2; hone grpo generates with whole weights"));
+  const std::vector<std::string> grpo{"--num_processes", "2", "--max_completion_length", "64"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), grpo.begin(), grpo.end());
+    return more;
+  };
+  EXPECT_THAT(refused("grpo", with({"--pipeline_parallel_size", "2"})),
+              HasSubstr("pipeline_parallel_size: is 2; hone grpo generates with whole weights"));
+  EXPECT_THAT(refused("grpo", with({"--tensor_parallel_size", "2", "--use_peft", "true"})),
+              HasSubstr("tensor_parallel_size: is 2, but the weights of adapters cannot be divided"));
 }
 
 // The plan shows a time only for this machine's device, and only if its rates are known.

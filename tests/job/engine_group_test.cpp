@@ -7,15 +7,18 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <map>
 #include <new>
 #include <thread>
 
+#include "checkpoint/safetensors.h"
 #include "core/random.h"
 #include "engine/follower.h"
 #include "engine/resident_model.h"
 #include "job/mixtures.h"
 #include "job/rank_losses.h"
 #include "model/fp8_model.h"
+#include "model/received_tensors.h"
 #include "model/tensor_parallel_model.h"
 #include "model/weights.h"
 #include "ops/registry.h"
@@ -27,6 +30,8 @@
 
 namespace hone::test {
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr std::int64_t kVocabulary = 308;
 
@@ -271,6 +276,109 @@ TEST(EngineGroup, SleepsWakesAndChangesItsWeights) {
     ASSERT_EQ(seen.embeddings.size(), one.embeddings.size());
     for (std::size_t i = 0; i < one.embeddings.size(); ++i)
       EXPECT_LT(relative_difference(seen.embeddings[i], one.embeddings[i]), 1e-5) << i;
+  }
+}
+
+// Tensors of a checkpoint as a trainer sends them: as they are stored, or converted to another type.
+std::vector<std::pair<TensorNotice, std::vector<std::byte>>> sent_tensors(const fs::path& folder, StoredType type) {
+  const SafetensorsFile file(folder / "model.safetensors");
+  std::vector<std::pair<TensorNotice, std::vector<std::byte>>> sent;
+  for (const StoredTensor& tensor : file.tensors()) {
+    std::vector<std::byte> bytes(tensor.bytes.begin(), tensor.bytes.end());
+    if (const auto dtype = dtype_of(type); type != tensor.type) {
+      bytes.resize(static_cast<std::size_t>(tensor.element_count()) * size_of(*dtype));
+      read_as(tensor, *dtype, bytes);
+    }
+    sent.push_back({{.name = tensor.name, .type = type, .shape = tensor.shape}, std::move(bytes)});
+  }
+  return sent;
+}
+
+const std::map<std::string, std::string>& sent_models() {
+  static const std::map<std::string, std::string> models{
+      {"qwen2", SmallModel{.type = "qwen2"}.config()},
+      {"qwen3 tied", SmallModel{.type = "qwen3", .tied = true}.config()},
+      {"llama odd", SmallModel{.type = "llama", .vocabulary = 309}.config()},
+      {"gpt2", SmallModel{.type = "gpt2"}.config()}};
+  return models;
+}
+
+TEST(EngineGroup, HasItsPartsOfSentTensors) {
+  register_operations();
+  for (const auto& [name, config] : sent_models()) {
+    const TemporaryDirectory folder;
+    const std::unique_ptr<Model> whole = model_of(config);
+    save_model(folder.path(), *whole, random_weights(*whole, 9, DType::kF32, cpu_device()), nullptr);
+    // f64 goes through host memory, bf16 is converted on the device.
+    for (const auto& [type, held] : {std::pair{StoredType::kF32, DType::kF32},
+                                     {StoredType::kF32, DType::kBf16},
+                                     {StoredType::kF64, DType::kF32}}) {
+      const TensorStore expected = load_weights(*whole, ModelDirectory(folder.path()), held, cpu_device());
+      for (int rank = 0; rank < 4; ++rank) {
+        const TensorParallelModel part(model_of(config), rank, 4);
+        TensorStore parts(cpu_device(), weight_types(part, held));
+        ReceivedTensors tensors(part);
+        tensors.begin();
+        for (const auto& [notice, bytes] : sent_tensors(folder.path(), type)) {
+          tensors.check(notice);
+          tensors.load(notice, bytes.data(), parts);
+        }
+        EXPECT_TRUE(tensors.has_all());
+        for (std::size_t i = 0; i < part.weights().size(); ++i) {
+          const std::string& block = part.weights()[i].name;
+          EXPECT_EQ(parts.download(block), part_of(part, i, expected)) << name << ", " << block << ", rank " << rank;
+        }
+        TensorNotice wrong = sent_tensors(folder.path(), type)[0].first;
+        wrong.shape[0] /= 4;
+        EXPECT_THROW(tensors.check(wrong), Error);
+      }
+    }
+  }
+}
+
+TEST(EngineGroup, GeneratesWithTensorsThatATrainerSends) {
+  const Tokenizer tokenizer = letter_tokenizer(kVocabulary);
+  const Request request{.prompt = {1, 2, 3, 4, 5},
+                        .sampling = {.temperature = 0, .max_tokens = 20, .detokenize = false}};
+  for (const auto& [name, config] : sent_models()) {
+    const TemporaryDirectory folder;
+    const std::unique_ptr<Model> whole = model_of(config);
+    save_model(folder.path(), *whole, random_weights(*whole, 9, DType::kF32, cpu_device()), nullptr);
+    const auto sent = sent_tensors(folder.path(), StoredType::kF32);
+    for (const int size : {2, 4}) {
+      const auto lead = [&](EngineGroup& group, const Model& part, TensorStore parts) {
+        ResidentModel resident(part, tokenizer, std::move(parts), small_options(false, 0), std::nullopt, &group);
+        const auto tokens = [&] { return resident.engine().generate({&request, 1})[0].tokens; };
+        const std::vector<TokenId> before = tokens();
+        ReceivedTensors tensors(part);
+        tensors.begin();
+        // Up to three tensors together, as packed buffers have them.
+        for (std::size_t first = 0; first < sent.size(); first += 3) {
+          std::vector<TensorNotice> notices;
+          std::vector<std::byte> bytes;
+          for (std::size_t i = first; i < std::min(first + 3, sent.size()); ++i) {
+            notices.push_back(sent[i].first);
+            bytes.insert(bytes.end(), sent[i].second.begin(), sent[i].second.end());
+          }
+          resident.load(tensors, notices, bytes.data());
+          if (first == 0) {
+            resident.weights_changed(false);
+            EXPECT_FALSE(resident.is_ready());
+          }
+        }
+        resident.weights_changed(tensors.has_all());
+        EXPECT_TRUE(resident.is_ready());
+        const std::vector<TokenId> after = tokens();
+        EXPECT_NE(after, before) << name;
+        resident.sleep(SleepLevel::kKeepWeights);
+        resident.wake_weights();
+        resident.wake_cache();
+        EXPECT_EQ(tokens(), after) << name;
+        resident.update(folder.path());
+        EXPECT_EQ(tokens(), after) << name;
+      };
+      run_engine_group(config, size, lead);
+    }
   }
 }
 

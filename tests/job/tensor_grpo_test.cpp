@@ -235,6 +235,34 @@ TEST_F(TensorGrpo, AStoppedFirstRankIsNamedAfterTheTimeout) {
   for (const pid_t rank : ranks) EXPECT_NE(::kill(rank, 0), 0);
 }
 
+// Other ranks are in the middle of a rollout when one fails that judges.
+TEST_F(TensorGrpo, AFailingRewardSavesOnAllRanksAndTheSameCommandContinues) {
+  make_model("llama");
+  const fs::path fails = path("fails");
+  write_file(path("reward.sh"), "#!/bin/sh\n[ -e '" + fails.string() + "' ] && exit 3\nsed s/.*/0.5/\n");
+  fs::permissions(path("reward.sh"), fs::perms::owner_all);
+  const Flags more{
+      "--max_steps", "12", "--save_strategy", "no", "--reward_funcs", "tag_count,length," + path("reward.sh").string()};
+  for (const auto& [data, size] : {std::pair{1, 2}, {2, 2}, {2, 1}}) {
+    const std::string name = std::to_string(data) + " x " + std::to_string(size);
+    const Flags zero = size == 1 ? Flags{"--zero_stage", "1"} : Flags{};
+    run("llama", name + " whole", data, size, joined(more, zero));
+    const Flags command = arguments("llama", name, data, size, joined(more, zero));
+    const fs::path log = path("log " + name);
+    const pid_t job = start_until(command, log, name, 3);
+    write_file(fails, "");
+    EXPECT_EQ(wait_for(job), 1);
+    fs::remove(fails);
+    const std::string said = read_file(log);
+    EXPECT_EQ(lines_with("hone: error", said), 1u) << said;
+    EXPECT_THAT(said, HasSubstr("reward.sh: it exited with status 3")) << said;
+    EXPECT_THAT(said, HasSubstr("the same command continues from there")) << said;
+    EXPECT_THAT(said, ::testing::Not(HasSubstr("defect"))) << said;
+    finish(command);
+    EXPECT_EQ(weights(name), weights(name + " whole")) << name;
+  }
+}
+
 TEST_F(TensorGrpo, AnInterruptedJobSavesAndContinues) {
   make_model("llama");
   const Flags more{"--max_steps", "40"};

@@ -456,7 +456,7 @@ TEST(Transfer, AServerWithoutNcclSaysSo) {
                            "/start_weight_update", "/finish_weight_update"}) {
     const RawResponse refused = server.post(path, Json::object());
     EXPECT_EQ(refused.status, 501) << path;
-    EXPECT_THAT(refused.body, HasSubstr("which needs a server on one GPU"));
+    EXPECT_THAT(refused.body, HasSubstr("which needs a server on GPUs"));
   }
   EXPECT_EQ(server.post("/update_weights", {{"update_info", announcement({})}}).status, 501);
   EXPECT_TRUE(

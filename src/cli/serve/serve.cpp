@@ -211,15 +211,14 @@ int serve(const ServeOptions& options, const HttpOptions& http, EngineGroup* gro
   catch_interrupts("\nhone: shutting down; press Ctrl+C again to exit immediately\n");
   ServerMetrics metrics(model.names.front(), model.max_model_len);
   EngineLoop loop(resident, metrics, options.max_queued_requests, slots);
-  const Service service(model, loop, metrics,
-                        {.version = HONE_VERSION,
-                         .api_key = options.api_key,
-                         .allow_weight_updates = options.allow_weight_updates,
-                         .page = options.page,
-                         .runs = options.runs,
-                         .transfer = options.allow_weight_updates && group == nullptr
-                                         ? make_weight_transfer(*loaded.model, device, options.host)
-                                         : nullptr});
+  const Service service(
+      model, loop, metrics,
+      {.version = HONE_VERSION,
+       .api_key = options.api_key,
+       .allow_weight_updates = options.allow_weight_updates,
+       .page = options.page,
+       .runs = options.runs,
+       .transfer = options.allow_weight_updates ? make_weight_transfer(*loaded.model, device, options.host) : nullptr});
   HttpServer server(http, [&](const ServerRequest& request, const std::shared_ptr<ServerReply>& reply) {
     service.handle(request, reply);
   });
