@@ -37,8 +37,8 @@ class HeldWeights {
   [[nodiscard]] TensorStore assemble(const TensorStore& stored, const Job& job) const;
 
  private:
-  // The bytes of a data rank's rows in its tensor rank's part of a weight.
-  [[nodiscard]] ByteRange rows_of(std::size_t index, int data_rank, std::size_t bytes) const;
+  // The bytes of this rank's rows in its part of a weight of its stage, which has `bytes` bytes.
+  [[nodiscard]] ByteRange rows_of(const WeightSpec& spec, std::size_t bytes) const;
   // Copies the part of a weight that rank `number` of each tensor or expert group has to `target`, which rank 0 has, of
   // `bytes` bytes. The first stage that has the weight sends it. index: in Model::whole().
   void assemble_part(std::size_t index, int number, const Job& job, const TensorStore& stored,
