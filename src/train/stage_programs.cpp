@@ -96,4 +96,13 @@ void add_stage_evaluation(Workspace& workspace, const Model& model, const LossPr
                 slot_use(kEvaluationSlot));
 }
 
+BatchWork work_of_training(const Workspace& workspace, std::int64_t tokens, int context_size) {
+  BatchWork work = work_of(workspace.program(kTrainingProgram), tokens, context_size);
+  if (!workspace.has_program(kStageForwardProgram)) return work;
+  const BatchWork forward = work_of(workspace.program(kStageForwardProgram), tokens, context_size);
+  work.per_token += forward.per_token;
+  work.per_pair += forward.per_pair;
+  return work;
+}
+
 }  // namespace hone
