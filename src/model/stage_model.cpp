@@ -30,26 +30,26 @@ Program trace_for_stages(const Model& model) {
   return model.adapted(std::move(program), {.trainable = true});
 }
 
-// Returns the first layer of each stage. Throws Error if the model cannot have so many.
-std::vector<std::int64_t> first_layers_of(const Model& model, int stages) {
-  const Program program = trace_for_stages(model);
+}  // namespace
+
+StageModel::Traced StageModel::trace(const Model& all, int stages) {
+  Program program = trace_for_stages(all);
   if (const std::int64_t layers = count_layers(program); layers < stages) {
     throw Error(kStagesKey, text_of("is ", stages, ", but the model has ", layers, layers == 1 ? " layer" : " layers"),
                 "as many stages as layers, or fewer");
   }
-  return balanced_layers(program, stages);
+  std::vector<std::int64_t> first_layers = balanced_layers(program, stages);
+  return {std::move(program), std::move(first_layers)};
 }
 
-}  // namespace
-
 StageModel::StageModel(std::shared_ptr<const Model> all, int stage, int stages)
-    : StageModel(all, stage, first_layers_of(*all, stages)) {}
+    : StageModel(all, stage, trace(*all, stages)) {}
 
-StageModel::StageModel(std::shared_ptr<const Model> all, int stage, std::vector<std::int64_t> first_layers)
+StageModel::StageModel(std::shared_ptr<const Model> all, int stage, Traced traced)
     : WrappedModel(std::move(all)),
-      cut_(std::make_shared<const StageCut>(StageCut{.stage = stage, .first_layers = std::move(first_layers)})) {
+      cut_(std::make_shared<const StageCut>(StageCut{.stage = stage, .first_layers = std::move(traced.first_layers)})) {
   const int stages = cut_->stages();
-  const std::map<std::string, std::vector<int>> readers = stages_of_weights(trace_for_stages(base()), *cut_);
+  const std::map<std::string, std::vector<int>> readers = stages_of_weights(traced.program, *cut_);
   specs_.clear();
   std::vector<bool> trains(static_cast<std::size_t>(stages), false);
   for (const WeightSpec& spec : base().weights()) {
@@ -71,7 +71,8 @@ StageModel::StageModel(std::shared_ptr<const Model> all, int stage, std::vector<
 }
 
 std::unique_ptr<StageModel> StageModel::other(int stage) const {
-  return std::unique_ptr<StageModel>(new StageModel(shared_base(), stage, cut_->first_layers));
+  return std::unique_ptr<StageModel>(
+      new StageModel(shared_base(), stage, {trace_for_stages(base()), cut_->first_layers}));
 }
 
 bool StageModel::counts(std::string_view weight) const {

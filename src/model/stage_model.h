@@ -38,7 +38,13 @@ class StageModel final : public WrappedModel {
   [[nodiscard]] bool counts(std::string_view weight) const;
 
  private:
-  StageModel(std::shared_ptr<const Model> all, int stage, std::vector<std::int64_t> first_layers);
+  // The program whose layers are divided, traced from all of them, and the first layer of each stage.
+  struct Traced {
+    Program program;
+    std::vector<std::int64_t> first_layers;  // [stages]
+  };
+  [[nodiscard]] static Traced trace(const Model& all, int stages);
+  StageModel(std::shared_ptr<const Model> all, int stage, Traced traced);
 
   std::shared_ptr<const StageCut> cut_;
   std::vector<std::vector<int>> holders_;  // [weights of the whole model], the stages that read each, ascending

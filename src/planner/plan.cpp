@@ -13,6 +13,7 @@
 #include "planner/sequences.h"
 #include "train/launch.h"
 #include "train/memory_fit.h"
+#include "train/stage_programs.h"
 
 namespace hone {
 namespace {
@@ -43,8 +44,8 @@ void add_model(RunPlan& plan, const Model& model) {
 
 void add_cost(RunPlan& plan, const Program& program) {
   const Cost cost = program.cost();
-  plan.flops_per_micro_batch = cost.flops;
-  plan.bytes_per_micro_batch = cost.bytes_read + cost.bytes_written;
+  plan.flops_per_micro_batch += cost.flops;
+  plan.bytes_per_micro_batch += cost.bytes_read + cost.bytes_written;
 }
 
 // Adds the roofline time of the program. A device given only by its memory size (options.plan.device) has no known
@@ -107,8 +108,11 @@ RunPlan plan_process(std::string command, const LanguageSizes& sizes, const Trai
                .memory = workspace.memory()};
   plan.tokens_per_micro_batch = training_shape(sizes, options).limits.tokens;
   add_model(plan, sizes.model->whole());
-  add_cost(plan, workspace.program(kTrainingProgram));
-  add_time(plan, workspace.program(kTrainingProgram), options, sizes.dtype);
+  for (const char* program : {kStageForwardProgram, kTrainingProgram}) {
+    if (!workspace.has_program(program)) continue;
+    add_cost(plan, workspace.program(program));
+    add_time(plan, workspace.program(program), options, sizes.dtype);
+  }
   add_fits(plan, options, sizes.dtype, gpus,
            {.with = [&](const TrainingOptions& changed) { return trace_run(sizes, changed).memory().total(); },
             .micro_batch = token_range(sizes, options)});

@@ -29,14 +29,12 @@ class Job : public Mesh {
   // where a pipeline ends.
   void sum(std::span<double> values) const {
     if (peers_ == nullptr) return;
-    if (!is_last_stage()) std::ranges::fill(values, 0.0);
-    sum_stages(values);
-  }
-  // The same over the tensor groups of all stages.
-  void sum_stages(std::span<double> values) const {
-    if (peers_ == nullptr) return;
-    if (tensor_rank() != 0) std::ranges::fill(values, 0.0);
+    if (!is_last_stage() || tensor_rank() != 0) std::ranges::fill(values, 0.0);
     peers_->sum(values);
+  }
+  // Replaces the values by their sums over all ranks.
+  void sum_ranks(std::span<double> values) const {
+    if (peers_ != nullptr) peers_->sum(values);
   }
   void maximum(std::span<double> values) const {
     if (peers_ != nullptr) peers_->maximum(values);

@@ -19,6 +19,7 @@
 #include "train/memory_fit.h"
 #include "train/run_collectives.h"
 #include "train/setup.h"
+#include "train/stage_programs.h"
 #include "train/whole_weights.h"
 
 namespace hone {
@@ -324,9 +325,8 @@ void provide_weights(const LanguageRun& run, Workspace& workspace, Device& devic
                                                                           Vocabulary::kMayGrow)
                                                            : random_weights(*run.model, seed, run.dtype, device));
   }
-  if (const LoraModel* lora = run.model->whole().adapter()) {
-    initialize_adapter(*lora, workspace.store(kWeightStore), seed);
-  }
+  const LoraModel* lora = run.model->whole().adapter();
+  if (lora != nullptr) initialize_adapter(*lora, workspace.store(kWeightStore), seed);
 }
 
 // Logs the line that a run starts with. bytes: of its memory.
@@ -365,7 +365,7 @@ MetricValues train(LanguageRun& run) {
   if (collectives.data() != nullptr) optimizer.join(*collectives.data(), true);
   const std::unique_ptr<Pipeline> pipeline = make_pipeline(workspace, *run.model, run.job);
   LanguageTask::Setup setup{.training = {workspace, kTrainingProgram},
-                            .work = work_of(workspace.program(kTrainingProgram), limits.tokens, run.job.context_size()),
+                            .work = work_of_training(workspace, limits.tokens, run.job.context_size()),
                             .limits = limits,
                             .batches = *run.batches,
                             .gradient_accumulation_steps = run.options.gradient_accumulation_steps,

@@ -104,7 +104,7 @@ MetricValues LanguageTask::accumulate(std::int64_t step) {
     flops[0] += setup_.work.flops(batch);
   }
   setup_.job.sum(totals);
-  setup_.job.sum_stages(flops);
+  setup_.job.sum_ranks(flops);
   tokens_seen_ += static_cast<std::int64_t>(tokens);
   flops_ += flops[0];
   const double weight = targets > 0 ? 1.0 / targets : 0.0;

@@ -83,10 +83,6 @@ void check_pipeline(const TrainingOptions& options) {
   const auto refuse = [&](const std::string& reason, std::string_view fix) {
     throw Error("pipeline_parallel_size", text_of("is ", size, ", but ", reason), fix);
   };
-  if (options.zero_stage.value_or(0) > 1) {
-    refuse(text_of("zero_stage ", *options.zero_stage, " divides gradients, which each micro-batch would exchange"),
-           "--zero_stage 1");
-  }
   if (options.activation_offloading) {
     refuse("activation_offloading moves the activations of one micro-batch only", "--activation_offloading false");
   }

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "model/stage_model.h"
 #include "model/weight_layout.h"
 #include "model/weights.h"
 #include "ops/adamw_8bit/adamw_8bit.h"
@@ -33,6 +34,11 @@ std::int64_t cut_near(const WeightSpec& spec, std::int64_t wanted, bool divisibl
   if (wanted >= rows * row) return rows;
   const std::int64_t unit = divisible ? rows_per_cut(spec, kStateBlock) : rows;
   return std::min(rows, (wanted + unit * row / 2) / (unit * row) * unit);
+}
+
+// Returns true if two stages of a pipeline have a weight of the model.
+bool is_shared(const Model& model, const std::string& weight) {
+  return model.stage() != nullptr && std::ranges::count(model.stage()->shared(), weight) > 0;
 }
 
 }  // namespace
@@ -82,6 +88,8 @@ void UpdateShards::cut_each(const OptimizerOptions& options, bool experts) {
   for (std::size_t i = 0; i < specs.size(); ++i) {
     const WeightSpec& spec = specs[i];
     if (!spec.trainable || is_expert(i) != experts) continue;
+    // The ranks of both stages sum gradients of the same rows, so that no other weight may decide on them.
+    HONE_ASSERT(!is_shared(*model_, spec.name) || std::ranges::count(held, 0) == ranks, spec.name, " is not cut first");
     const std::int64_t rows = spec.shape[0];
     const std::int64_t unit = rows_per_cut(spec, kNormBlock);
     const bool divides = is_divisible(spec, options) && rows / unit >= ranks;

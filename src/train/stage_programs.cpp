@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <initializer_list>
 #include <map>
+#include <memory>
+#include <utility>
 
 #include "core/error.h"
 #include "model/stage_model.h"
+#include "passes/shard.h"
 #include "passes/stage_states.h"
 #include "passes/sum_gradients.h"
 #include "program/memory_plan.h"
@@ -29,14 +32,18 @@ std::size_t slot_bytes(std::initializer_list<const Program*> programs) {
   return sum;
 }
 
-// Compiles the two programs of a stage that is not the last, for `slots` micro-batches under way.
+// Compiles the two programs of a stage that is not the last, for `slots` micro-batches under way. Weights and gradients
+// are divided over ranks once the passes are separate, so that each program gathers what it reads.
 SplitStage trace_stage(const Model& model, LossProgramOptions options, std::size_t slots) {
   const std::size_t budget = options.compile.activation_budget;
   const Recompute policy = options.compile.recompute;
+  const DeviceKind device = options.compile.device;
+  const std::shared_ptr<const WeightShares> shares = std::exchange(options.compile.shares, nullptr);
+  const auto divided = [&](Program program) { return shares ? shard_weights(program, *shares) : std::move(program); };
   if (policy != Recompute::kLayers) {
     options.compile.recompute = Recompute::kNone;
     SplitStage kept = split_passes(trace_training(model, options));
-    const DeviceKind device = options.compile.device;
+    kept = {divided(std::move(kept.forward)), divided(std::move(kept.backward))};
     const std::size_t arena =
         std::max(plan_memory(kept.forward, device).arena, plan_memory(kept.backward, device).arena);
     if (policy == Recompute::kNone || arena + slots * slot_bytes({&kept.forward, &kept.backward}) <= budget)
@@ -44,12 +51,19 @@ SplitStage trace_stage(const Model& model, LossProgramOptions options, std::size
   }
   // The backward program begins with the forward pass, of which it in turn keeps as much as the memory allows.
   options.compile.recompute = Recompute::kAutomatic;
-  const auto trace = [&] { return exchange_by_states(trace_training(model, options), StageSends::kGradients); };
-  Program forward = exchange_by_states(trace_training_forward(model, options), StageSends::kValues);
-  Program backward = trace();
-  const std::size_t taken = slots * slot_bytes({&forward, &backward});
-  options.compile.activation_budget = budget - std::min(budget, taken);
-  backward = trace();
+  const auto trace = [&](std::size_t room) {
+    options.compile.activation_budget = room;
+    return divided(exchange_by_states(trace_training(model, options), StageSends::kGradients));
+  };
+  Program forward = divided(exchange_by_states(trace_training_forward(model, options), StageSends::kValues));
+  Program backward = trace(budget);
+  const std::size_t room = budget - std::min(budget, slots * slot_bytes({&forward, &backward}));
+  backward = trace(room);
+  if (shares) {
+    // Whole weights and gradients take room next to the activations, so that fewer of these may be kept.
+    const std::size_t arena = plan_memory(backward, device).arena;
+    if (arena > room) backward = trace(room - std::min(room, arena - room));
+  }
   return {std::move(forward), std::move(backward)};
 }
 
@@ -80,6 +94,15 @@ void add_stage_training(Workspace& workspace, const Model& model, const LossProg
 void add_stage_evaluation(Workspace& workspace, const Model& model, const LossProgramOptions& options) {
   workspace.add(kEvaluationProgram, exchange_by_states(trace_evaluation(model, options), StageSends::kValues),
                 slot_use(kEvaluationSlot));
+}
+
+BatchWork work_of_training(const Workspace& workspace, std::int64_t tokens, int context_size) {
+  BatchWork work = work_of(workspace.program(kTrainingProgram), tokens, context_size);
+  if (!workspace.has_program(kStageForwardProgram)) return work;
+  const BatchWork forward = work_of(workspace.program(kStageForwardProgram), tokens, context_size);
+  work.per_token += forward.per_token;
+  work.per_pair += forward.per_pair;
+  return work;
 }
 
 }  // namespace hone

@@ -28,4 +28,8 @@ void add_stage_training(Workspace& workspace, const Model& model, const LossProg
 // Adds kEvaluationProgram with a separate slot.
 void add_stage_evaluation(Workspace& workspace, const Model& model, const LossProgramOptions& options);
 
+// Returns the cost of both passes on a batch, which are one training program or two programs of a stage. tokens and
+// context_size: as in work_of().
+[[nodiscard]] BatchWork work_of_training(const Workspace& workspace, std::int64_t tokens, int context_size);
+
 }  // namespace hone

@@ -13,6 +13,15 @@
 namespace hone {
 namespace {
 
+void send_to_first(const Job& job, std::span<const std::byte> bytes) {
+  const Peers::Transfer transfer{0, bytes, {}};
+  job.peers()->exchange({&transfer, 1});
+}
+void receive_from(const Job& job, int rank, std::span<std::byte> bytes) {
+  const Peers::Transfer transfer{rank, {}, bytes};
+  job.peers()->exchange({&transfer, 1});
+}
+
 // Moves a range of bytes of a rank's part of a weight to rank 0. All ranks call it; rank 0 gets the bytes in `to`.
 void move_rows(const Job& job, int from, const TensorStore& stored, const std::string& name, std::span<std::byte> to,
                std::size_t bytes) {
@@ -23,11 +32,9 @@ void move_rows(const Job& job, int from, const TensorStore& stored, const std::s
     if (job.rank() == from) {
       piece.resize(count);
       stored.download(name, done, piece);
-      const Peers::Transfer transfer{0, piece, {}};
-      job.peers()->exchange({&transfer, 1});
+      send_to_first(job, piece);
     } else if (job.is_first()) {
-      const Peers::Transfer transfer{from, {}, to.subspan(done, count)};
-      job.peers()->exchange({&transfer, 1});
+      receive_from(job, from, to.subspan(done, count));
     }
   }
 }
@@ -39,11 +46,12 @@ int expert_parts(const WeightSpec& spec, const Job& job) {
 
 }  // namespace
 
-ByteRange HeldWeights::rows_of(std::size_t index, int data_rank, std::size_t bytes) const {
-  if (!divided_) return {0, bytes};
-  const WeightSpec& spec = shards_.model().weights()[index];
-  if (!spec.trainable) return {0, bytes};
-  const RowRange rows = shards_.rows_of(index, data_rank);
+ByteRange HeldWeights::rows_of(const WeightSpec& spec, std::size_t bytes) const {
+  if (!divided_ || !spec.trainable) return {0, bytes};
+  const std::vector<WeightSpec>& own = shards_.model().weights();
+  const auto index = static_cast<std::size_t>(std::ranges::find(own, spec.name, &WeightSpec::name) - own.begin());
+  HONE_ASSERT(index < own.size(), spec.name, " is a weight of another stage");
+  const RowRange rows = shards_.rows_of(index, rank_);
   const std::size_t row = bytes / static_cast<std::size_t>(spec.shape[0]);
   return {static_cast<std::size_t>(rows.first) * row, static_cast<std::size_t>(rows.first + rows.count) * row};
 }
@@ -62,7 +70,7 @@ void HeldWeights::take(std::size_t index, const TensorStore& weight, TensorStore
   }
   if (!stored.contains(spec.name) || !spec.in_folder) return;  // of another stage, or of an adapter
   const std::vector<std::byte> part = part_of(parts, index, weight);
-  const ByteRange rows = rows_of(index, rank_, part.size());
+  const ByteRange rows = rows_of(spec, part.size());
   if (rows.begin == rows.end) return;
   stored.upload(spec.name, 0, std::span(part).subspan(rows.begin, rows.end - rows.begin));
   stored.device().synchronize();
@@ -134,19 +142,27 @@ void HeldWeights::assemble_part(std::size_t index, PartPlace place, const Job& j
   const WeightSpec& spec = of_all_stages(shards_.model()).weights()[index];
   const StageModel* const stage = shards_.model().stage();
   const int first_stage = stage != nullptr ? stage->first_holder(index) : 0;
-  const int members = divided_ && spec.trainable ? shards_.members(index) : 1;
+  const int parts = expert_parts(spec, job);
+  const int members = divided_ && spec.trainable ? job.data_size() / parts : 1;
   for (int member = 0; member < members; ++member) {
     // Data ranks with the same experts have the same number modulo the size of an expert group.
-    const int data_rank = member * expert_parts(spec, job) + place.expert_rank;
-    const int from = job.rank_of(first_stage, data_rank, place.tensor_rank);
-    const ByteRange rows = rows_of(index, data_rank, bytes);
+    const int from = job.rank_of(first_stage, member * parts + place.expert_rank, place.tensor_rank);
+    ByteRange rows;
+    if (job.rank() == from) rows = rows_of(spec, bytes);
+    if (from == 0) {
+      if (job.is_first() && rows.begin < rows.end) {
+        stored.download(spec.name, 0, target.subspan(rows.begin, rows.end - rows.begin));
+      }
+      continue;
+    }
+    // The rows of a rank of another stage are not known here.
+    const std::span<std::byte> range = std::as_writable_bytes(std::span(&rows, 1));
+    if (job.rank() == from) send_to_first(job, range);
+    if (!job.is_first() && job.rank() != from) continue;
+    if (job.is_first()) receive_from(job, from, range);
     const std::span<std::byte> to =
         job.is_first() ? target.subspan(rows.begin, rows.end - rows.begin) : std::span<std::byte>();
-    if (from > 0) {
-      move_rows(job, from, stored, spec.name, to, rows.end - rows.begin);
-    } else if (job.is_first() && !to.empty()) {
-      stored.download(spec.name, 0, to);
-    }
+    move_rows(job, from, stored, spec.name, to, rows.end - rows.begin);
   }
 }
 

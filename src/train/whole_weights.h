@@ -38,13 +38,13 @@ class HeldWeights {
   [[nodiscard]] TensorStore assemble(const TensorStore& stored, const Job& job) const;
 
  private:
-  // The bytes of a data rank's rows in its tensor rank's part of a weight.
-  [[nodiscard]] ByteRange rows_of(std::size_t index, int data_rank, std::size_t bytes) const;
   // The ranks of a tensor group and of an expert group that have a part of a weight.
   struct PartPlace {
     int tensor_rank = 0;
     int expert_rank = 0;
   };
+  // The bytes of this rank's rows in its part of a weight of its stage, which has `bytes` bytes.
+  [[nodiscard]] ByteRange rows_of(const WeightSpec& spec, std::size_t bytes) const;
   // Copies a part of a weight to `target`, which rank 0 has, of `bytes` bytes. The first stage that has the weight
   // sends it. index: in Model::whole().
   void assemble_part(std::size_t index, PartPlace place, const Job& job, const TensorStore& stored,

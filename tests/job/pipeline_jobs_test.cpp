@@ -30,6 +30,14 @@ class ProductJob : public DividedJob {
     return all;
   }
 
+  // Expects about the FLOPs a token of another run. Ranks of a tensor group compute norms and sums each.
+  void expect_near_work(const std::string& output, const std::string& one) const {
+    const auto work = [&](const std::string& name) {
+      return series(name, "gflops_per_second").at(0) / series(name, "tokens_per_second").at(0);
+    };
+    EXPECT_NEAR(work(output), work(one), 0.15 * work(one)) << output;
+  }
+
   // Flags of groups of one more kind, in a job of some processes.
   static Flags groups(const char* flag, int size, int processes, const Flags& more = {}) {
     return joined({flag, std::to_string(size), "--num_processes", std::to_string(processes)}, more);
@@ -64,6 +72,8 @@ TEST_F(PipelineTensorJob, PretrainingAndFineTuningHaveTheLossesOfOneProcess) {
     const std::string output = family + " 2 x 2";
     run(family, output, 1, 2, tensor(2, 4));
     expect_near(output, family + " one");
+    // Each rank computes all of a head that the ranks do not divide.
+    if (family != "llama odd") expect_near_work(output, family + " one");
     tune(family + " one", output + " tuned", 1, 2, tensor(2, 4));
     expect_near(output + " tuned", family + " tuned", kTuned);
     expect_near_weights(output + " tuned", family + " tuned");
@@ -146,6 +156,7 @@ TEST_F(PipelineContextJob, PretrainingAndFineTuningHaveTheLossesOfOneProcess) {
     const std::string output = family + " 2 x 2";
     run(family, output, 1, 2, context(2, 4));
     expect_near(output, family + " one");
+    expect_near_work(output, family + " one");
     expect_near_weights(output, family + " one");
   }
   tune("gpt2 one", "tuned", 1, 1);
@@ -270,6 +281,7 @@ TEST_F(PipelineExpertJob, PretrainingAndFineTuningHaveTheLossesOfOneProcess) {
     run(family, family + " one", 1, 1);
     run(family, family + " 4", 1, 4);
     expect_near_mixture(family + " 4", family + " one", more);
+    expect_near_work(family + " 4", family + " one");
     expect_near_weights(family + " 4", family + " one");
     run(family, family + " 2 x 2", 2, 2, experts(2, 4));
     expect_near_mixture(family + " 2 x 2", family + " one", more);
@@ -323,6 +335,65 @@ TEST_F(PipelineExpertJob, ThePlanIsThatOfTheRun) {
   EXPECT_THAT(refusal(arguments("deepseek_v3", "none", 2, 2, experts(2, 2))),
               HasSubstr("expert_parallel_size: is 2 with pipeline_parallel_size 2, which does not divide "
                         "num_processes 2"));
+}
+
+using PipelineZeroJob = ProductJob;
+
+TEST_F(PipelineZeroJob, DividedGradientsAndWeightsHaveTheLossesOfOne) {
+  const auto expect_stages = [&](const std::string& family, const std::string& name, int data, const Flags& more) {
+    for (const char* stage : {"0", "1", "2", "3"}) {
+      run(family, name + stage, data, 2, joined(more, {"--zero_stage", stage}));
+      expect_near(name + stage, family + " one");
+    }
+    EXPECT_EQ(weights(name + "1"), weights(name + "0"));
+    EXPECT_EQ(weights(name + "3"), weights(name + "2"));
+  };
+  for (const char* family : {"qwen2", "llama"}) {
+    run(family, std::string(family) + " one", 1, 1);
+    expect_stages(family, std::string(family) + " ", 2, {});
+  }
+  expect_stages("qwen2", "tensor ", 2, groups("--tensor_parallel_size", 2, 8));
+  run("deepseek_v3", "deepseek_v3 one", 1, 1);
+  expect_stages("deepseek_v3", "experts ", 4, groups("--expert_parallel_size", 2, 8));
+}
+
+TEST_F(PipelineZeroJob, ARunRepeatsAndContinuesBitForBit) {
+  expect_repeats("qwen2", 2, 2, {"--zero_stage", "3"});
+  expect_resumes("gpt2", "2", 2, 4, {"--zero_stage", "2"});
+  expect_resumes("qwen3_moe", "experts", 4, 2, groups("--expert_parallel_size", 2, 8, {"--zero_stage", "3"}));
+  expect_resumes(
+      "gpt2", "8 bits", 2, 2,
+      {"--zero_stage", "3", "--torch_dtype", "bfloat16", "--optim", "adamw_8bit", "--gradient_dtype", "bfloat16"});
+}
+
+TEST_F(PipelineZeroJob, ARunContinuesOnAnotherLayout) {
+  run("qwen2", "one", 1, 1);
+  run("qwen2", "divided", 2, 2, {"--zero_stage", "3"});
+  const auto continued = [&](const std::string& from, const std::string& to, int data, int stages, const Flags& more) {
+    resume("qwen2", from, 4, to, data, stages, more);
+    expect_near_end(to, "one", 4);
+  };
+  continued("one", "a", 2, 4, {"--zero_stage", "3"});
+  continued("divided", "b", 1, 1, {});
+  continued("divided", "c", 1, 4, {});
+  continued("divided", "d", 4, 2, {"--zero_stage", "2"});
+}
+
+TEST_F(PipelineZeroJob, ThePlanIsThatOfTheRun) {
+  const Environment one_thread(kOneThread);
+  double whole = 0;
+  for (const char* zero : {"0", "2", "3"}) {
+    const Flags more{"--zero_stage", zero, "--max_steps", "1", "--overwrite_output_dir", "true"};
+    const Flags command = arguments("llama", "planned", 2, 2, more);
+    const std::string plan = plan_of(command);
+    EXPECT_EQ(planned_lines(plan, "stage ").size(), 2u);
+    const double weights = planned_bytes(planned_lines(plan, "weights").at(0));
+    if (whole == 0) whole = weights;
+    if (std::string(zero) == "3") {
+      EXPECT_LT(weights, 0.7 * whole);
+    }
+    finish(command);
+  }
 }
 
 // Models whose linear layers and experts have dimensions that are multiples of 128.
