@@ -263,15 +263,19 @@ INSTANTIATE_TEST_SUITE_P(LatentAttention, WideLatentRows, ::testing::Values("sim
 // small one in another kernel.
 TEST_P(WideLatentRows, InStepsAndPagesChangeNoBit) {
   const bool has_splits = test_device().kind() == DeviceKind::kCuda;
-  for (const std::int64_t block_size : {8, 32, 128}) {
-    const LatentSizes sizes{.heads = 16, .rank = 512, .rope = 64, .block_size = block_size};
+  for (const auto& [heads, block_size] : {std::pair{16, 8}, {16, 32}, {16, 128}, {5, 32}}) {
+    const LatentSizes sizes{.heads = heads, .rank = 512, .rope = 64, .block_size = block_size};
     const std::int64_t length = has_splits ? 2100 : 70;
     const LatentSequences<BFloat16> sequences(sizes, {5, length, 1, 130});
     const std::int64_t rows = has_splits ? 525 : 60;  // enough that a GPU merges the splits of an item in one block
+    std::vector<LatentPart> many;                     // and as many sequences of one row each
+    for (std::int64_t i = 0; i < (has_splits ? 140 : 4); ++i) many.push_back({1, length - 1 - 3 * i, 1});
     expect_bits_of_one_step(sequences, sizes, {{0, 0, 5}, {1, length - rows, rows}, {2, 0, 1}, {3, 100, 30}},
                             {{{1, length - 1, 1}},
                              {{1, length - 54, 10}, {3, 129, 1}, {2, 0, 1}},
                              {{0, 4, 1}, {1, length - 17, 3}},
+                             {{0, 4, 1}, {1, length - 52, 1}, {1, length - 1, 1}, {3, 129, 1}, {2, 0, 1}},
+                             many,
                              {{3, 110, 9}, {0, 0, 5}, {1, length - 52, 1}}});
   }
   const LatentSizes wide{.heads = 128, .rank = 512, .rope = 64, .block_size = 32};
@@ -286,13 +290,21 @@ TEST_P(WideLatentRows, AreThoseOfF64) {
   for (const std::int64_t heads : {16, 20, 128}) {
     const LatentSizes sizes{.heads = heads, .rank = 512, .rope = 64, .block_size = 32};
     const LatentSequences<BFloat16> sequences(sizes, {length, 9, 64});
-    const std::vector<LatentPart> parts{{0, length - 4, 4}, {1, 3, 6}, {2, 63, 1}};
-    const std::vector<BFloat16> result = sequences.outputs(parts);
-    const std::vector<double> expected = LatentSequences<double>(sequences).outputs(parts);
-    ASSERT_EQ(result.size(), expected.size());
-    for (std::size_t i = 0; i < result.size(); ++i) {
-      ASSERT_NEAR(static_cast<double>(static_cast<float>(result[i])), expected[i], 0.01 + 0.01 * std::abs(expected[i]))
-          << heads << " heads, element " << i;
+    // One row each, whose keys end near the edges of tiles and splits.
+    std::vector<LatentPart> single{{1, 8, 1}, {2, 63, 1}};
+    for (const std::int64_t last :
+         {length - 1, std::int64_t{63}, std::int64_t{64}, std::int64_t{1023}, std::int64_t{1024}}) {
+      if (last < length) single.push_back({0, last, 1});
+    }
+    for (const auto& parts : {std::vector<LatentPart>{{0, length - 4, 4}, {1, 3, 6}, {2, 63, 1}}, single}) {
+      const std::vector<BFloat16> result = sequences.outputs(parts);
+      const std::vector<double> expected = LatentSequences<double>(sequences).outputs(parts);
+      ASSERT_EQ(result.size(), expected.size());
+      for (std::size_t i = 0; i < result.size(); ++i) {
+        ASSERT_NEAR(static_cast<double>(static_cast<float>(result[i])), expected[i],
+                    0.01 + 0.01 * std::abs(expected[i]))
+            << heads << " heads, " << parts.size() << " parts, element " << i;
+      }
     }
   }
 }

@@ -15,11 +15,12 @@ namespace hone {
 
 // Creates the tensor map of a tensor with `ranks` dimensions in global memory, innermost first, that is copied in
 // boxes. `strides` are in bytes and given for all dimensions except the innermost. Elements of a box outside the tensor
-// are read as zeros.
+// are read as zeros. `promotion`: how much around what is missing in the L2 cache is fetched, too.
 template <int ranks>
 [[nodiscard]] CUtensorMap tensor_boxes(const void* data, CUtensorMapDataType type, const cuuint64_t (&sizes)[ranks],
                                        const cuuint64_t (&strides)[ranks - 1], const cuuint32_t (&box)[ranks],
-                                       CUtensorMapSwizzle swizzle) {
+                                       CUtensorMapSwizzle swizzle,
+                                       CUtensorMapL2promotion promotion = CU_TENSOR_MAP_L2_PROMOTION_L2_256B) {
   void* function = nullptr;
   cudaDriverEntryPointQueryResult found{};
   check_cuda(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found),
@@ -29,9 +30,8 @@ template <int ranks>
   cuuint32_t steps[ranks];
   for (cuuint32_t& step : steps) step = 1;
   CUtensorMap map{};
-  const CUresult status =
-      encode(&map, type, ranks, const_cast<void*>(data), sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-             swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const CUresult status = encode(&map, type, ranks, const_cast<void*>(data), sizes, strides, box, steps,
+                                 CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, promotion, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   HONE_ASSERT(status == CUDA_SUCCESS, "cuTensorMapEncodeTiled failed with status ", static_cast<int>(status));
   return map;
 }
@@ -118,6 +118,19 @@ __device__ inline void bulk_copy_box(std::uint32_t shared, const CUtensorMap& ma
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];\n" ::
           "r"(shared),
+      "l"(&map), "r"(column), "r"(head), "r"(row), "r"(barrier)
+      : "memory");
+}
+// The same for what this kernel copies once: the L2 cache drops it before other data.
+__device__ inline void bulk_copy_box_once(std::uint32_t shared, const CUtensorMap& map, int column, int head, int row,
+                                          std::uint32_t barrier) {
+  asm volatile(
+      "{\n"
+      ".reg .b64 policy;\n"
+      "createpolicy.fractional.L2::evict_first.b64 policy, 1.0;\n"
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%2, %3, "
+      "%4}], [%5], policy;\n"
+      "}\n" ::"r"(shared),
       "l"(&map), "r"(column), "r"(head), "r"(row), "r"(barrier)
       : "memory");
 }

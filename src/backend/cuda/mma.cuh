@@ -28,6 +28,12 @@ __device__ inline void store_matrices(std::uint32_t address, const std::uint32_t
                : "memory");
 }
 
+__device__ inline void store_matrices_transposed(std::uint32_t address, const std::uint32_t (&r)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};\n" ::"r"(address), "r"(r[0]),
+               "r"(r[1]), "r"(r[2]), "r"(r[3])
+               : "memory");
+}
+
 // c[16, 8] += a[16, 16] b[16, 8]
 __device__ inline void multiply_add(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
   asm volatile(

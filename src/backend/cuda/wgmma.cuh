@@ -17,12 +17,13 @@ namespace hone {
 enum class Major { kK = 0, kMn = 1 };
 
 // Returns the matrix descriptor of the operand at an address in shared memory. A step of 16 along k is 32 bytes for
-// Major::kK and 2,048 bytes (16 rows) for Major::kMn. `tile_bytes` is the distance between two tiles of 64 columns, for
-// Major::kMn only.
-[[nodiscard]] __device__ inline std::uint64_t warpgroup_operand(std::uint32_t address, std::uint32_t tile_bytes) {
+// Major::kK and twice `eight_rows` for Major::kMn, where eight_rows is the distance in bytes from eight rows to the
+// next eight. `tile_bytes` is the distance between two tiles of 64 columns, for Major::kMn only.
+[[nodiscard]] __device__ inline std::uint64_t warpgroup_operand(std::uint32_t address, std::uint32_t tile_bytes,
+                                                                std::uint32_t eight_rows = 1024) {
   constexpr std::uint64_t kSwizzle128 = std::uint64_t{1} << 62;
-  constexpr std::uint64_t kEightRows = std::uint64_t{1024 / 16} << 32;
-  return kSwizzle128 | kEightRows | (std::uint64_t{tile_bytes / 16} << 16) | ((address & 0x3FFFF) / 16);
+  return kSwizzle128 | (std::uint64_t{eight_rows / 16} << 32) | (std::uint64_t{tile_bytes / 16} << 16) |
+         ((address & 0x3FFFF) / 16);
 }
 
 // Required before the first wgmma and after threads have written registers that a wgmma uses.

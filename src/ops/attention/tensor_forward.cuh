@@ -209,10 +209,9 @@ __global__ void __launch_bounds__(kWarps * 32)
 
 inline constexpr int kMergeRows = 4;  // rows (token and head) of a block
 
-// Merges the splits of kSplit keys of each row in ascending order and writes o and, if it is not null, lse. A warp has
-// one token and head, of at most 32 kParts columns. The splits have the first `width` columns of the head; the others
-// are zero.
-template <class Keys, int kSplit = kSplitKeys, int kParts = 8>
+// Merges the splits of each row in ascending order and writes o and lse. A warp has one token and head. The splits have
+// the first `width` columns of the head; the others are zero.
+template <class Keys>
 __global__ void __launch_bounds__(kMergeRows * 32)
     attention_merge(TileQueries<__nv_bfloat16> queries, Keys keys, ForwardSplits splits, int width) {
   begin_dependent_kernel();
@@ -221,29 +220,29 @@ __global__ void __launch_bounds__(kMergeRows * 32)
   if (tile.outside || row >= tile.end) return;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const std::int64_t head_row = tile.token * queries.heads + row;
-  const int count = static_cast<int>(keys.start(tile) + row / queries.heads) / kSplit + 1;
+  const int count = static_cast<int>(keys.start(tile) + row / queries.heads) / kSplitKeys + 1;
   const float scale = queries.scale * kLog2e;
   const float* first = splits.at(head_row, 0, width);
   float greatest = first[width];
   float sum = first[width + 1];
-  float o[kParts];
+  float o[8];
 #pragma unroll
-  for (int i = 0; i < kParts; ++i) o[i] = lane + 32 * i < width ? first[lane + 32 * i] : 0.0f;
+  for (int i = 0; i < 8; ++i) o[i] = lane + 32 * i < width ? first[lane + 32 * i] : 0.0f;
   for (int split = 1; split < count; ++split) {
     const float* next = splits.at(head_row, split, width);
     const SplitFactors factors(greatest, sum, next[width], next[width + 1], scale);
 #pragma unroll
-    for (int i = 0; i < kParts; ++i) {
+    for (int i = 0; i < 8; ++i) {
       if (lane + 32 * i < width) o[i] = factors.output(o[i], next[lane + 32 * i]);
     }
   }
   const float factor = 1.0f / sum;
 #pragma unroll
-  for (int i = 0; i < kParts; ++i) {
+  for (int i = 0; i < 8; ++i) {
     const int column = lane + 32 * i;
     if (column < queries.head_dim) queries.o[head_row * queries.head_dim + column] = __float2bfloat16_rn(o[i] * factor);
   }
-  if (lane == 0 && queries.lse != nullptr) queries.lse[head_row] = __fmaf_rn(greatest, queries.scale, logf(sum));
+  if (lane == 0) queries.lse[head_row] = __fmaf_rn(greatest, queries.scale, logf(sum));
 }
 
 // Layout of a launch and its workspace. It follows from what the host knows: capacities of rows and sequences, and the

@@ -5,7 +5,7 @@
 #include "ops/latent_attention/simple_latent.cuh"
 #include "ops/registry.h"
 #ifndef HONE_HIP
-#include "ops/latent_attention/wgmma_latent.cuh"
+#include "ops/latent_attention/latent_launch.cuh"
 #endif
 
 namespace hone {
@@ -30,7 +30,7 @@ LatentLaunch launch_of(const Type& query, const Type& cache, const Type& table, 
   return {query.rows(), table.rows(), a.heads, table.shape[1].size * cache.shape[1].size};
 }
 
-// The environment can ask for the simple kernel, with which tests compare that of wgmma_latent.cuh.
+// The environment can ask for the simple kernel, with which tests compare those of latent_launch.cuh.
 bool takes_wgmma(const Type& cache, const LatentAttentionAttributes& a) {
   const char* kernel = std::getenv("HONE_LATENT_KERNEL");
   return (kernel == nullptr || std::string_view(kernel) != "simple") && cache.dtype == DType::kBf16 &&
@@ -47,9 +47,9 @@ bool attend_on_hopper(const KernelCall& call, const LatentAttentionAttributes& a
   queries.o = cuda_data<__nv_bfloat16>(call.out(0));
   queries.scale = static_cast<float>(a.scale);
   queries.heads = static_cast<std::int32_t>(a.heads);
-  return launch_wgmma_latent(queries, cuda_data<__nv_bfloat16>(query),
-                             launch_of(*query.type, *cache.type, *call.in(LatentAttentionIn::block_table).type, a),
-                             call.workspace, stream_of(call));
+  return launch_latent_attention(queries, cuda_data<__nv_bfloat16>(query),
+                                 launch_of(*query.type, *cache.type, *call.in(LatentAttentionIn::block_table).type, a),
+                                 call.workspace, stream_of(call));
 }
 #endif
 

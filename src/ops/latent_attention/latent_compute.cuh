@@ -2,9 +2,35 @@
 #pragma once
 
 #include "ops/attention/wgmma_forward_rows.cuh"
-#include "ops/latent_attention/latent_tiles.cuh"
+#include "ops/latent_attention/latent_copy.cuh"
 
 namespace hone {
+
+inline constexpr int kLatentRows = 64;  // query rows of an item: tokens x heads
+
+// Offsets in shared memory, in bytes. Queries are tiles of 64 columns: 64 rows of 128 bytes, swizzled.
+struct LatentShared {
+  static constexpr int kQueries = 1;  // items whose queries are there
+  static constexpr int kStages = 2;   // tiles of keys
+  static constexpr int kQueryPart = kLatentRows * 128;
+  static constexpr int kQueryBytes = kLatentParts * kQueryPart;
+  static constexpr int kQuery = 0;
+  static constexpr int kStage = kQueryBytes;
+  static constexpr int kWeights = kStage + kStages * kLatentTileBytes;  // bf16 P [64, 64]
+  static constexpr int kDecays = kWeights + kQueryPart;                 // f32 [64]
+  static constexpr int kGreatest = kDecays + kLatentRows * 4;           // f32 [64]
+  static constexpr int kSums = kGreatest + kLatentRows * 4;             // f32 [64]
+  static constexpr int kBarriers = kSums + kLatentRows * 4;
+  static constexpr int kItems = kBarriers + LatentBarriers::kBytes;  // two slots
+  static constexpr int kBytes = kItems + 2 * static_cast<int>(sizeof(LatentItem));
+  static constexpr int kConsumers = 256;  // threads that compute: two warpgroups
+  static constexpr int kThreads = kConsumers + 128;
+  static constexpr int kRegisters = 224;  // of a thread that computes
+  static constexpr int kCopyRegisters = 56;
+};
+static_assert(LatentShared::kBytes <= 232448);
+// The block has the registers that it is launched with, 168 for each thread: setmaxnreg waits forever for more.
+static_assert(2 * LatentShared::kRegisters + LatentShared::kCopyRegisters <= 3 * 168);
 
 using LatentScores = float[kLatentKeys / 8][4];
 
@@ -27,22 +53,21 @@ struct LatentCompute {
   // that descriptors are computed in uniform registers and not moved there before each wgmma.
   [[nodiscard]] __device__ std::uint32_t stage(int place) const {
     place = __shfl_sync(0xFFFFFFFFu, place, 0);
-    return shared + static_cast<std::uint32_t>(LatentShared::kStage + place * LatentShared::kStageBytes);
+    return shared + static_cast<std::uint32_t>(LatentShared::kStage + place * kLatentTileBytes);
   }
   __device__ void release(int place) const {
     if (lane() == 0) barrier_arrive(barriers.free(place));
   }
-  // Scales the output, and starts to add P times the group's half of the values in a stage.
+  // Scales the output if a maximum has changed, and starts to add P times the group's half of the values in a stage.
   __device__ void start_values(int place) {
-    rows.decay_outputs();
+    if (__any_sync(0xFFFFFFFFu, rows.decay[0] != 1.0f || rows.decay[1] != 1.0f)) rows.decay_outputs();
     settle(rows.o);
     const std::uint64_t p = warpgroup_operand(shared + static_cast<std::uint32_t>(LatentShared::kWeights), 16);
-    const std::uint64_t v = warpgroup_operand(
-        stage(place) + static_cast<std::uint32_t>(group * 4 * LatentShared::kTile), LatentShared::kTile);
+    const std::uint64_t v = latent_operand(stage(place) + static_cast<std::uint32_t>(group * 4 * kLatentPartBytes));
     warpgroup_fence();
 #pragma unroll
     for (int step = 0; step < kLatentKeys / 16; ++step) {
-      warpgroup_multiply<Major::kK, Major::kMn>(rows.o, p + step * 2, v + step * (2048 / 16), 1);
+      warpgroup_multiply<Major::kK, Major::kMn>(rows.o, p + step * 2, v + step * (2 * kLatentBoxBytes / 16), 1);
     }
     warpgroup_commit();
   }
@@ -108,12 +133,12 @@ struct LatentLead : LatentCompute {
 
   __device__ void start_scores(LatentScores& s, int place) const {
     const std::uint64_t q = warpgroup_operand(shared + LatentShared::kQuery, 16);
-    const std::uint64_t k = warpgroup_operand(stage(place), 16);
+    const std::uint64_t k = latent_operand(stage(place));
     warpgroup_fence();
 #pragma unroll
     for (int step = 0; step < kLatentWidth / 16; ++step) {
-      const int at = step / 4 * (LatentShared::kTile / 16) + step % 4 * 2;
-      warpgroup_multiply<Major::kK, Major::kK>(s, q + at, k + at, step > 0);
+      warpgroup_multiply<Major::kK, Major::kK>(s, q + step / 4 * (LatentShared::kQueryPart / 16) + step % 4 * 2,
+                                               k + step / 4 * (kLatentPartBytes / 16) + step % 4 * 2, step > 0);
     }
     warpgroup_commit();
   }
@@ -127,28 +152,21 @@ struct LatentLead : LatentCompute {
   // requires that all warps of a warpgroup take the same way to wgmma.wait_group.
   [[nodiscard]] __device__ bool pass_weights(const LatentScores& s, int place, int keys) {
     named_barrier_wait(kLatentRead, LatentShared::kConsumers);
+    // Chunk n of row r is at n ^ r % 8, and a thread's rows have the same remainder: addresses differ in these bits
+    // only.
     const SharedRows<64> to{shared + static_cast<std::uint32_t>(LatentShared::kWeights)};
+    const std::uint32_t chunk0 = to.at(own_row(0), 0) + static_cast<std::uint32_t>(lane() % 4) * 4;
 #pragma unroll
     for (int n = 0; n < kLatentKeys / 8; ++n) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const std::uint32_t at = to.at(own_row(half), n) + static_cast<std::uint32_t>(lane() % 4) * 4;
-        asm volatile("st.shared.b32 [%0], %1;\n" ::"r"(at), "r"(packed_bf16(s[n][2 * half], s[n][2 * half + 1]))
-                     : "memory");
-      }
+      const std::uint32_t at = chunk0 ^ static_cast<std::uint32_t>(n * 16);
+      asm volatile("st.shared.b32 [%0], %1;\n" ::"r"(at), "r"(packed_bf16(s[n][0], s[n][1])) : "memory");
+      asm volatile("st.shared.b32 [%0+1024], %1;\n" ::"r"(at), "r"(packed_bf16(s[n][2], s[n][3])) : "memory");
     }
     if (lane() % 4 == 0) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) floats(LatentShared::kDecays)[own_row(half)] = rows.decay[half];
     }
-    if (keys < kLatentKeys) {
-      const int chunks = (kLatentKeys - keys) * 8;  // of each 64 columns
-      const std::uint32_t values = stage(place);
-      for (int i = thread(); i < chunks * (kLatentRank / 64); i += 128) {
-        const int part = i / chunks;
-        store_zeros16(values + static_cast<std::uint32_t>(part * LatentShared::kTile + keys * 128 + i % chunks * 16));
-      }
-    }
+    if (keys < kLatentKeys) zero_latent_values(stage(place), keys);
     fence_async_shared();
     const bool next_ready =
         named_barrier_all(kLatentWritten, 128, barrier_ended(barriers.ready(ring.place), ring.parity));
@@ -168,7 +186,7 @@ struct LatentLead : LatentCompute {
       const int place = ring.place;
       ring.next();
       const bool more = i + 1 < count;
-      if (ends && !more && lane() == 0) barrier_arrive(barriers.q_free());
+      if (ends && !more && lane() == 0) barrier_arrive(barriers.q_free(0));
       online_softmax_step(s, first + i);
       const bool next_ready = pass_weights(s, place, min(kLatentKeys, item.keys - (first + i) * kLatentKeys));
       start_values(place);
