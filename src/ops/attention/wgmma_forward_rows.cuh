@@ -69,9 +69,15 @@ struct ForwardRows {
   }
 
   // A step of the online softmax: turns scores into weights exp2((score - greatest) scale), and scales the sum to the
-  // new maximum. `scale` includes log2(e), so that exp2 gives the exponential.
+  // new maximum. `scale` includes log2(e), so that exp2 gives the exponential. Calls between() when the maxima are
+  // known.
   template <int kGroups>
   __device__ void online_softmax_step(float (&s)[kGroups][4], float scale) {
+    online_softmax_step(s, scale, [] {});
+  }
+  template <int kGroups, class Between>
+  __device__ void online_softmax_step(float (&s)[kGroups][4], float scale, const Between& between) {
+    float offset[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       float even = s[0][2 * half];
@@ -87,14 +93,18 @@ struct ForwardRows {
       const float most = fmaxf(here, greatest[half]);
       // In a later split a row may have seen no key yet: then the weights are exp2(-infinity) = 0 and not NaN.
       const float base = most == -std::numeric_limits<float>::infinity() ? 0.0f : most;
-      const float offset = base * scale;
+      offset[half] = base * scale;
       decay[half] = exp2_fast((greatest[half] - base) * scale);  // 1 if the maximum stays
       greatest[half] = most;
-      even = odd = 0.0f;
+    }
+    between();
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float even = 0.0f, odd = 0.0f;
 #pragma unroll
       for (int n = 0; n < kGroups; ++n) {
-        s[n][2 * half] = exp2_fast(__fmaf_rn(s[n][2 * half], scale, -offset));
-        s[n][2 * half + 1] = exp2_fast(__fmaf_rn(s[n][2 * half + 1], scale, -offset));
+        s[n][2 * half] = exp2_fast(__fmaf_rn(s[n][2 * half], scale, -offset[half]));
+        s[n][2 * half + 1] = exp2_fast(__fmaf_rn(s[n][2 * half + 1], scale, -offset[half]));
         even += s[n][2 * half];
         odd += s[n][2 * half + 1];
       }

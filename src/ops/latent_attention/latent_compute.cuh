@@ -58,10 +58,12 @@ struct LatentCompute {
   __device__ void release(int place) const {
     if (lane() == 0) barrier_arrive(barriers.free(place));
   }
-  // Scales the output if a maximum has changed, and starts to add P times the group's half of the values in a stage.
-  __device__ void start_values(int place) {
+  __device__ void scale_output() {
     if (__any_sync(0xFFFFFFFFu, rows.decay[0] != 1.0f || rows.decay[1] != 1.0f)) rows.decay_outputs();
     settle(rows.o);
+  }
+  // Starts to add P times the group's half of the values in a stage.
+  __device__ void start_values(int place) {
     const std::uint64_t p = warpgroup_operand(shared + static_cast<std::uint32_t>(LatentShared::kWeights), 16);
     const std::uint64_t v = latent_operand(stage(place) + static_cast<std::uint32_t>(group * 4 * kLatentPartBytes));
     warpgroup_fence();
@@ -143,9 +145,10 @@ struct LatentLead : LatentCompute {
     warpgroup_commit();
   }
   // Step 1: turns the scores of a tile into weights, and updates maximum, sum and decay.
-  __device__ void online_softmax_step(LatentScores& s, int tile) {
+  template <class Between>
+  __device__ void online_softmax_step(LatentScores& s, int tile, const Between& between) {
     if ((tile + 1) * kLatentKeys - 1 > position[0]) mask_scores(s, tile * kLatentKeys, position);
-    rows.online_softmax_step(s, scale);
+    rows.online_softmax_step(s, scale, between);
   }
   // Step 2. Of the sequence's last tile, rows of values from `keys` on are zeroed: their weights are 0, and 0 times
   // what is there could be NaN. Returns true to all warps if each sees that the keys of the next stage are there: PTX
@@ -182,29 +185,36 @@ struct LatentLead : LatentCompute {
     start_scores(s, ring.place);
     warpgroup_wait<0>();
     settle(s);
-    for (int i = 0; i < count; ++i) {
+    online_softmax_step(s, first, [] {});
+    for (int i = 0;; ++i) {
       const int place = ring.place;
       ring.next();
+      const bool next_ready = pass_weights(s, place, min(kLatentKeys, item.keys - (first + i) * kLatentKeys));
       const bool more = i + 1 < count;
       if (ends && !more && lane() == 0) barrier_arrive(barriers.q_free(0));
-      online_softmax_step(s, first + i);
-      const bool next_ready = pass_weights(s, place, min(kLatentKeys, item.keys - (first + i) * kLatentKeys));
-      start_values(place);
-      if (!more || !next_ready) {
+      scale_output();
+      const auto finish_values = [&] {
         warpgroup_wait<0>();
+        settle(rows.o);
         release(place);
-      }
-      if (more) {
+      };
+      if (more && next_ready) {
         barrier_wait(barriers.ready(ring.place), ring.parity);
         start_scores(s, ring.place);
-        if (next_ready) {
-          warpgroup_wait<1>();
-          release(place);
-        }
+        start_values(place);
+        warpgroup_wait<1>();
+        settle(s);
+        online_softmax_step(s, first + i + 1, finish_values);
+        continue;
       }
+      start_values(place);
+      finish_values();
+      if (!more) break;
+      barrier_wait(barriers.ready(ring.place), ring.parity);
+      start_scores(s, ring.place);
       warpgroup_wait<0>();
       settle(s);
-      settle(rows.o);
+      online_softmax_step(s, first + i + 1, [] {});
     }
     rows.reduce_sums();
     if (lane() % 4 == 0) {
@@ -228,6 +238,7 @@ struct LatentFollow : LatentCompute {
       barrier_wait(barriers.ready(ring.place), ring.parity);
 #pragma unroll
       for (int half = 0; half < 2; ++half) rows.decay[half] = floats(LatentShared::kDecays)[own_row(half)];
+      scale_output();
       start_values(ring.place);
       warpgroup_wait<0>();
       settle(rows.o);

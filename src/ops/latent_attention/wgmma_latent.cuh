@@ -14,8 +14,9 @@
 // Steps for tile i; ready and free are mbarriers of a stage:
 //   WG 0  1. S_i is there: mask, maximum, P_i in f32, rounded to bf16
 //         2. wait until WG 1 has read P_i-1 (named barrier 2); write P_i and the decay of O; pass them (1)
-//         3. start O += P_i V_i; if all warps saw K_i+1 in step 2, start S_i+1 behind it, otherwise free the stage of
-//            tile i first, so that its next copy does not wait for K_i+1
+//         3. if all warps saw K_i+1 in step 2, start S_i+1, and O += P_i V_i behind it, which ends after the maxima of
+//            S_i+1 are known; otherwise finish O += P_i V_i and free the stage of tile i first, so that its next copy
+//            does not wait for K_i+1
 //   WG 1  wait for P_i (1), scale O, O += P_i V_i, free P (2) and the stage
 //
 // At the end of a split of 1,024 keys its sums are stored for latent_merge, or kept by a block that takes all splits
