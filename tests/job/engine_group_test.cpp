@@ -377,7 +377,7 @@ TEST(EngineGroup, GeneratesWithTensorsThatATrainerSends) {
         resident.update(folder.path());
         EXPECT_EQ(tokens(), after) << name;
       };
-      run_engine_group(config, size, lead);
+      run_engine_group([&] { return model_of(config); }, size, lead);
     }
   }
 }
