@@ -29,6 +29,15 @@
 
 namespace hone {
 
+// Tells a computing warpgroup where its block's shared memory and barriers are.
+__device__ inline void place_in_block(LatentCompute& compute, unsigned char* bytes, const LatentBarriers& barriers,
+                                      int group) {
+  compute.bytes = bytes;
+  compute.shared = shared_address(bytes);
+  compute.barriers = barriers;
+  compute.group = group;
+}
+
 __global__ void HONE_WGMMA_BOUNDS(LatentShared::kThreads, 1)
     wgmma_latent_attention(LatentQueries queries, const __grid_constant__ LatentMaps maps) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -50,10 +59,7 @@ __global__ void HONE_WGMMA_BOUNDS(LatentShared::kThreads, 1)
   } else if (group == 0) {
     more_registers<LatentShared::kRegisters>();
     LatentLead lead;
-    lead.bytes = wgmma_shared;
-    lead.shared = shared;
-    lead.barriers = barriers;
-    lead.group = 0;
+    place_in_block(lead, wgmma_shared, barriers, 0);
     lead.scale = queries.scale * kLog2e;
     int q_parity = 0;
     const auto begin = [&](const LatentItem& item) {
@@ -76,10 +82,7 @@ __global__ void HONE_WGMMA_BOUNDS(LatentShared::kThreads, 1)
   } else {
     more_registers<LatentShared::kRegisters>();
     LatentFollow follow;
-    follow.bytes = wgmma_shared;
-    follow.shared = shared;
-    follow.barriers = barriers;
-    follow.group = 1;
+    place_in_block(follow, wgmma_shared, barriers, 1);
     named_barrier_arrive(kLatentRead, LatentShared::kConsumers);
     for_latent_splits<LatentShared>(
         follow,
