@@ -160,7 +160,8 @@ void set_masks(Executable& program, std::span<const ScheduledChunk> chunks) {
   for (const ScheduledChunk& chunk : chunks) {
     rows.resize(rows.size() + static_cast<std::size_t>(chunk.prompt_samples + chunk.samples), -1);
     const std::span<const std::int32_t> mask = chunk.sequence->mask;
-    // A mask without tokens is that of a completion that has ended with the token before: what is drawn is not used.
+    // Without a mask every token may be drawn. One without tokens is that of a completion that has ended with the token
+    // before: what is drawn is not used.
     if (chunk.samples == 0 || std::ranges::all_of(mask, [](std::int32_t word) { return word == 0; })) continue;
     rows[rows.size() - static_cast<std::size_t>(chunk.samples)] = masked++;
     masks.insert(masks.end(), mask.begin(), mask.end());

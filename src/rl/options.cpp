@@ -160,7 +160,7 @@ bool GrpoOptions::sums_depend_on_rows() const {
 void check_processes(const GrpoOptions& options, const OptionInput& input) {
   for (const auto& [key, size, of_weights, of_tokens] : options.group_sizes()) {
     if (size == 1 || std::string_view(key) == "tensor_parallel_size") continue;
-    const char* const needs = of_weights ? "generates with whole weights" : "computes whole sequences";
+    const char* const needs = of_weights ? "divides weights by tensor_parallel_size only" : "computes whole sequences";
     throw Error(key, text_of("is ", size, "; hone grpo ", needs), text_of("--", key, " 1"));
   }
   if (options.exact_logprobs && options.rollout == RolloutKind::kOwn && !options.samples_as_trained()) {

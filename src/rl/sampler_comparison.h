@@ -22,8 +22,8 @@ class SamplerComparison {
   // Receives the difference of a token's log-probabilities that must be 0.
   using CheckExact = std::function<void(double difference)>;
   // Replaces the log-probabilities of this rank's samples by the trainer's and, if the options correct for the
-  // difference, sets the importance ratios. Samples without stale tokens of an engine that samples as
-  // trained have the trainer's already.
+  // difference, sets the importance ratios. Samples without stale tokens have the trainer's already if the engine draws
+  // as the trainer computes (GrpoOptions::samples_as_trained()).
   void correct(Rollout& rollout, const TrainerLogps& trainer_logps, const CheckExact& check);
   // Records in rollout.importance what all ranks of a job have compared.
   void record(const Job& job, Rollout& rollout);

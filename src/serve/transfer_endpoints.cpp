@@ -28,7 +28,10 @@ constexpr std::int64_t kMostExtent = std::int64_t{1} << 40;
 
 std::shared_ptr<WeightTransfer> transfer_of(const Service& service, const ServerRequest& request) {
   if (service.options().transfer) return service.options().transfer;
-  throw RequestError({}, text_of(request.path(), " moves weights by NCCL, which needs a server on GPUs"),
+  throw RequestError({},
+                     text_of(request.path(),
+                             " moves weights by NCCL, which needs a server on GPUs, and without FP8 weights "
+                             "if it has tensor_parallel_size"),
                      "POST /update_weights {\"update_info\": {\"weights_path\": FOLDER}} loads a folder, which may be "
                      "in /dev/shm",
                      501);

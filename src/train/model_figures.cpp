@@ -68,7 +68,7 @@ ModelFigures::ModelFigures(const Program& program) {
 }
 
 ModelFigures ModelFigures::of_last_stage(const Program& program, const Job& job) {
-  const ModelFigures own(program);
+  ModelFigures own(program);
   if (job.pipeline_size() == 1) return own;
   Json outputs = Json::array();
   for (const Figure& figure : own.figures_) outputs.push_back({figure.output, figure.values.size()});

@@ -270,7 +270,7 @@ TEST_F(PipelineJob, WhatIsMissingIsRefused) {
   EXPECT_THAT(with(2, {"--fp8", "true"}), HasSubstr("fp8: is for weights of bfloat16, these are f32"));
   run("llama", "model", 1, 1, {"--max_steps", "1"});
   EXPECT_THAT(refusal(reinforcement("model", "g", {"--num_processes", "2", "--pipeline_parallel_size", "2"})),
-              HasSubstr("pipeline_parallel_size: is 2; hone grpo generates with whole weights"));
+              HasSubstr("pipeline_parallel_size: is 2; hone grpo divides weights by tensor_parallel_size only"));
 }
 
 }  // namespace
