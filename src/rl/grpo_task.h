@@ -103,6 +103,11 @@ class GrpoTask final : public TrainingTask {
   // The workspace must have the programs of trace_run(run) and be allocated. All arguments must outlive the task.
   GrpoTask(const GrpoRun& run, Workspace& workspace, RolloutSource& source);
 
+  // Runs the programs of the loss (PolicyRunner::prepare()), so that the times of the first steps are those of all.
+  void prepare() {
+    workspace_.enter(Region::kTrain);
+    runner_.prepare();
+  }
   // Generates and scores completions if the step needs new ones, then adds the gradient of its loss.
   MetricValues accumulate(std::int64_t step) override;
   // Returns the names of the mean reward and its deviation, the mean of each reward, the mean length of completions

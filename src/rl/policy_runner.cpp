@@ -71,6 +71,16 @@ PolicyTotals PolicyRunner::train(const PolicyBatch& step, const std::vector<bool
   return totals;
 }
 
+void PolicyRunner::prepare() const {
+  const PolicySample sample{.prompt = {0}, .completion = {0}, .logps = {0}};
+  PolicyBatch batch = make_policy_batch({&sample, 1});
+  if (loss_.beta != 0) batch.ref_logps.assign(batch.batch.tokens.size(), 0);
+  PolicyTotals totals(loss_, workspace_.program(kPolicyProgram));
+  TokenValues values(batch.batch.tokens.size(), loss_.beta != 0);
+  for (Executable* program : SizedExecutables(workspace_, kPolicyProgram).all())
+    run_micro_batch(*program, batch, 0, totals, values);
+}
+
 PolicyTotals PolicyRunner::evaluate(const PolicyBatch& step) const {
   PolicyTotals totals(loss_, workspace_.program(kPolicyEvaluationProgram));
   TokenValues values(step.batch.tokens.size(), loss_.beta != 0);

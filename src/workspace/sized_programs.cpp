@@ -37,6 +37,13 @@ Executable& SizedExecutables::holding(std::int64_t tokens) const {
   return *found->executable;
 }
 
+std::vector<Executable*> SizedExecutables::all() const {
+  std::vector<Executable*> executables;
+  executables.reserve(programs_.size());
+  for (const Sized& each : programs_) executables.push_back(each.executable);
+  return executables;
+}
+
 std::int64_t SizedExecutables::capacity_of(const Executable& executable) {
   const CountSpec* spec = executable.program().find_count(Count::tokens);
   HONE_ASSERT(spec != nullptr, "the program has no count of tokens");

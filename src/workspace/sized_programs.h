@@ -28,6 +28,8 @@ class SizedExecutables {
   // Returns the smallest executable that holds this number of tokens. Throws Defect if there is none.
   [[nodiscard]] Executable& holding(std::int64_t tokens) const;
   [[nodiscard]] Executable& largest() const { return *programs_.back().executable; }
+  // Returns the executables, smallest capacity first.
+  [[nodiscard]] std::vector<Executable*> all() const;
   // Returns the capacity of an executable, the rows that a GPU multiplies in a run.
   [[nodiscard]] static std::int64_t capacity_of(const Executable& executable);
 

@@ -132,6 +132,16 @@ const std::vector<MeasuredRun>& measured_runs() {
       {"Qwen2.5 1.5B, 8 x 1024, 2 micro-batches", "H200", "qwen2.5-1.5b", 1024, batches(8, 2, kNothing), 56383},
       {"the same, data parallel on 2", "H200", "qwen2.5-1.5b", 1024, batches(8, 2, kNothing), 54748, 2},
       {"the same, data parallel on 4", "H200", "qwen2.5-1.5b", 1024, batches(8, 2, kNothing), 54203, 4},
+      {"Llama 3.1 8B, 2 x 8192, auto, zero_stage 3 on 2", "H200", "llama-3.1-8b", 8192,
+       zero(3, batches(2, 2, kWhatMustBe)), 10861, 2},
+      {"the same on 4", "H200", "llama-3.1-8b", 8192, zero(3, batches(2, 2, kWhatMustBe)), 10957, 4},
+      {"the same, zero_stage 2 on 4", "H200", "llama-3.1-8b", 8192, zero(2, batches(2, 2, kWhatMustBe)), 11056, 4},
+      {"Llama 3.1 8B, 1 x 8192, 4 micro-batches, zero_stage 3 on 2", "H200", "llama-3.1-8b", 8192,
+       zero(3, batches(1, 4, kNothing)), 10584, 2},
+      {"DeepSeek-V2-Lite, 4 x 2048, zero_stage 2 on 2", "H200", "deepseek-v2-lite", 2048,
+       zero(2, batches(4, 4, kNothing)), 23494, 2},
+      {"the same, zero_stage 1", "H200", "deepseek-v2-lite", 2048, zero(1, batches(4, 4, kNothing)), 26173, 2},
+      {"the same, adamw_8bit", "H200", "deepseek-v2-lite", 2048, zero(1, batches(4, 4, kNothing)), 26307, 2, k8bit},
   };
   return runs;
 }

@@ -254,6 +254,7 @@ class GrpoSteps {
         source_(Engine(*run.model, run.tokenizer, workspace, run.engine)),
         task_(run, workspace, source_) {
     if (collectives_.data() != nullptr) optimizer_.join(*collectives_.data());
+    task_.prepare();
   }
 
   // Takes the next step and adds its times to the figures.
