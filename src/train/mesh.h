@@ -18,6 +18,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 namespace hone {
@@ -28,6 +29,14 @@ struct JobShape {
   int pipeline_size = 1;
   int expert_size = 1;
   int context_size = 1;
+};
+
+// A key by which groups of processes divide a model or its tokens, and their size.
+struct GroupSize {
+  const char* key;
+  std::int64_t size;
+  bool of_weights;  // each process of a group has a part of the weights
+  bool of_tokens;   // each process computes other tokens than the others of its group, which is within a data group
 };
 
 // Numbers a rank within its groups.
