@@ -246,6 +246,11 @@ TEST(PipelineSchedule, PassesUnderWayAreThosePublished) {
                                          ? shape.stages - stage
                                          : shape.stages * shape.chunks + shape.stages - 1 - 2 * std::int64_t{stage};
       EXPECT_EQ(most, published) << text_of_shape(shape, 4 * shape.stages) << ", stage " << stage;
+      // Chunks have their most at different times.
+      std::int64_t slots = 0;
+      for (int chunk = 0; chunk < shape.chunks; ++chunk) slots += most_under_way(shape, stage, chunk);
+      EXPECT_GE(slots, published);
+      EXPECT_LE(2 * slots, 3 * published) << text_of_shape(shape, 4 * shape.stages) << ", stage " << stage;
     }
   });
 }
