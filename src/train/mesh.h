@@ -10,7 +10,8 @@
 // weights and the same batches.
 //
 // Pipeline parallel: one rank of each stage form a pipeline, which computes the same batches: a stage has consecutive
-// layers. Rank = (stage x data_size + data_rank) x tensor_size + tensor_rank.
+// layers, or several ranges of them in turn with the others. Rank = (stage x data_size + data_rank) x
+// tensor_size + tensor_rank.
 //
 // Expert parallel: successive ranks of a data group form an expert group, each with some of the experts of mixtures.
 // They are data or context parallel otherwise. Ranks of a data group with the same experts are those with the same rank
