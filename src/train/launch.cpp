@@ -82,7 +82,7 @@ void check_pipeline(const TrainingOptions& options) {
   if (size == 1 && options.virtual_pipeline_parallel_size > 1) {
     throw Error("virtual_pipeline_parallel_size",
                 text_of("is ", options.virtual_pipeline_parallel_size, ", but pipeline_parallel_size is 1"),
-                "--pipeline_parallel_size 2");
+                "a larger pipeline_parallel_size, or --virtual_pipeline_parallel_size 1");
   }
   if (size == 1) return;
   const auto refuse = [&](const std::string& reason, std::string_view fix) {
