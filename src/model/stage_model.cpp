@@ -10,9 +10,12 @@ namespace hone {
 namespace {
 
 constexpr const char* kStagesKey = "pipeline_parallel_size";
+constexpr const char* kChunksKey = "virtual_pipeline_parallel_size";
 
-[[noreturn]] void refuse_stages(int stages, const std::string& reason) {
-  throw Error(kStagesKey, text_of("is ", stages, ", but ", reason), text_of("--", kStagesKey, " 1"));
+[[noreturn]] void refuse_ranges(int stages, int chunks, const std::string& reason) {
+  const char* const key = chunks > 1 ? kChunksKey : kStagesKey;
+  const std::string with = chunks > 1 ? text_of(" with ", kStagesKey, " ", stages) : "";
+  throw Error(key, text_of("is ", chunks > 1 ? chunks : stages, with, ", but ", reason), text_of("--", key, " 1"));
 }
 
 // Traces the model with its head over some tokens, of which only the proportions of costs matter.
@@ -32,52 +35,58 @@ Program trace_for_stages(const Model& model) {
 
 }  // namespace
 
-StageModel::Traced StageModel::trace(const Model& all, int stages) {
+StageModel::Traced StageModel::trace(const Model& all, int stages, int chunks) {
   Program program = trace_for_stages(all);
-  if (const std::int64_t layers = count_layers(program); layers < stages) {
+  const std::int64_t layers = count_layers(program);
+  if (layers >= stages && layers < std::int64_t{stages} * chunks) {
+    refuse_ranges(stages, chunks, text_of("the model has ", layers, layers == 1 ? " layer" : " layers"));
+  }
+  if (layers < stages) {
     throw Error(kStagesKey, text_of("is ", stages, ", but the model has ", layers, layers == 1 ? " layer" : " layers"),
                 "as many stages as layers, or fewer");
   }
-  std::vector<std::int64_t> first_layers = balanced_layers(program, stages);
+  std::vector<std::int64_t> first_layers = balanced_layers(program, stages * chunks);
   return {std::move(program), std::move(first_layers)};
 }
 
-StageModel::StageModel(std::shared_ptr<const Model> all, int stage, int stages)
-    : StageModel(all, stage, trace(*all, stages)) {}
+StageModel::StageModel(std::shared_ptr<const Model> all, int stage, int stages, int chunks)
+    : StageModel(all, stage, stages, trace(*all, stages, chunks)) {}
 
-StageModel::StageModel(std::shared_ptr<const Model> all, int stage, Traced traced)
-    : WrappedModel(std::move(all)),
-      cut_(std::make_shared<const StageCut>(StageCut{.stage = stage, .first_layers = std::move(traced.first_layers)})) {
-  const int stages = cut_->stages();
-  const std::map<std::string, std::vector<int>> readers = stages_of_weights(traced.program, *cut_);
+StageModel::StageModel(std::shared_ptr<const Model> all, int stage, int stages, Traced traced)
+    : WrappedModel(std::move(all)), stage_(stage), stages_(stages) {
+  const auto ranges = static_cast<int>(traced.first_layers.size());
+  for (int range = stage; range < ranges; range += stages) {
+    cuts_.push_back(std::make_shared<const StageCut>(StageCut{.stage = range, .first_layers = traced.first_layers}));
+  }
+  const std::map<std::string, std::vector<int>> readers = stages_of_weights(traced.program, *cut());
   specs_.clear();
-  std::vector<bool> trains(static_cast<std::size_t>(stages), false);
+  std::vector<bool> trains(static_cast<std::size_t>(ranges), false);
   for (const WeightSpec& spec : base().weights()) {
     const auto found = readers.find(spec.name);
-    const std::vector<int>& holders =
-        holders_.emplace_back(found != readers.end() ? found->second : std::vector<int>{0});
+    std::vector<int>& holders = holders_.emplace_back(found != readers.end() ? found->second : std::vector<int>{0});
+    for (int& holder : holders) {
+      trains[static_cast<std::size_t>(holder)] = trains[static_cast<std::size_t>(holder)] || spec.trainable;
+      holder %= stages;  // ranges are of the stages in turn
+    }
     const bool is_held = std::ranges::count(holders, stage) > 0;
     if (is_held) specs_.push_back(spec);
-    for (const int holder : holders) {
-      trains[static_cast<std::size_t>(holder)] = trains[static_cast<std::size_t>(holder)] || spec.trainable;
-    }
     if (holders.size() == 1) continue;
     HONE_ASSERT((holders == std::vector<int>{0, stages - 1}), spec.name, " is read by stages inside the pipeline");
     if (is_held && spec.trainable) shared_.push_back(spec.name);
   }
   const auto idle = std::ranges::find(trains, false);
   if (idle == trains.end()) return;
-  refuse_stages(stages, text_of("stage ", idle - trains.begin(), " would have no trained weight"));
+  const auto range = static_cast<int>(idle - trains.begin());
+  const std::string of_chunk = chunks() > 1 ? text_of("chunk ", range / stages, " of ") : "";
+  refuse_ranges(stages, chunks(), text_of(of_chunk, "stage ", range % stages, " would have no trained weight"));
 }
 
 std::unique_ptr<StageModel> StageModel::other(int stage) const {
   return std::unique_ptr<StageModel>(
-      new StageModel(shared_base(), stage, {trace_for_stages(base()), cut_->first_layers}));
+      new StageModel(shared_base(), stage, stages_, {trace_for_stages(base()), cut()->first_layers}));
 }
 
-bool StageModel::counts(std::string_view weight) const {
-  return first_holder(whole_index(*this, weight)) == cut_->stage;
-}
+bool StageModel::counts(std::string_view weight) const { return first_holder(whole_index(*this, weight)) == stage_; }
 
 const Model& of_all_stages(const Model& model) { return model.stage() != nullptr ? model.stage()->base() : model; }
 

@@ -16,16 +16,25 @@ namespace hone {
 // A weight that several stages read, such as an embedding that is the head as well, is a weight of each of them.
 class StageModel final : public WrappedModel {
  public:
-  // Throws Error that names pipeline_parallel_size if there are more stages than layers, or a stage has no trained
-  // weight. A layer for multi-token prediction counts as the last layer.
-  StageModel(std::shared_ptr<const Model> all, int stage, int stages);
+  // chunks: ranges of layers of each stage, of which chunk c of stage s is that of number s + c x stages. Throws Error
+  // that names pipeline_parallel_size, or virtual_pipeline_parallel_size, if there are more ranges than layers, or one
+  // has no trained weight. A layer for multi-token prediction counts as the last layer.
+  StageModel(std::shared_ptr<const Model> all, int stage, int stages, int chunks = 1);
   // Returns another stage of the same pipeline.
   [[nodiscard]] std::unique_ptr<StageModel> other(int stage) const;
 
   const Model& whole() const override { return base().whole(); }
   const StageModel* stage() const override { return this; }
 
-  [[nodiscard]] const std::shared_ptr<const StageCut>& cut() const { return cut_; }
+  [[nodiscard]] int number() const { return stage_; }
+  [[nodiscard]] int stages() const { return stages_; }
+  [[nodiscard]] int chunks() const { return static_cast<int>(cuts_.size()); }
+  // Returns the range of layers of a chunk among those of all chunks and stages.
+  [[nodiscard]] const std::shared_ptr<const StageCut>& cut(int chunk = 0) const {
+    return cuts_[static_cast<std::size_t>(chunk)];
+  }
+  // Returns true if a chunk has the last layers and the head.
+  [[nodiscard]] bool is_last(int chunk) const { return cut(chunk)->is_last(); }
   // Returns the first stage that has a weight. index: of the weight in base().weights(), and in whole().weights().
   [[nodiscard]] int first_holder(std::size_t index) const { return holders_[index].front(); }
   // Returns true if several stages, the first and the last one, train a weight. index: as above.
@@ -38,15 +47,17 @@ class StageModel final : public WrappedModel {
   [[nodiscard]] bool counts(std::string_view weight) const;
 
  private:
-  // The program whose layers are divided, traced from all of them, and the first layer of each stage.
+  // The program whose layers are divided, traced from all of them, and the first layer of each range.
   struct Traced {
     Program program;
-    std::vector<std::int64_t> first_layers;  // [stages]
+    std::vector<std::int64_t> first_layers;  // [stages x chunks]
   };
-  [[nodiscard]] static Traced trace(const Model& all, int stages);
-  StageModel(std::shared_ptr<const Model> all, int stage, Traced traced);
+  [[nodiscard]] static Traced trace(const Model& all, int stages, int chunks);
+  StageModel(std::shared_ptr<const Model> all, int stage, int stages, Traced traced);
 
-  std::shared_ptr<const StageCut> cut_;
+  int stage_;
+  int stages_;
+  std::vector<std::shared_ptr<const StageCut>> cuts_;  // [chunks]
   std::vector<std::vector<int>> holders_;  // [weights of the whole model], the stages that read each, ascending
   std::vector<std::string> shared_;
 };

@@ -14,7 +14,8 @@
 
 namespace hone {
 
-// A stage, and the first layer of each stage, ascending from 0.
+// A stage, and the first layer of each stage, ascending from 0. A process may have several of these stages, its chunks
+// (model/stage_model.h).
 struct StageCut {
   int stage = 0;
   std::vector<std::int64_t> first_layers;  // [stages]

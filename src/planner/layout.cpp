@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <string_view>
 
 #include "core/error.h"
 #include "core/json_value.h"
@@ -15,15 +16,20 @@ constexpr std::int64_t kMostZeroStage = 3;
 // Larger micro-batches are no faster per token.
 constexpr std::int64_t kMostSequences = 64;
 
+// Chunks of each stage that are tried.
+constexpr std::array<std::int64_t, 3> kChunks{1, 2, 4};
+constexpr const char* kChunksKey = "virtual_pipeline_parallel_size";
+
 // A number of a layout and its key.
 struct LayoutNumber {
   const char* key;
   std::int64_t Layout::* value;
   const char* shown;  // in a table
 };
-constexpr std::array<LayoutNumber, 5> kGroups{{
+constexpr std::array<LayoutNumber, 6> kGroups{{
     {"tensor_parallel_size", &Layout::tensor_parallel_size, "tensor"},
     {"pipeline_parallel_size", &Layout::pipeline_parallel_size, "pipeline"},
+    {kChunksKey, &Layout::virtual_pipeline_parallel_size, "chunks"},
     {"expert_parallel_size", &Layout::expert_parallel_size, "expert"},
     {"context_parallel_size", &Layout::context_parallel_size, "context"},
     {"zero_stage", &Layout::zero_stage, "zero_stage"},
@@ -76,6 +82,7 @@ bool is_allowed(const TrainingOptions& options) {
 Layout layout_of(const TrainingOptions& options) {
   return {.tensor_parallel_size = options.tensor_parallel_size,
           .pipeline_parallel_size = options.pipeline_parallel_size,
+          .virtual_pipeline_parallel_size = options.virtual_pipeline_parallel_size,
           .expert_parallel_size = options.expert_parallel_size,
           .context_parallel_size = options.context_parallel_size,
           .zero_stage = options.zero_stage.value_or(0),
@@ -87,6 +94,7 @@ Layout layout_of(const TrainingOptions& options) {
 void apply(const Layout& layout, TrainingOptions& options) {
   options.tensor_parallel_size = layout.tensor_parallel_size;
   options.pipeline_parallel_size = layout.pipeline_parallel_size;
+  options.virtual_pipeline_parallel_size = layout.virtual_pipeline_parallel_size;
   options.expert_parallel_size = layout.expert_parallel_size;
   options.context_parallel_size = layout.context_parallel_size;
   options.zero_stage = layout.zero_stage;
@@ -147,6 +155,8 @@ Layout layout_from_json(const Json& options) {
     return *found;
   };
   const auto read = [&](const LayoutNumber& number) {
+    if (std::string_view(number.key) == kChunksKey && !options.contains(kChunksKey))
+      return;  // saved before there were chunks
     const Json& value = at(number.key);
     if (value.is_null()) return;  // zero_stage that is unset
     if (!value.is_number_integer()) {
@@ -189,7 +199,13 @@ std::vector<Layout> possible_layouts(const TrainingOptions& options, std::int64_
         if (size != batch_size.value_or(size)) continue;
         layout.per_device_train_batch_size = size;
         layout.gradient_accumulation_steps = of_reader / size;
-        all.push_back(layout);
+        for (const std::int64_t chunks : kChunks) {
+          const std::int64_t stages = layout.pipeline_parallel_size;
+          if (chunks > 1 && (stages == 1 || layout.gradient_accumulation_steps % stages != 0)) continue;
+          layout.virtual_pipeline_parallel_size = chunks;
+          all.push_back(layout);
+        }
+        layout.virtual_pipeline_parallel_size = 1;
       }
     }
   }

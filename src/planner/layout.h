@@ -14,10 +14,11 @@
 
 namespace hone {
 
-// The values of the keys of these names, of which the first five are the keys of layouts.
+// The values of the keys of these names, of which the first six are the keys of layouts.
 struct Layout {
   std::int64_t tensor_parallel_size = 1;
   std::int64_t pipeline_parallel_size = 1;
+  std::int64_t virtual_pipeline_parallel_size = 1;
   std::int64_t expert_parallel_size = 1;
   std::int64_t context_parallel_size = 1;
   std::int64_t zero_stage = 0;
@@ -49,7 +50,7 @@ void apply(const Layout& layout, TrainingOptions& options);
 // per_device_train_batch_size x gradient_accumulation_steps x num_processes; ascending. `unit` processes are a unit
 // that is repeated over the job: groups divide it. batch_size: the only per_device_train_batch_size, if there is one.
 // gradient_checkpointing is that of the options. Leaves out what check_mesh() refuses; what a model refuses is not
-// known here.
+// known here. Stages have several chunks only where they divide the micro-batches.
 [[nodiscard]] std::vector<Layout> possible_layouts(const TrainingOptions& options, std::int64_t unit,
                                                    std::optional<std::int64_t> batch_size = {});
 

@@ -12,6 +12,7 @@
 #include "passes/layer.h"
 #include "planner/sequences.h"
 #include "train/launch.h"
+#include "train/pipeline_schedule.h"
 #include "train/setup.h"
 
 namespace hone {
@@ -88,11 +89,11 @@ LayoutPlan plan_pipeline(const LayoutProblem& problem, const Layout& layout) {
     stages.push_back(trace_rank(problem, with_layout(problem, layout, stage), problem.layers));
     plan.bytes = std::max(plan.bytes, stages.back().workspace.memory().total());
   }
-  std::vector<const Workspace*> workspaces;
-  workspaces.reserve(stages.size());
-  for (const RankPrograms& stage : stages) workspaces.push_back(&stage.workspace);
+  std::vector<PlannedStage> planned;
+  planned.reserve(stages.size());
+  for (const RankPrograms& stage : stages) planned.push_back({stage.model->stage(), &stage.workspace});
   plan.time = cost_model(problem, with_layout(problem, layout, 0), stages[0].model.get())
-                  .step(workspaces, shared_bytes(stages[0]));
+                  .step(planned, shared_bytes(stages[0]));
   return plan;
 }
 
@@ -123,13 +124,24 @@ LayoutPlan estimate_rank(const LayoutProblem& problem, const Layout& layout) {
   return grown(plan_rank(problem, layout, few), plan_rank(problem, layout, few + 1), problem.layers, few);
 }
 
-// A stage has its share of the work, and waits while the pipeline fills and empties. The first one keeps the
-// activations of as many micro-batches as there are stages, or of all if these are fewer.
+// Returns the micro-batches that the chunks of the first stage have under way, each at most.
+double slots_of_first(const Layout& layout) {
+  const PipelineShape shape{.stages = static_cast<int>(layout.pipeline_parallel_size),
+                            .chunks = static_cast<int>(layout.virtual_pipeline_parallel_size)};
+  std::int64_t slots = 0;
+  for (int chunk = 0; chunk < shape.chunks; ++chunk) slots += most_under_way(shape, 0, chunk);
+  return static_cast<double>(slots);
+}
+
+// A stage has its share of the work, and waits while the pipeline fills and empties, with several chunks so much less.
+// The first one keeps the activations of as many micro-batches as there are stages, or of all if these are fewer, and
+// with several chunks those of the slots of each.
 LayoutPlan estimate_stages(const LayoutProblem& problem, const Layout& layout) {
   LayoutProblem whole = problem;
   whole.options.num_processes = problem.options.processes() / layout.pipeline_parallel_size;
   Layout alone = layout;
   alone.pipeline_parallel_size = 1;
+  alone.virtual_pipeline_parallel_size = 1;
   const LayoutPlan all = estimate_rank(whole, alone);
   const TrainingOptions options = with_layout(whole, alone, 0);
   const std::unique_ptr<Model> model = divided_model(options, problem.model(problem.layers));
@@ -137,9 +149,12 @@ LayoutPlan estimate_stages(const LayoutProblem& problem, const Layout& layout) {
   const auto stages = static_cast<double>(layout.pipeline_parallel_size);
   LayoutPlan plan{.layout = layout, .time = {}};
   plan.time.add(all.time, 1 / stages);
-  plan.time.bubble = plan.time.total() * (stages - 1) / static_cast<double>(layout.gradient_accumulation_steps);
+  const auto chunks = static_cast<double>(layout.virtual_pipeline_parallel_size);
+  plan.time.bubble =
+      plan.time.total() * (stages - 1) / static_cast<double>(layout.gradient_accumulation_steps) / chunks;
   const double of_one = std::max(static_cast<double>(all.bytes) - stores, 0.0) / stages;  // of a stage's layers
-  const double micro_batches = std::min(stages, static_cast<double>(layout.gradient_accumulation_steps));
+  double micro_batches = std::min(stages, static_cast<double>(layout.gradient_accumulation_steps));
+  if (layout.virtual_pipeline_parallel_size > 1) micro_batches = slots_of_first(layout) / chunks;
   plan.bytes = static_cast<std::size_t>(stores / stages + of_one * micro_batches);
   return plan;
 }

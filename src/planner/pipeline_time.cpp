@@ -1,5 +1,6 @@
 // The step of a pipeline: the schedule of its stages with the times of their programs and transfers.
 #include <algorithm>
+#include <string>
 #include <vector>
 
 #include "core/error.h"
@@ -12,20 +13,24 @@
 namespace hone {
 namespace {
 
-// Times of the programs and exchanges of a stage, in seconds.
-struct StageTimes {
+// Times of the programs and exchanges of a chunk of a stage, in seconds.
+struct ChunkTimes {
   StepTime forward;
   StepTime backward;
   StepTime last_backward;  // of the last micro-batch, with the sums of gradients
-  StepTime update;
-  double to_next = 0;  // an exchange with the next stage, values in one direction and gradients in the other
+  double sent = 0;         // its values to the next stage, or gradients of them back
 };
 
-// Bytes of the values that a stage sends to the next one.
-double sent_bytes(const Workspace& stage) {
+struct StageTimes {
+  std::vector<ChunkTimes> chunks;
+  StepTime update;
+};
+
+// Bytes of the values that a slot's chunk sends to the next stage.
+double sent_bytes(const Workspace& stage, std::int64_t slot) {
   double bytes = 0;
   for (const StoreSpec& store : stage.stores()) {
-    if (store.name != slot_store(0)) continue;
+    if (store.name != slot_store(slot)) continue;
     for (const NamedType& tensor : store.tensors) {
       if (is_sent(tensor.name)) bytes += static_cast<double>(tensor.type.bytes());
     }
@@ -38,8 +43,11 @@ class ScheduleClock {
  public:
   ScheduleClock(const std::vector<StageTimes>& stages, std::int64_t micro_batches)
       : stages_(stages), micro_batches_(micro_batches), seconds_(stages.size(), 0.0), spent_(stages.size()) {
-    const auto count = static_cast<int>(stages.size());
-    for (int s = 0; s < count; ++s) actions_.push_back(one_forward_one_backward(count, s, micro_batches));
+    const PipelineShape shape{.stages = static_cast<int>(stages.size()),
+                              .chunks = static_cast<int>(stages[0].chunks.size())};
+    for (int s = 0; s < shape.stages; ++s) {
+      actions_.push_back(one_forward_one_backward(shape, s, micro_batches));
+    }
     next_.resize(stages.size(), 0);
   }
 
@@ -71,21 +79,29 @@ class ScheduleClock {
   bool advance(std::size_t s) {
     const PipelineAction* const mine = action(s);
     if (mine == nullptr) return false;
+    const ChunkTimes& chunk = stages_[s].chunks[static_cast<std::size_t>(mine->chunk)];
     if (mine->kind == Kind::kForward) {
-      compute(s, stages_[s].forward);
+      compute(s, chunk.forward);
       return true;
     }
     if (mine->kind == Kind::kBackward) {
-      compute(s, mine->micro_batch + 1 == micro_batches_ ? stages_[s].last_backward : stages_[s].backward);
+      compute(s, mine->micro_batch + 1 == micro_batches_ ? chunk.last_backward : chunk.backward);
       return true;
     }
     if (mine->kind == Kind::kWithPrevious) return false;
-    const PipelineAction* const other = action(s + 1);
+    const std::size_t next = (s + 1) % stages_.size();
+    const PipelineAction* const other = action(next);
     if (other == nullptr || other->kind != Kind::kWithPrevious) return false;
-    const double end = std::max(seconds_[s], seconds_[s + 1]) + stages_[s].to_next;
-    for (const std::size_t each : {s, s + 1}) {
+    // Values and gradients move at the same time.
+    double moved = 0;
+    if (mine->sent >= 0) moved = stages_[s].chunks[static_cast<std::size_t>(mine->sent_chunk)].sent;
+    if (mine->received >= 0) {
+      moved = std::max(moved, stages_[s].chunks[static_cast<std::size_t>(mine->received_chunk)].sent);
+    }
+    const double end = std::max(seconds_[s], seconds_[next]) + moved;
+    for (const std::size_t each : {s, next}) {
       seconds_[each] = end;
-      spent_[each].exposed += stages_[s].to_next;
+      spent_[each].exposed += moved;
       ++next_[each];
     }
     return true;
@@ -101,16 +117,23 @@ class ScheduleClock {
 
 }  // namespace
 
-StepTime CostModel::step(std::span<const Workspace* const> stages, std::size_t ends_bytes) const {
+StepTime CostModel::step(std::span<const PlannedStage> stages, std::size_t ends_bytes) const {
   std::vector<StageTimes> times;
-  for (const Workspace* const stage : stages) {
+  for (const PlannedStage& stage : stages) {
     StageTimes& time = times.emplace_back();
-    if (stage->has_program(kStageForwardProgram)) time.forward = run(stage->program(kStageForwardProgram));
-    time.backward = run(stage->program(kTrainingProgram));
-    time.last_backward = stage->has_program(kSummingProgram) ? run(stage->program(kSummingProgram)) : time.backward;
-    time.update = run(stage->program(kUpdateProgram));
+    const Workspace& programs = *stage.workspace;
+    const StageSlots slots(*stage.model);
+    for (int chunk = 0; chunk < stage.model->chunks(); ++chunk) {
+      const std::int64_t slot = slots.first(chunk);
+      ChunkTimes& of_chunk = time.chunks.emplace_back();
+      if (!stage.model->is_last(chunk)) of_chunk.forward = run(programs.program(in_slot(kStageForwardProgram, slot)));
+      of_chunk.backward = run(programs.program(in_slot(kTrainingProgram, slot)));
+      const std::string summing = in_slot(kSummingProgram, slot);
+      of_chunk.last_backward = programs.has_program(summing) ? run(programs.program(summing)) : of_chunk.backward;
+      of_chunk.sent = rates_.collective_seconds + sent_bytes(programs, slot) / rates_.send_bytes;
+    }
+    time.update = run(programs.program(kUpdateProgram));
     time.update.exposed += gather_seconds();
-    time.to_next = rates_.collective_seconds + sent_bytes(*stage) / rates_.send_bytes;
   }
   ScheduleClock clock(times, work_.micro_batches);
   clock.run();

@@ -108,8 +108,7 @@ RunPlan plan_process(std::string command, const LanguageSizes& sizes, const Trai
                .memory = workspace.memory()};
   plan.tokens_per_micro_batch = training_shape(sizes, options).limits.tokens;
   add_model(plan, sizes.model->whole());
-  for (const char* program : {kStageForwardProgram, kTrainingProgram}) {
-    if (!workspace.has_program(program)) continue;
+  for (const std::string& program : micro_batch_programs(*sizes.model)) {
     add_cost(plan, workspace.program(program));
     add_time(plan, workspace.program(program), options, sizes.dtype);
   }
@@ -123,16 +122,20 @@ RunPlan plan_process(std::string command, const LanguageSizes& sizes, const Trai
 RunPlan plan_stages(const std::string& command, LanguageSizes sizes, TrainingOptions options,
                     std::span<const std::size_t> gpus) {
   const StageModel& own = *sizes.model->stage();
-  const int stages = own.cut()->stages();
+  const int stages = own.stages();
   const auto plan_stage = [&](int stage, std::span<const std::size_t> on) {
     const std::unique_ptr<StageModel> model = own.other(stage);
     sizes.model = model.get();
     options.job_rank = options.mesh().rank_of(stage, 0, 0);
     RunPlan plan = plan_process(command, sizes, options, on);
-    const std::vector<std::int64_t>& firsts = own.cut()->first_layers;
     const std::int64_t layers = own.shape().num_hidden_layers + (own.predicts_further() ? 1 : 0);
-    const std::int64_t end = model->cut()->is_last() ? layers : firsts[static_cast<std::size_t>(stage) + 1];
-    plan.stages = {{firsts[static_cast<std::size_t>(stage)], end, plan.memory.total()}};
+    StagePlan each{.bytes = plan.memory.total()};
+    for (int chunk = 0; chunk < model->chunks(); ++chunk) {
+      const StageCut& cut = *model->cut(chunk);
+      const auto first = cut.first_layers.begin() + cut.stage;
+      each.layers.emplace_back(*first, cut.is_last() ? layers : *(first + 1));
+    }
+    plan.stages = {std::move(each)};
     return plan;
   };
   std::vector<StagePlan> all;
@@ -264,8 +267,10 @@ std::string to_text(const RunPlan& plan) {
   text += printed("  %-28s %16s\n", "total", format_count(total).c_str());
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
     const StagePlan& stage = plan.stages[s];
-    text += text_of("stage ", s, ": layers ", stage.first_layer, " to ", stage.end_layer - 1, ", memory ",
-                    format_bytes(stage.bytes), ", ", format_count(static_cast<std::int64_t>(stage.bytes)), " bytes\n");
+    std::vector<std::string> ranges;
+    for (const auto& [first, end] : stage.layers) ranges.push_back(text_of(first, " to ", end - 1));
+    text += text_of("stage ", s, ": layers ", join(ranges, " and "), ", memory ", format_bytes(stage.bytes), ", ",
+                    format_count(static_cast<std::int64_t>(stage.bytes)), " bytes\n");
   }
   text += plan.stages.empty() ? std::string("memory\n") : text_of("memory of stage ", plan.largest_stage, "\n");
   text += to_text(plan.memory) + plan.device + ": " + plan.fit;

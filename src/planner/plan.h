@@ -22,8 +22,8 @@ struct DeviceFit {
 
 // A stage of a pipeline and what its processes allocate.
 struct StagePlan {
-  std::int64_t first_layer = 0;
-  std::int64_t end_layer = 0;  // the first one of the next stage
+  // Ranges of layers, each with the layer after its last one; one for each chunk.
+  std::vector<std::pair<std::int64_t, std::int64_t>> layers = {};
   std::size_t bytes = 0;
 };
 

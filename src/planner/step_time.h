@@ -12,6 +12,7 @@
 #include <string>
 
 #include "backend/device_model.h"
+#include "model/stage_model.h"
 #include "train/mesh.h"
 #include "workspace/workspace.h"
 
@@ -44,6 +45,12 @@ struct StepWork {
   double gathered_expert_bytes = 0;
 };
 
+// A stage of a pipeline and its programs.
+struct PlannedStage {
+  const StageModel* model = nullptr;
+  const Workspace* workspace = nullptr;
+};
+
 class CostModel {
  public:
   // device: with StepRates. Throws Error that names the device if these, the rate of a GEMM or that of a copy are
@@ -54,9 +61,8 @@ class CostModel {
   [[nodiscard]] StepTime run(const Program& program) const;
   // Returns the seconds of a step of a rank with these programs (train/language_programs.h), outside of a pipeline.
   [[nodiscard]] StepTime step(const Workspace& workspace) const;
-  // The same of a pipeline: the step of its slowest stage. stages: their workspaces in order. ends_bytes: gradients
-  // that the first and the last stage sum.
-  [[nodiscard]] StepTime step(std::span<const Workspace* const> stages, std::size_t ends_bytes) const;
+  // The same of a pipeline: the step of its slowest stage. ends_bytes: gradients that the first and the last stage sum.
+  [[nodiscard]] StepTime step(std::span<const PlannedStage> stages, std::size_t ends_bytes) const;
 
  private:
   struct Transfer;

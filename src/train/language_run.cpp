@@ -365,7 +365,7 @@ MetricValues train(LanguageRun& run) {
   if (collectives.data() != nullptr) optimizer.join(*collectives.data(), true);
   const std::unique_ptr<Pipeline> pipeline = make_pipeline(workspace, *run.model, run.job);
   LanguageTask::Setup setup{.training = {workspace, kTrainingProgram},
-                            .work = work_of_training(workspace, limits.tokens, run.job.context_size()),
+                            .work = work_of_training(workspace, *run.model, limits.tokens, run.job.context_size()),
                             .limits = limits,
                             .batches = *run.batches,
                             .gradient_accumulation_steps = run.options.gradient_accumulation_steps,

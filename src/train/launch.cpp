@@ -79,6 +79,11 @@ void check_benchmarks(const TrainingOptions& options) {
 
 void check_pipeline(const TrainingOptions& options) {
   const std::int64_t size = options.pipeline_parallel_size;
+  if (size == 1 && options.virtual_pipeline_parallel_size > 1) {
+    throw Error("virtual_pipeline_parallel_size",
+                text_of("is ", options.virtual_pipeline_parallel_size, ", but pipeline_parallel_size is 1"),
+                "a larger pipeline_parallel_size, or --virtual_pipeline_parallel_size 1");
+  }
   if (size == 1) return;
   const auto refuse = [&](const std::string& reason, std::string_view fix) {
     throw Error("pipeline_parallel_size", text_of("is ", size, ", but ", reason), fix);
@@ -151,7 +156,8 @@ std::unique_ptr<Model> divided_model(const TrainingOptions& options, std::unique
     check_state_blocks(options, *model);
   }
   if (mesh.pipeline_size() == 1) return model;
-  return std::make_unique<StageModel>(std::move(model), mesh.stage(), mesh.pipeline_size());
+  return std::make_unique<StageModel>(std::move(model), mesh.stage(), mesh.pipeline_size(),
+                                      static_cast<int>(options.virtual_pipeline_parallel_size));
 }
 
 LocalRanks ranks_to_start(const TrainingOptions& options, const JobPlace& place) {

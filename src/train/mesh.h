@@ -10,7 +10,8 @@
 // weights and the same batches.
 //
 // Pipeline parallel: one rank of each stage form a pipeline, which computes the same batches: a stage has consecutive
-// layers. Rank = (stage x data_size + data_rank) x tensor_size + tensor_rank.
+// layers, or several ranges of them in turn with the others. Rank = (stage x data_size + data_rank) x
+// tensor_size + tensor_rank.
 //
 // Expert parallel: successive ranks of a data group form an expert group, each with some of the experts of mixtures.
 // They are data or context parallel otherwise. Ranks of a data group with the same experts are those with the same rank
@@ -18,6 +19,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 namespace hone {
@@ -28,6 +30,14 @@ struct JobShape {
   int pipeline_size = 1;
   int expert_size = 1;
   int context_size = 1;
+};
+
+// A key by which groups of processes divide a model or its tokens, and their size.
+struct GroupSize {
+  const char* key;
+  std::int64_t size;
+  bool of_weights;  // each process of a group has a part of the weights
+  bool of_tokens;   // each process computes other tokens than the others of its group, which is within a data group
 };
 
 // Numbers a rank within its groups.

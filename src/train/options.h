@@ -30,14 +30,6 @@ namespace hone {
 // Range of counts that are multiplied with each other; products of three of them fit into 64 bits.
 constexpr Range kCount = within(1, 1'000'000);
 
-// A key by which groups of processes divide a model or its tokens, and their size.
-struct GroupSize {
-  const char* key;
-  std::int64_t size;
-  bool of_weights;  // each process of a group has a part of the weights
-  bool of_tokens;   // each process computes other tokens than the others of its group, which is within a data group
-};
-
 // Settings of `hone plan`, which are not options of a run.
 struct PlanSettings {
   bool asked = false;                  // nothing will be run, so neither output_dir nor data are required
@@ -53,6 +45,7 @@ struct TrainingOptions {
   std::optional<std::int64_t> zero_stage;
   std::int64_t tensor_parallel_size = 1;
   std::int64_t pipeline_parallel_size = 1;
+  std::int64_t virtual_pipeline_parallel_size = 1;
   std::int64_t expert_parallel_size = 1;
   std::int64_t context_parallel_size = 1;
   std::int64_t job_rank = 0;  // rank of this process, or of that which is planned; not an option
@@ -203,15 +196,13 @@ struct TrainingOptions {
     v.run_only([&] { v("device", device, kDeviceHelp); });
     v("num_processes", num_processes,
       "Processes that train together, each on its own GPU or on the CPU; started on this machine unless torchrun, "
-      "mpirun "
-      "or srun started them; unset: config_file's, otherwise 1",
+      "mpirun or srun started them; unset: config_file's, otherwise 1",
       kRanks);
     v.run_only([&] {
       v("zero_stage", zero_stage,
         "1: each process has the optimizer states of its share of the weights, with the same results; 2: and their "
         "gradients; 3: and the weights, which are gathered layer by layer; 0: everything is whole; unset: "
-        "config_file's, "
-        "otherwise 0",
+        "config_file's, otherwise 0",
         within(0, 3));
       v("tensor_parallel_size", tensor_parallel_size,
         "Processes that divide each layer (its heads, the channels of its MLP, the vocabulary) and compute the same "
@@ -220,6 +211,11 @@ struct TrainingOptions {
       v("pipeline_parallel_size", pipeline_parallel_size,
         "Stages of a pipeline: processes that have consecutive layers each and compute the same micro-batches one "
         "after the other; it divides num_processes, and the rest computes other batches",
+        kRanks);
+      v("virtual_pipeline_parallel_size", virtual_pipeline_parallel_size,
+        "Ranges of layers (chunks) of each stage of a pipeline, in turn with the other stages: these wait so much "
+        "less, "
+        "and send and keep more; a step should have a multiple of pipeline_parallel_size micro-batches",
         kRanks);
       v("expert_parallel_size", expert_parallel_size,
         "Processes that divide the experts of mixtures, those of a process of tensor_parallel_size if that is set, and "

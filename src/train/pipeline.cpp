@@ -17,7 +17,7 @@ std::unique_ptr<Collective> make_ends(Workspace& workspace, const StageModel& mo
   bool any = false;
   for (std::size_t i = 0; i < model.base().weights().size(); ++i) any = any || model.is_shared(i);
   if (!any) return nullptr;
-  const int last = model.cut()->stages() - 1;
+  const int last = model.stages() - 1;
   std::vector<int> group{job.rank()};
   if (job.stage() == 0 || job.stage() == last) {
     group = {job.rank_of(0, job.data_rank(), job.tensor_rank()), job.rank_of(last, job.data_rank(), job.tensor_rank())};
@@ -30,12 +30,11 @@ std::unique_ptr<Collective> make_ends(Workspace& workspace, const StageModel& mo
 Pipeline::Pipeline(Workspace& workspace, const StageModel& model, const Job& job)
     : workspace_(workspace),
       model_(model),
-      cut_(*model.cut()),
+      shape_(shape_of(model)),
       stages_(pipeline_of_thread()),
-      ends_(make_ends(workspace, model, job)) {
-  for (std::int64_t slot = 0; slot < most_under_way(cut_.stages(), cut_.stage); ++slot) {
-    slots_.push_back(slot_of(slot_store(slot)));
-  }
+      ends_(make_ends(workspace, model, job)),
+      numbers_(model) {
+  for (std::int64_t slot = 0; slot < numbers_.count(); ++slot) slots_.push_back(slot_of(slot_store(slot)));
 }
 
 Pipeline::Slot Pipeline::slot_of(const std::string& store) const {
@@ -67,28 +66,36 @@ void Pipeline::exchange(const PipelineAction& action, const SlotOf& slot) {
   const bool next = action.kind == PipelineAction::Kind::kWithNext;
   std::span<const Piece> out;
   std::span<const Piece> in;
-  if (action.sent >= 0) out = next ? slot(action.sent).sent : slot(action.sent).gradients_of_received;
-  if (action.received >= 0) in = next ? slot(action.received).gradients_of_sent : slot(action.received).received;
-  exchange(cut_.stage + (next ? 1 : -1), out, in);
+  if (action.sent >= 0) {
+    const Slot& from = slot(action.sent_chunk, action.sent);
+    out = next ? from.sent : from.gradients_of_received;
+  }
+  if (action.received >= 0) {
+    const Slot& to = slot(action.received_chunk, action.received);
+    in = next ? to.gradients_of_sent : to.received;
+  }
+  exchange((model_.number() + shape_.stages + (next ? 1 : -1)) % shape_.stages, out, in);
 }
 
 LossSums Pipeline::train(std::span<const HostBatch> batches, double weight, const Draws& draws) {
   const auto count = static_cast<std::int64_t>(batches.size());
-  const auto slot_number = [&](std::int64_t i) { return i % static_cast<std::int64_t>(slots_.size()); };
-  const auto slot = [&](std::int64_t i) -> const Slot& { return slots_[static_cast<std::size_t>(slot_number(i))]; };
+  const auto slot = [&](int chunk, std::int64_t i) -> const Slot& {
+    return slots_[static_cast<std::size_t>(numbers_.of(chunk, i))];
+  };
   LossLaunches launches(workspace_.executable(kTrainingProgram), batches.size(), draws.seed, draws.step, draws.first);
-  const auto launch = [&](std::string_view program, std::int64_t i) {
-    launches.launch_in(workspace_.executable(in_slot(program, slot_number(i))), batches[static_cast<std::size_t>(i)],
-                       weight, i);
+  const auto launch = [&](std::string_view program, const PipelineAction& action) {
+    const std::int64_t i = action.micro_batch;
+    launches.launch_in(workspace_.executable(in_slot(program, numbers_.of(action.chunk, i))),
+                       batches[static_cast<std::size_t>(i)], weight, i);
   };
   const bool sums = workspace_.has_program(kSummingProgram);
-  for (const PipelineAction& action : one_forward_one_backward(cut_.stages(), cut_.stage, count)) {
+  for (const PipelineAction& action : one_forward_one_backward(shape_, model_.number(), count)) {
     switch (action.kind) {
       case PipelineAction::Kind::kForward:
-        if (!cut_.is_last()) launch(kStageForwardProgram, action.micro_batch);
+        if (!model_.is_last(action.chunk)) launch(kStageForwardProgram, action);
         break;
       case PipelineAction::Kind::kBackward:
-        launch(sums && action.micro_batch + 1 == count ? kSummingProgram : kTrainingProgram, action.micro_batch);
+        launch(sums && action.micro_batch + 1 == count ? kSummingProgram : kTrainingProgram, action);
         break;
       case PipelineAction::Kind::kWithPrevious:
       case PipelineAction::Kind::kWithNext:
@@ -112,15 +119,19 @@ void Pipeline::sum_shared() {
 }
 
 void Pipeline::evaluate(std::span<const HostBatch> batches, LossSums& sums) {
-  const Slot slot = slot_of(kEvaluationSlot);
-  Executable& executable = workspace_.executable(kEvaluationProgram);
-  LossLaunches launches(executable, batches.size());
+  std::vector<Slot> slots;  // [chunks]
+  for (int chunk = 0; chunk < shape_.chunks; ++chunk) {
+    slots.push_back(slot_of(in_slot(kEvaluationSlot, evaluation_slot(model_, chunk))));
+  }
+  LossLaunches launches(workspace_.executable(kEvaluationProgram), batches.size());
   for (const PipelineAction& action :
-       forward_only(cut_.stages(), cut_.stage, static_cast<std::int64_t>(batches.size()))) {
+       forward_only(shape_, model_.number(), static_cast<std::int64_t>(batches.size()))) {
     if (action.kind == PipelineAction::Kind::kForward) {
+      Executable& executable =
+          workspace_.executable(in_slot(kEvaluationProgram, evaluation_slot(model_, action.chunk)));
       launches.launch_in(executable, batches[static_cast<std::size_t>(action.micro_batch)], 1.0, action.micro_batch);
     } else {
-      exchange(action, [&](std::int64_t) -> const Slot& { return slot; });
+      exchange(action, [&](int chunk, std::int64_t) -> const Slot& { return slots[static_cast<std::size_t>(chunk)]; });
     }
   }
   launches.add_to(sums);

@@ -13,6 +13,7 @@
 #include "train/job.h"
 #include "train/loss_program.h"
 #include "train/pipeline_schedule.h"
+#include "train/stage_programs.h"
 #include "workspace/workspace.h"
 
 namespace hone {
@@ -45,17 +46,18 @@ class Pipeline {
 
   [[nodiscard]] Slot slot_of(const std::string& store) const;
   void exchange(int stage, std::span<const Piece> out, std::span<const Piece> in);
-  // Does an exchange of the schedule; slot(i) is that of micro-batch i.
+  // Does an exchange of the schedule; slot(c, i) is that of micro-batch i in chunk c.
   template <class SlotOf>
   void exchange(const PipelineAction& action, const SlotOf& slot);
   void sum_shared();
 
   Workspace& workspace_;
   const StageModel& model_;
-  const StageCut& cut_;
+  PipelineShape shape_;
   Collective& stages_;                // of the pipeline
   std::unique_ptr<Collective> ends_;  // of its first and last stage, if both have a weight
-  std::vector<Slot> slots_;
+  StageSlots numbers_;
+  std::vector<Slot> slots_;  // in the order of numbers_
 };
 
 // Returns the pipeline of a model that is a stage of one, otherwise null. All ranks of the job call it.

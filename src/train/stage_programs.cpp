@@ -32,42 +32,122 @@ std::size_t slot_bytes(std::initializer_list<const Program*> programs) {
   return sum;
 }
 
-// Compiles the two programs of a stage that is not the last, for `slots` micro-batches under way. Weights and gradients
-// are divided over ranks once the passes are separate, so that each program gathers what it reads.
-SplitStage trace_stage(const Model& model, LossProgramOptions options, std::size_t slots) {
-  const std::size_t budget = options.compile.activation_budget;
-  const Recompute policy = options.compile.recompute;
-  const DeviceKind device = options.compile.device;
-  const std::shared_ptr<const WeightShares> shares = std::exchange(options.compile.shares, nullptr);
-  const auto divided = [&](Program program) { return shares ? shard_weights(program, *shares) : std::move(program); };
-  if (policy != Recompute::kLayers) {
-    options.compile.recompute = Recompute::kNone;
-    SplitStage kept = split_passes(trace_training(model, options));
-    kept = {divided(std::move(kept.forward)), divided(std::move(kept.backward))};
-    const std::size_t arena =
-        std::max(plan_memory(kept.forward, device).arena, plan_memory(kept.backward, device).arena);
-    if (policy == Recompute::kNone || arena + slots * slot_bytes({&kept.forward, &kept.backward}) <= budget)
-      return kept;
+// Compiles the programs of the chunks of a stage. Weights and gradients are divided over ranks once the passes of a
+// chunk are separate, so that each program gathers what it reads.
+class ChunkTracer {
+ public:
+  ChunkTracer(const Model& model, LossProgramOptions options)
+      : model_(model), stage_(*model.stage()), options_(std::move(options)), slots_(stage_) {}
+
+  // Returns the programs of each chunk; that with the head has no forward program.
+  std::vector<SplitStage> run() {
+    const std::size_t budget = options_.compile.activation_budget;
+    std::vector<SplitStage> chunks;
+    if (options_.compile.recompute == Recompute::kLayers || !keep_all(chunks, budget)) chunks = recompute_all(budget);
+    for (int chunk = 0; chunk < stage_.chunks(); ++chunk) {
+      if (!stage_.is_last(chunk)) continue;
+      LossProgramOptions options = of_chunk(chunk);
+      options.compile.activation_budget = budget - std::min(budget, bytes_of_slots(chunks));
+      chunks[static_cast<std::size_t>(chunk)].backward =
+          exchange_by_states(trace_training(model_, options), StageSends::kGradients);
+    }
+    return chunks;
   }
-  // The backward program begins with the forward pass, of which it in turn keeps as much as the memory allows.
-  options.compile.recompute = Recompute::kAutomatic;
-  const auto trace = [&](std::size_t room) {
-    options.compile.activation_budget = room;
-    return divided(exchange_by_states(trace_training(model, options), StageSends::kGradients));
-  };
-  Program forward = divided(exchange_by_states(trace_training_forward(model, options), StageSends::kValues));
-  Program backward = trace(budget);
-  const std::size_t room = budget - std::min(budget, slots * slot_bytes({&forward, &backward}));
-  backward = trace(room);
-  if (shares) {
-    // Whole weights and gradients take room next to the activations, so that fewer of these may be kept.
-    const std::size_t arena = plan_memory(backward, device).arena;
-    if (arena > room) backward = trace(room - std::min(room, arena - room));
+
+ private:
+  [[nodiscard]] LossProgramOptions of_chunk(int chunk) const {
+    LossProgramOptions options = options_;
+    options.compile.stage = stage_.cut(chunk);
+    return options;
   }
-  return {std::move(forward), std::move(backward)};
-}
+
+  // The options of a program that is divided over ranks later.
+  [[nodiscard]] LossProgramOptions undivided(int chunk, Recompute recompute) const {
+    LossProgramOptions options = of_chunk(chunk);
+    options.compile.shares = nullptr;
+    options.compile.recompute = recompute;
+    return options;
+  }
+  [[nodiscard]] Program divided(Program program) const {
+    return options_.compile.shares ? shard_weights(program, *options_.compile.shares) : std::move(program);
+  }
+  [[nodiscard]] std::size_t arena_of(const Program& program) const {
+    return plan_memory(program, options_.compile.device).arena;
+  }
+
+  // Bytes of the slots of the chunks that have two programs.
+  [[nodiscard]] std::size_t bytes_of_slots(const std::vector<SplitStage>& chunks) const {
+    std::size_t bytes = 0;
+    for (int chunk = 0; chunk < stage_.chunks(); ++chunk) {
+      if (stage_.is_last(chunk)) continue;
+      const SplitStage& programs = chunks[static_cast<std::size_t>(chunk)];
+      bytes += static_cast<std::size_t>(slots_.count_of(chunk)) * slot_bytes({&programs.forward, &programs.backward});
+    }
+    return bytes;
+  }
+
+  // Compiles programs that keep all activations. Returns false if these take too much memory, and may be recomputed.
+  bool keep_all(std::vector<SplitStage>& chunks, std::size_t budget) {
+    std::size_t arena = 0;
+    for (int chunk = 0; chunk < stage_.chunks(); ++chunk) {
+      SplitStage& kept = chunks.emplace_back();
+      if (stage_.is_last(chunk)) continue;
+      kept = split_passes(trace_training(model_, undivided(chunk, Recompute::kNone)));
+      kept = {divided(std::move(kept.forward)), divided(std::move(kept.backward))};
+      arena = std::max({arena, arena_of(kept.forward), arena_of(kept.backward)});
+    }
+    return options_.compile.recompute == Recompute::kNone || arena + bytes_of_slots(chunks) <= budget;
+  }
+
+  // Compiles programs of which the backward one begins with the forward pass, and in turn keeps as much of it as the
+  // memory allows.
+  std::vector<SplitStage> recompute_all(std::size_t budget) {
+    const auto backward = [&](int chunk, std::size_t room) {
+      LossProgramOptions options = undivided(chunk, Recompute::kAutomatic);
+      options.compile.activation_budget = room;
+      return divided(exchange_by_states(trace_training(model_, options), StageSends::kGradients));
+    };
+    std::vector<SplitStage> chunks(static_cast<std::size_t>(stage_.chunks()));
+    const auto for_each_split = [&](const auto& visit) {
+      for (int chunk = 0; chunk < stage_.chunks(); ++chunk) {
+        if (!stage_.is_last(chunk)) visit(chunk, chunks[static_cast<std::size_t>(chunk)]);
+      }
+    };
+    for_each_split([&](int chunk, SplitStage& programs) {
+      const LossProgramOptions options = undivided(chunk, Recompute::kAutomatic);
+      programs = {divided(exchange_by_states(trace_training_forward(model_, options), StageSends::kValues)),
+                  backward(chunk, budget)};
+    });
+    const std::size_t room = budget - std::min(budget, bytes_of_slots(chunks));
+    for_each_split([&](int chunk, SplitStage& programs) {
+      programs.backward = backward(chunk, room);
+      if (!options_.compile.shares) return;
+      // Whole weights and gradients take room next to the activations, so that fewer of these may be kept.
+      const std::size_t arena = arena_of(programs.backward);
+      if (arena > room) programs.backward = backward(chunk, room - std::min(room, arena - room));
+    });
+    return chunks;
+  }
+
+  const Model& model_;
+  const StageModel& stage_;
+  LossProgramOptions options_;
+  StageSlots slots_;
+};
 
 }  // namespace
+
+PipelineShape shape_of(const StageModel& model) { return {.stages = model.stages(), .chunks = model.chunks()}; }
+
+StageSlots::StageSlots(const StageModel& model) : chunks_(static_cast<std::size_t>(model.chunks())) {
+  for (int chunk = model.chunks(); chunk-- > 0;) {
+    const std::int64_t count = most_under_way(shape_of(model), model.number(), chunk);
+    chunks_[static_cast<std::size_t>(chunk)] = {.first = count_, .count = count};
+    count_ += count;
+  }
+}
+
+std::int64_t evaluation_slot(const StageModel& model, int chunk) { return model.chunks() - 1 - chunk; }
 
 std::string in_slot(std::string_view program, std::int64_t slot) {
   return slot == 0 ? std::string(program) : text_of(program, " in slot ", slot);
@@ -77,31 +157,53 @@ std::string slot_store(std::int64_t slot) { return text_of("slot ", slot); }
 
 void add_stage_training(Workspace& workspace, const Model& model, const LossProgramOptions& options, bool sums,
                         const ExpertGradients& experts) {
-  const StageCut& cut = *model.stage()->cut();
-  const std::int64_t slots = most_under_way(cut.stages(), cut.stage);
-  const SplitStage programs =
-      cut.is_last() ? SplitStage{{}, exchange_by_states(trace_training(model, options), StageSends::kGradients)}
-                    : trace_stage(model, options, static_cast<std::size_t>(slots));
-  const Program summing = sums ? sum_gradients(programs.backward, experts) : Program();
-  for (std::int64_t slot = 0; slot < slots; ++slot) {
-    const ProgramUse use = slot_use(slot_store(slot));
-    if (!cut.is_last()) workspace.add(in_slot(kStageForwardProgram, slot), programs.forward, use);
-    workspace.add(in_slot(kTrainingProgram, slot), programs.backward, use);
-    if (sums) workspace.add(in_slot(kSummingProgram, slot), summing, use);
+  const StageModel& stage = *model.stage();
+  const StageSlots slots(stage);
+  const std::vector<SplitStage> chunks = ChunkTracer(model, options).run();
+  for (int chunk = 0; chunk < stage.chunks(); ++chunk) {
+    const SplitStage& programs = chunks[static_cast<std::size_t>(chunk)];
+    const Program summing = sums ? sum_gradients(programs.backward, experts) : Program();
+    for (std::int64_t i = 0; i < slots.count_of(chunk); ++i) {
+      const std::int64_t slot = slots.of(chunk, i);
+      const ProgramUse use = slot_use(slot_store(slot));
+      if (!stage.is_last(chunk)) workspace.add(in_slot(kStageForwardProgram, slot), programs.forward, use);
+      workspace.add(in_slot(kTrainingProgram, slot), programs.backward, use);
+      if (sums) workspace.add(in_slot(kSummingProgram, slot), summing, use);
+    }
   }
 }
 
 void add_stage_evaluation(Workspace& workspace, const Model& model, const LossProgramOptions& options) {
-  workspace.add(kEvaluationProgram, exchange_by_states(trace_evaluation(model, options), StageSends::kValues),
-                slot_use(kEvaluationSlot));
+  const StageModel& stage = *model.stage();
+  for (int chunk = 0; chunk < stage.chunks(); ++chunk) {
+    LossProgramOptions of_chunk = options;
+    of_chunk.compile.stage = stage.cut(chunk);
+    const std::int64_t slot = evaluation_slot(stage, chunk);
+    workspace.add(in_slot(kEvaluationProgram, slot),
+                  exchange_by_states(trace_evaluation(model, of_chunk), StageSends::kValues),
+                  slot_use(in_slot(kEvaluationSlot, slot)));
+  }
 }
 
-BatchWork work_of_training(const Workspace& workspace, std::int64_t tokens, int context_size) {
-  BatchWork work = work_of(workspace.program(kTrainingProgram), tokens, context_size);
-  if (!workspace.has_program(kStageForwardProgram)) return work;
-  const BatchWork forward = work_of(workspace.program(kStageForwardProgram), tokens, context_size);
-  work.per_token += forward.per_token;
-  work.per_pair += forward.per_pair;
+std::vector<std::string> micro_batch_programs(const Model& model) {
+  const StageModel* const stage = model.stage();
+  if (stage == nullptr) return {kTrainingProgram};
+  const StageSlots slots(*stage);
+  std::vector<std::string> names;
+  for (int chunk = 0; chunk < stage->chunks(); ++chunk) {
+    if (!stage->is_last(chunk)) names.push_back(in_slot(kStageForwardProgram, slots.first(chunk)));
+    names.push_back(in_slot(kTrainingProgram, slots.first(chunk)));
+  }
+  return names;
+}
+
+BatchWork work_of_training(const Workspace& workspace, const Model& model, std::int64_t tokens, int context_size) {
+  BatchWork work;
+  for (const std::string& name : micro_batch_programs(model)) {
+    const BatchWork program = work_of(workspace.program(name), tokens, context_size);
+    work.per_token += program.per_token;
+    work.per_pair += program.per_pair;
+  }
   return work;
 }
 

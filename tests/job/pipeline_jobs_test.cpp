@@ -419,10 +419,11 @@ TEST_F(PipelineFp8Job, StagesHaveTheBitsOfOneProcess) {
     run(name, name + " one", 1, 1, fp8);
     run(name, name + " in bf16", 1, 1, {"--torch_dtype", "bfloat16", "--max_grad_norm", "1000", "--max_steps", "4"});
     EXPECT_NE(weights(name + " in bf16"), weights(name + " one")) << "nothing is multiplied in FP8";
-    for (const int stages : {2, 4}) {
+    for (const auto& [stages, chunks] : std::vector<std::pair<int, const char*>>{{2, "1"}, {4, "1"}, {2, "2"}}) {
       for (const char* recomputed : {"false", "true"}) {
-        const std::string output = text_of(name, " ", stages, " ", recomputed);
-        run(name, output, 1, stages, joined(fp8, {"--gradient_checkpointing", recomputed}));
+        const std::string output = text_of(name, " ", stages, " ", chunks, " ", recomputed);
+        run(name, output, 1, stages,
+            joined(fp8, {"--gradient_checkpointing", recomputed, "--virtual_pipeline_parallel_size", chunks}));
         EXPECT_EQ(series(output, "loss"), series(name + " one", "loss")) << output;
         EXPECT_EQ(series(output, "eval_loss"), series(name + " one", "eval_loss")) << output;
         EXPECT_EQ(weights(output), weights(name + " one")) << output;

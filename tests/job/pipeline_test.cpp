@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -65,9 +66,9 @@ RankLosses one_process(const std::string& config, std::size_t count) {
 }
 
 // Computes a step and an evaluation on one rank of a pipeline.
-void run_stage(const std::string& config, int rank, int size, std::size_t count, Recompute recompute,
+void run_stage(const std::string& config, int rank, const PipelineShape& shape, std::size_t count, Recompute recompute,
                RankLosses& results, std::mutex& mutex) {
-  const StageModel model(model_of(config), rank, size);
+  const StageModel model(model_of(config), rank, shape.stages, shape.chunks);
   const TensorStore whole = random_weights(model.whole(), 5, DType::kF32, cpu_device());
   Workspace workspace(std::make_shared<Arena>(cpu_device()));
   workspace.add_weights(kWeightStore, weight_types(model, DType::kF32));
@@ -81,13 +82,13 @@ void run_stage(const std::string& config, int rank, int size, std::size_t count,
   for (const WeightSpec& spec : model.weights()) weights.upload(spec.name, whole.download(spec.name));
   workspace.provide(kWeightStore, std::move(weights));
   workspace.allocate(cpu_device());
-  const hone::Job job(&current_pipeline_collective()->peers(), {.pipeline_size = size});
+  const hone::Job job(&current_pipeline_collective()->peers(), {.pipeline_size = shape.stages});
   Pipeline pipeline(workspace, model, job);
   LossSums sums = pipeline.train(micro_batches(count), kWeight, {.seed = 7, .step = 3, .first = 0});
   LossSums evaluated;
   pipeline.evaluate(micro_batches(count), evaluated);
   const std::lock_guard lock(mutex);
-  if (model.cut()->is_last()) {
+  if (rank + 1 == shape.stages) {
     results.sums = numbers_of(sums);
     results.sums.push_back(evaluated.loss);
   } else {
@@ -102,12 +103,13 @@ void run_stage(const std::string& config, int rank, int size, std::size_t count,
   }
 }
 
-RankLosses pipeline_of(const std::string& config, int size, std::size_t count, Recompute recompute = Recompute::kNone) {
+RankLosses pipeline_of(const std::string& config, const PipelineShape& shape, std::size_t count,
+                       Recompute recompute = Recompute::kNone) {
   register_operations();
   RankLosses results;
   std::mutex mutex;
-  run_group(size, &MeshCollectives::pipeline,
-            [&](int rank) { run_stage(config, rank, size, count, recompute, results, mutex); });
+  run_group(shape.stages, &MeshCollectives::pipeline,
+            [&](int rank) { run_stage(config, rank, shape, count, recompute, results, mutex); });
   return results;
 }
 
@@ -118,7 +120,7 @@ TEST(Pipeline, GradientsAreThoseOfOneProcess) {
     for (const std::size_t count : {1, 3, 6}) {
       const RankLosses one = one_process(config, count);
       for (const int size : {2, 3, 4}) {
-        const RankLosses stages = pipeline_of(config, size, count);
+        const RankLosses stages = pipeline_of(config, {size}, count);
         expect_near_sums(stages.sums, one.sums, text_of(family, ", ", size, " stages"));
         expect_near_gradients(stages.gradients, one.gradients, text_of(family, ", ", size, " stages"));
       }
@@ -128,12 +130,79 @@ TEST(Pipeline, GradientsAreThoseOfOneProcess) {
 
 TEST(Pipeline, RecomputationAndAnotherRunChangeNoBit) {
   const std::string config = families().at("qwen2");
-  const RankLosses first = pipeline_of(config, 3, 5);
+  const RankLosses first = pipeline_of(config, {3}, 5);
   for (const Recompute recompute : {Recompute::kNone, Recompute::kLayers, Recompute::kAutomatic}) {
-    const RankLosses again = pipeline_of(config, 3, 5, recompute);
+    const RankLosses again = pipeline_of(config, {3}, 5, recompute);
     EXPECT_EQ(again.sums, first.sums);
     EXPECT_EQ(again.gradients, first.gradients);
   }
+}
+
+// Configurations of families() with some other number of layers.
+std::string with_layers(const std::string& family, int layers) {
+  return SmallModel{.type = family, .tied = family == "qwen2", .layers = layers}.config();
+}
+
+TEST(PipelineChunks, GradientsAreThoseOfOneProcess) {
+  const std::string dropout = SmallModel{.type = "gpt2", .layers = 6, .dropout = 0.1}.config();
+  for (const std::string& config : {with_layers("llama", 6), with_layers("qwen2", 6), dropout}) {
+    for (const std::size_t count : {1, 3, 4, 6, 7}) {
+      const RankLosses one = one_process(config, count);
+      for (const PipelineShape& shape : {PipelineShape{2, 2}, PipelineShape{2, 3}, PipelineShape{3, 2}}) {
+        const RankLosses stages = pipeline_of(config, shape, count);
+        const std::string what = text_of(shape.stages, " stages of ", shape.chunks, " chunks, ", count);
+        expect_near_sums(stages.sums, one.sums, what);
+        expect_near_gradients(stages.gradients, one.gradients, what);
+      }
+    }
+  }
+}
+
+// A chunk sums its gradients over micro-batches in the same order as a stage with the same layers.
+TEST(PipelineChunks, BitsAreThoseOfOtherStages) {
+  for (const auto& [family, config] : families()) {
+    if (family == "qwen2") continue;  // the gradient of its head and embedding is one sum
+    const RankLosses stages = pipeline_of(config, {4}, 6);
+    const RankLosses chunks = pipeline_of(config, {2, 2}, 6);
+    EXPECT_EQ(chunks.sums, stages.sums) << family;
+    EXPECT_EQ(chunks.gradients, stages.gradients) << family;
+    const RankLosses half_as_many = pipeline_of(config, {2}, 6);
+    EXPECT_EQ(chunks.sums, half_as_many.sums) << family;
+    EXPECT_EQ(chunks.gradients, half_as_many.gradients) << family;
+  }
+}
+
+TEST(PipelineChunks, RecomputationAndAnotherRunChangeNoBit) {
+  const std::string config = with_layers("qwen2", 8);
+  for (const PipelineShape& shape : {PipelineShape{2, 4}, PipelineShape{4, 2}}) {
+    const RankLosses first = pipeline_of(config, shape, 5);
+    for (const Recompute recompute : {Recompute::kNone, Recompute::kLayers, Recompute::kAutomatic}) {
+      const RankLosses again = pipeline_of(config, shape, 5, recompute);
+      EXPECT_EQ(again.sums, first.sums);
+      EXPECT_EQ(again.gradients, first.gradients);
+    }
+  }
+}
+
+TEST(PipelineChunks, StagesHaveRangesInTurn) {
+  const std::string config = with_layers("llama", 8);
+  std::map<std::string, int> holders;
+  for (int stage = 0; stage < 2; ++stage) {
+    const StageModel model(model_of(config), stage, 2, 4);
+    ASSERT_EQ(model.chunks(), 4);
+    const std::vector<std::int64_t>& firsts = model.cut()->first_layers;
+    for (const WeightSpec& spec : model.weights()) {
+      ++holders[spec.name];
+      EXPECT_TRUE(model.counts(spec.name));
+      if (!spec.name.starts_with("layers.")) continue;
+      const std::int64_t layer = std::stoll(spec.name.substr(std::string("layers.").size()));
+      const auto range = std::ranges::upper_bound(firsts, layer) - firsts.begin() - 1;
+      EXPECT_EQ(range % 2, stage) << spec.name;
+    }
+  }
+  const std::unique_ptr<Model> whole = model_of(config);
+  EXPECT_EQ(holders.size(), whole->weights().size());
+  for (const auto& [name, count] : holders) EXPECT_EQ(count, 1) << name;
 }
 
 TEST(Pipeline, StagesHaveEachWeightOnceExceptThoseOfBothEnds) {
@@ -256,6 +325,75 @@ TEST_F(PipelineJob, ThePlanHasEachStage) {
     EXPECT_EQ(planned_lines(plan, "kept for micro-batches").size(), 1u) << plan;
     finish(command);
   }
+}
+
+const Flags kTwoChunks{"--virtual_pipeline_parallel_size", "2"};
+
+TEST_F(PipelineJob, ChunksHaveTheLossesOfOneProcess) {
+  for (const auto& [family, config] : families()) {
+    run(family, family + " one", 1, 1);
+    tune(family + " one", family + " tuned", 1, 1);
+    for (const int data : {1, 2}) {
+      const std::string output = text_of(family, " chunks ", data);
+      run(family, output, data, 2, kTwoChunks);
+      expect_near(output, family + " one", joined(kTrained, {"eval_entropy"}));
+      expect_near_values(output, family + " one");
+      tune(family + " one", output + " tuned", data, 2, kTwoChunks);
+      expect_near(output + " tuned", family + " tuned", kTuned);
+      expect_near_values(output + " tuned", family + " tuned");
+    }
+  }
+}
+
+TEST_F(PipelineJob, ChunksRepeatAndContinueBitForBit) {
+  run("qwen2", "a", 1, 2, kTwoChunks);
+  run("qwen2", "b", 1, 2, joined(kTwoChunks, {"--gradient_checkpointing", "true"}));
+  expect_same_bits("b", "a");
+  EXPECT_EQ(series("b", "grad_norm"), series("a", "grad_norm"));
+  const std::vector<Flags> kinds{
+      {},
+      {"--zero_stage", "1"},
+      {"--zero_stage", "3"},
+      {"--torch_dtype", "bfloat16", "--optim", "adamw_8bit", "--gradient_dtype", "bfloat16"}};
+  for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
+    expect_resumes("gpt2", std::to_string(kind), kind < 3 ? 2 : 1, 2, joined(kTwoChunks, kinds[kind]));
+  }
+  EXPECT_EQ(weights("1 whole"), weights("0 whole")) << "divided states change bits";
+}
+
+TEST_F(PipelineJob, ChunksContinueOnAnotherLayout) {
+  for (const auto& [name, config] : families()) {
+    run(name, name, 1, 1);
+    const auto continued = [&](const std::string& from, int step, const std::string& to, int data, int stages,
+                               const Flags& more = {}) {
+      resume(name, from, step, to, data, stages, more);
+      expect_near_end(to, name, step);
+    };
+    continued(name, 4, name + " chunks", 1, 2, kTwoChunks);
+    continued(name + " chunks", 8, name + " none", 1, 2);
+    continued(name + " none", 8, name + " again", 1, 2, kTwoChunks);
+    continued(name + " chunks", 8, name + " one", 1, 1);
+  }
+}
+
+// Each process allocates what it plans to the byte, or stops.
+TEST_F(PipelineJob, ThePlanHasTheRangesOfEachStage) {
+  const Environment one_thread(kOneThread);
+  for (const char* recomputed : {"true", "false"}) {
+    const Flags command = arguments("llama", text_of("planned ", recomputed), 1, 2,
+                                    joined(kTwoChunks, {"--max_steps", "1", "--gradient_checkpointing", recomputed}));
+    const std::string plan = plan_of(command);
+    EXPECT_THAT(plan, HasSubstr("stage 0: layers 0 to 0 and 2 to 2, memory"));
+    EXPECT_THAT(plan, HasSubstr("stage 1: layers 1 to 1 and 3 to 3, memory"));
+    finish(command);
+  }
+}
+
+TEST_F(PipelineJob, ChunksThatAreNoneAreRefused) {
+  const auto with = [&](int stages, const Flags& more) { return refusal(arguments("llama", "none", 1, stages, more)); };
+  EXPECT_THAT(with(1, kTwoChunks), HasSubstr("virtual_pipeline_parallel_size: is 2, but pipeline_parallel_size is 1"));
+  EXPECT_THAT(with(4, kTwoChunks), HasSubstr("virtual_pipeline_parallel_size: is 2 with pipeline_parallel_size 4, but "
+                                             "the model has 4 layers"));
 }
 
 TEST_F(PipelineJob, WhatIsMissingIsRefused) {

@@ -112,12 +112,13 @@ TEST_F(LayoutSearch, ListsWhatRunsAcceptWithTheirMemory) {
       if (plan.layout.context_parallel_size > 1) kinds.insert("context");
       if (plan.layout.zero_stage == 3) kinds.insert("zero 3");
       if (plan.layout.pipeline_parallel_size == 1) continue;
+      if (plan.layout.virtual_pipeline_parallel_size > 1) kinds.insert("chunks");
       if (plan.layout.tensor_parallel_size > 1) kinds.insert("pipeline and tensor");
       if (plan.layout.expert_parallel_size > 1) kinds.insert("pipeline and expert");
       if (plan.layout.context_parallel_size > 1) kinds.insert("pipeline and context");
     }
   }
-  EXPECT_EQ(kinds, (std::set<std::string>{"tensor", "pipeline", "expert", "context", "zero 3",
+  EXPECT_EQ(kinds, (std::set<std::string>{"tensor", "pipeline", "chunks", "expert", "context", "zero 3",
                                           "experts in tensor groups", "expert, tensor", "expert, context",
                                           "pipeline and tensor", "pipeline and expert", "pipeline and context"}));
 }
@@ -241,6 +242,51 @@ TEST_F(LayoutSearch, FindsPipelinesOfFewMicroBatches) {
     EXPECT_LT(static_cast<double>(estimate.bytes), 1.3 * static_cast<double>(plan.bytes)) << to_text(layout);
   }
   EXPECT_GT(found, 0);
+}
+
+// Chunks divide the time that stages wait, send more often, and keep more.
+TEST_F(LayoutSearch, ChunksWaitLess) {
+  PretrainOptions options = pretrain("divisible.json");
+  options.gradient_checkpointing = Recomputation::kOff;
+  const LayoutProblem problem = problem_of(options);
+  Layout layout = layout_of(options);
+  layout.pipeline_parallel_size = 2;
+  layout.gradient_accumulation_steps = 8;
+  layout.per_device_train_batch_size = 1;
+  const LayoutPlan whole = plan_layout(problem, layout);
+  EXPECT_LT(estimate_layout(problem, layout).time.bubble, 1.3 * whole.time.bubble);
+  layout.virtual_pipeline_parallel_size = 2;
+  const LayoutPlan chunks = plan_layout(problem, layout);
+  EXPECT_LT(chunks.time.bubble, 0.8 * whole.time.bubble);
+  EXPECT_GT(chunks.time.exposed, 1.5 * whole.time.exposed);
+  EXPECT_GT(chunks.bytes, whole.bytes);
+  EXPECT_LT(estimate_layout(problem, layout).time.bubble, estimate_layout(problem, layout).time.total() / 8);
+}
+
+// Layouts of checkpoints from before there were chunks have none.
+TEST(LayoutText, AnOldCheckpointHasNoChunks) {
+  const Layout layout{.tensor_parallel_size = 2, .virtual_pipeline_parallel_size = 1, .zero_stage = 1};
+  Json saved = to_json(layout);
+  EXPECT_EQ(layout_from_json(saved), layout);
+  saved.erase("virtual_pipeline_parallel_size");
+  EXPECT_EQ(layout_from_json(saved), layout);
+  saved.erase("zero_stage");
+  EXPECT_THROW((void)layout_from_json(saved), Error);
+}
+
+TEST(PossibleLayouts, HaveChunksThatDivideMicroBatches) {
+  TrainingOptions options;
+  options.num_processes = 2;
+  options.per_device_train_batch_size = 6;
+  options.gradient_accumulation_steps = 1;
+  int chunks = 0;
+  for (const Layout& layout : possible_layouts(options, 2)) {
+    if (layout.virtual_pipeline_parallel_size == 1) continue;
+    ++chunks;
+    EXPECT_EQ(layout.pipeline_parallel_size, 2);
+    EXPECT_EQ(layout.gradient_accumulation_steps % 2, 0);
+  }
+  EXPECT_GT(chunks, 0);
 }
 
 // The place of a resumed run in its data is counted in batches of the checkpoint's size.

@@ -179,6 +179,7 @@ TEST(GrpoOptions, KeysOfTheRunAreMarked) {
                                               "zero_stage",
                                               "tensor_parallel_size",
                                               "pipeline_parallel_size",
+                                              "virtual_pipeline_parallel_size",
                                               "expert_parallel_size",
                                               "context_parallel_size",
                                               "ddp_timeout",
