@@ -42,7 +42,7 @@ StageModel::Traced StageModel::trace(const Model& all, int stages) {
   return {std::move(program), std::move(first_layers)};
 }
 
-StageModel::StageModel(std::shared_ptr<const Model> all, int stage, int stages)
+StageModel::StageModel(const std::shared_ptr<const Model>& all, int stage, int stages)
     : StageModel(all, stage, trace(*all, stages)) {}
 
 StageModel::StageModel(std::shared_ptr<const Model> all, int stage, Traced traced)

@@ -18,7 +18,7 @@ class StageModel final : public WrappedModel {
  public:
   // Throws Error that names pipeline_parallel_size if there are more stages than layers, or a stage has no trained
   // weight. A layer for multi-token prediction counts as the last layer.
-  StageModel(std::shared_ptr<const Model> all, int stage, int stages);
+  StageModel(const std::shared_ptr<const Model>& all, int stage, int stages);
   // Returns another stage of the same pipeline.
   [[nodiscard]] std::unique_ptr<StageModel> other(int stage) const;
 
