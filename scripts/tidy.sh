@@ -3,8 +3,10 @@
 #   scripts/tidy.sh [src/room/file.cpp ...]   default: all files that the build compiles
 #   scripts/tidy.sh --groups                  the groups in which the preset release compiles them: each header once for a
 #                                             group, which takes a tenth of the time
-# Environment: HONE_BUILD_DIR is a configured build folder without HONE_UNITE, with --groups one with it. By default the
-# script configures build-tidy, with --groups build. For the sources of CUDA, use a folder with the preset cuda.
+#   scripts/tidy.sh --since COMMIT            those of these groups that have a source changed since the commit, or one in
+#                                             the folder of a changed header
+# Environment: HONE_BUILD_DIR is a configured build folder without HONE_UNITE, for groups one with it. By default the
+# script configures build-tidy, for groups build. For the sources of CUDA, use a folder with the preset cuda.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -21,12 +23,24 @@ check() {
   xargs -0 --no-run-if-empty --max-args=1 --max-procs="$(nproc)" clang-tidy-19 -p "$1" "${options[@]}" "${@:2}"
 }
 
-if [[ ${1:-} == --groups ]]; then
+if [[ ${1:-} == --groups || ${1:-} == --since ]]; then
   build=${HONE_BUILD_DIR:-build}
   if [[ -z ${HONE_BUILD_DIR:-} ]]; then cmake --preset release >/dev/null; fi
+  mapfile -t groups < <(
+    sed -n 's|^ *"file": "\(.*/CMakeFiles/hone[a-z_]*\.dir/Unity/unity_[^/]*\)",\{0,1\}$|\1|p' "$build/compile_commands.json" |
+      { grep -v /tests/ || true; } | LC_ALL=C sort -u)
+  if ((${#groups[@]} == 0)); then
+    echo "tidy: $build compiles no groups; configure it with cmake --preset release -B $build" >&2
+    exit 2
+  fi
+  if [[ $1 == --since ]]; then
+    commit=${2:?tidy: --since needs a commit}
+    changed=$(git diff --name-only "$commit" -- 'src/*.cpp' 'src/*.h' | sed 's|[^/]*\.h$|[^/]*\\.cpp|')
+    if [[ -n $changed ]]; then mapfile -t groups < <(grep -l -e "$changed" "${groups[@]}"); fi
+    if [[ -z $changed || ${#groups[@]} == 0 ]]; then exit; fi
+  fi
   # Groups include sources, which the check of includes would report.
-  sed -n 's|^ *"file": "\(.*/CMakeFiles/hone[a-z_]*\.dir/Unity/unity_[^/]*\)",\{0,1\}$|\1|p' "$build/compile_commands.json" |
-    { grep -v /tests/ || true; } | LC_ALL=C sort -u | tr '\n' '\0' | check "$build" --checks=-bugprone-suspicious-include
+  printf '%s\0' "${groups[@]}" | check "$build" --checks=-bugprone-suspicious-include
   exit
 fi
 

@@ -144,6 +144,14 @@ thread_local MeshCollectives innermost;
 
 }  // namespace
 
+std::vector<ByteRange> equal_blocks(int ranks, std::size_t block_bytes) {
+  std::vector<ByteRange> blocks;
+  blocks.reserve(static_cast<std::size_t>(ranks));
+  for (std::size_t r = 0; r < static_cast<std::size_t>(ranks); ++r)
+    blocks.push_back({r * block_bytes, (r + 1) * block_bytes});
+  return blocks;
+}
+
 Collective::Collective(Peers& peers, std::vector<int> group) : peers_(peers), group_(std::move(group)) {
   const auto own = std::ranges::find(group_, peers.rank());
   HONE_ASSERT(own != group_.end(), "rank ", peers.rank(), " is not in its own group");

@@ -26,6 +26,9 @@ struct ByteRange {
   std::size_t end = 0;
 };
 
+// Returns the ranges of consecutive blocks of equal size, one for each rank.
+[[nodiscard]] std::vector<ByteRange> equal_blocks(int ranks, std::size_t block_bytes);
+
 class Collective {
  public:
   // group: ranks of the job that operate together, ascending; this process is one of them.

@@ -52,6 +52,7 @@ enum class StoredType : std::uint8_t {
 [[nodiscard]] std::optional<StoredType> stored_type_from_name(std::string_view name);
 [[nodiscard]] StoredType stored_type_of(DType dtype);
 [[nodiscard]] std::optional<DType> dtype_of(StoredType type);
+[[nodiscard]] DType required_dtype_of(StoredType type);  // throws Defect if there is none
 
 // A tensor of a memory-mapped file. `bytes` is valid as long as its SafetensorsFile and may be unaligned.
 struct StoredTensor {

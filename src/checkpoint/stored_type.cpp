@@ -36,6 +36,12 @@ std::size_t size_of(StoredType type) { return entry_of(type).size; }
 std::string_view name_of(StoredType type) { return entry_of(type).name; }
 std::optional<DType> dtype_of(StoredType type) { return entry_of(type).dtype; }
 
+DType required_dtype_of(StoredType type) {
+  const std::optional<DType> dtype = dtype_of(type);
+  HONE_ASSERT(dtype, "no dtype for ", name_of(type));
+  return *dtype;
+}
+
 std::optional<StoredType> stored_type_from_name(std::string_view name) {
   for (const Entry& entry : kEntries) {
     if (entry.name == name) return entry.type;

@@ -82,7 +82,7 @@ std::vector<ContextPiece> cut_for_context(std::span<const std::int32_t> cu_seqle
   std::vector<std::int32_t> short_documents;
   for (std::int32_t d = 0; d + 1 < static_cast<std::int32_t>(cu_seqlens.size()); ++d) {
     const auto at = static_cast<std::size_t>(d);
-    if (cu_seqlens[at + 1] - cu_seqlens[at] < 2 * ranks * kLeastChunk) {
+    if (cu_seqlens[at + 1] - cu_seqlens[at] < 2 * kLeastChunk * ranks) {
       short_documents.push_back(d);
     } else {
       dealer.deal({&d, 1});

@@ -121,7 +121,7 @@ void EngineGroup::share(std::byte* data, std::size_t bytes) {
 
 std::exception_ptr EngineGroup::together(const std::function<void()>& act) {
   std::string message;
-  const std::exception_ptr mine = error_of(act, message);
+  std::exception_ptr mine = error_of(act, message);
   const std::vector<std::string> messages = peers_.gather(message);
   if (mine) return mine;
   for (int rank = 0; rank < size(); ++rank) {

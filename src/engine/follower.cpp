@@ -115,7 +115,7 @@ class Follower {
       case GroupOrder::kWeightsReceived:
         weights_.set_whole(received.value<bool>());
         tensors_.reset();
-        staging_ = Buffer();
+        staging_.release();
         return true;
       case GroupOrder::kEnd:
         runs_.wait_for_all_but(0);
@@ -142,20 +142,11 @@ class Follower {
   // Takes this rank's parts of tensors that the first rank has received.
   void receive(const std::vector<TensorNotice>& notices) {
     runs_.wait_for_all_but(0);
-    std::size_t bytes = 0;
-    for (const TensorNotice& notice : notices) bytes += notice.bytes();
-    if (staging_.size() < bytes) {
-      weights_.device().synchronize();
-      staging_ = Buffer();
-      staging_ = Buffer(weights_.device(), bytes);
-    }
-    group_.share(staging_.data(), bytes);
+    const std::size_t bytes = bytes_of(notices);
+    std::byte* const data = staging_.room_for(bytes, weights_.device());
+    group_.share(data, bytes);
     if (!tensors_) tensors_.emplace(model_);
-    const std::byte* data = staging_.data();
-    for (const TensorNotice& notice : notices) {
-      tensors_->load(notice, data, weights_.store());
-      data += notice.bytes();
-    }
+    tensors_->load_all(notices, data, weights_.store());
     weights_.device().synchronize();
   }
 
@@ -191,7 +182,7 @@ class Follower {
   std::unique_ptr<Embedder> embedder_;
   FollowedRuns runs_;
   std::optional<ReceivedTensors> tensors_;  // during an update by a trainer
-  Buffer staging_;
+  TensorStaging staging_;
 };
 
 }  // namespace

@@ -87,15 +87,10 @@ void ResidentModel::update(const std::filesystem::path& folder) {
 
 void ResidentModel::load(ReceivedTensors& tensors, std::span<const TensorNotice> notices, std::byte* data) {
   if (group_ != nullptr) {
-    std::size_t bytes = 0;
-    for (const TensorNotice& notice : notices) bytes += notice.bytes();
     group_->send(GroupOrder::kReceiveTensors, text_of_notices(notices));
-    group_->share(data, bytes);
+    group_->share(data, bytes_of(notices));
   }
-  for (const TensorNotice& notice : notices) {
-    tensors.load(notice, data, weights());
-    data += notice.bytes();
-  }
+  tensors.load_all(notices, data, weights());
 }
 
 void ResidentModel::weights_changed(bool whole) {

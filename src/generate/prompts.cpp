@@ -221,6 +221,12 @@ Json listed_json(std::span<const std::vector<TokenLogprob>> places) {
   return list;
 }
 
+// Returns the tokens of a completion and their log-probabilities, which it has if they are written.
+const Completion& scored_of(const GeneratedText& completion) {
+  HONE_ASSERT(completion.scored, "a completion has no log-probabilities");
+  return *completion.scored;
+}
+
 void add_logprobs(const GenerateOptions& options, const GeneratePrompt& prompt,
                   std::span<const GeneratedText> completions, Json& row) {
   if (options.logprobs) {
@@ -228,13 +234,14 @@ void add_logprobs(const GenerateOptions& options, const GeneratePrompt& prompt,
     row["completion_ids"] = row["completion_logprobs"] = Json::array();
     if (*options.logprobs > 0) row["completion_top_logprobs"] = Json::array();
     for (const GeneratedText& completion : completions) {
-      row["completion_ids"].push_back(completion.scored.value().tokens);
-      row["completion_logprobs"].push_back(completion.scored->logps);
-      if (*options.logprobs > 0) row["completion_top_logprobs"].push_back(listed_json(completion.scored->top_logprobs));
+      const Completion& scored = scored_of(completion);
+      row["completion_ids"].push_back(scored.tokens);
+      row["completion_logprobs"].push_back(scored.logps);
+      if (*options.logprobs > 0) row["completion_top_logprobs"].push_back(listed_json(scored.top_logprobs));
     }
   }
   if (!options.prompt_logprobs) return;
-  const Completion& scored = completions.front().scored.value();
+  const Completion& scored = scored_of(completions.front());
   row["prompt_ids"] = prompt.tokens;
   row["prompt_logprobs"] = Json::array({nullptr});
   for (const float logp : scored.prompt_logps) row["prompt_logprobs"].push_back(logp);

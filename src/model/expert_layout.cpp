@@ -108,7 +108,8 @@ void check_expert_counts(const Model& model, const WeightFiles& files) {
   for (const SafetensorsFile& file : files.files()) {
     for (const StoredTensor& tensor : file.tensors()) {
       const auto expert = parse_expert_name(tensor.name);
-      const auto found = expert ? modules.find(expert->module) : modules.end();
+      if (!expert) continue;
+      const auto found = modules.find(expert->module);
       if (found == modules.end() || expert->index < found->second.stored) continue;
       found->second.stored = expert->index + 1;
       found->second.file = tensor.file;

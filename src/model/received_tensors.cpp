@@ -1,6 +1,7 @@
 #include "model/received_tensors.h"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 
 #include "core/error.h"
@@ -18,7 +19,19 @@ bool is_convertible(StoredType type) {
   return type == StoredType::kF16 || type == StoredType::kBf16 || type == StoredType::kF32 || type == StoredType::kF64;
 }
 
-bool is_weight_type(std::optional<DType> type) { return type == DType::kF32 || type == DType::kBf16; }
+bool is_weight_type(DType type) { return type == DType::kF32 || type == DType::kBf16; }
+
+// Returns the type of a tensor that becomes one of type `held` on the device; unset: it goes through host memory.
+std::optional<DType> type_on_device(const CheckpointTensor& tensor, StoredType type, DType held) {
+  const std::optional<DType> sent = dtype_of(type);
+  if (!sent || tensor.transposed) return std::nullopt;
+  return *sent == held || (is_weight_type(*sent) && is_weight_type(held)) ? sent : std::nullopt;
+}
+
+std::size_t saturating_sum(std::size_t a, std::size_t b) {
+  std::size_t sum = 0;
+  return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<std::size_t>::max() : sum;
+}
 
 }  // namespace
 
@@ -29,6 +42,28 @@ std::size_t TensorNotice::bytes() const {
       throw Error(name, text_of("has the shape ", shape_text(shape)));
   }
   return bytes;
+}
+
+std::size_t bytes_of(std::span<const TensorNotice> notices) {
+  std::size_t bytes = 0;
+  for (const TensorNotice& notice : notices) bytes = saturating_sum(bytes, notice.bytes());
+  return bytes;
+}
+
+std::size_t packed_count(std::span<const TensorNotice> notices, std::size_t limit) {
+  std::size_t count = 0;
+  for (std::size_t bytes = 0; count < notices.size() && bytes <= limit; ++count)
+    bytes = saturating_sum(bytes, notices[count].bytes());
+  return count;
+}
+
+std::byte* TensorStaging::room_for(std::size_t bytes, Device& device) {
+  if (buffer_.size() < bytes) {
+    device.synchronize();
+    release();  // the device need not have memory for both
+    buffer_ = Buffer(device, bytes);
+  }
+  return buffer_.data();
 }
 
 std::string text_of_notices(std::span<const TensorNotice> notices) {
@@ -121,24 +156,25 @@ void ReceivedTensors::load_share(const CheckpointTensor& tensor, const PartSlice
                                  TensorStore& weights) {
   Device& device = weights.device();
   const DType held = weights.type(own.name).dtype;
-  const std::optional<DType> sent = dtype_of(notice.type);
+  const std::optional<DType> sent = type_on_device(tensor, notice.type, held);
   const std::int64_t columns = row_elements(own);
-  const bool on_device = !tensor.transposed && is_weight_type(sent) && is_weight_type(held);
   std::vector<std::byte> part;  // in host memory, of the type of the weights
-  if (!on_device) {
+  if (!sent) {
     part.resize(static_cast<std::size_t>(slice.elements()) * size_of(held));
     read_part(tensor, slice, on_host(notice, data, host, device), held, part);
   }
   for (const WeightPart& piece : own.parts) {
     if (piece.name != slice.part->name) continue;
-    const std::int64_t column = piece.box->offset.size() > 1 ? piece.box->offset[1] : 0;
+    HONE_ASSERT(piece.box, "no place of ", piece.name, " in ", own.name);
+    const std::vector<std::int64_t>& offset = piece.box->offset;
+    const std::int64_t column = offset.size() > 1 ? offset[1] : 0;
     const bool has_rows = columns == tensor.columns;  // they are contiguous
     const std::int64_t runs = has_rows ? 1 : piece.rows;
     const std::int64_t run = has_rows ? piece.rows * columns : columns;
     for (std::int64_t r = 0; r < runs; ++r) {
-      const std::int64_t from = (piece.box->offset[0] + r) * tensor.columns + column;
+      const std::int64_t from = (offset[0] + r) * tensor.columns + column;
       const auto to = static_cast<std::size_t>((piece.row + r) * columns) * size_of(held);
-      if (on_device) {
+      if (sent) {
         move(data + static_cast<std::size_t>(slice.first + from) * size_of(*sent), *sent, weights.data(own.name) + to,
              held, run, device);
       } else {
@@ -148,7 +184,7 @@ void ReceivedTensors::load_share(const CheckpointTensor& tensor, const PartSlice
       }
     }
   }
-  if (!on_device) device.synchronize();  // `part` is in use until then
+  if (!sent) device.synchronize();  // `part` is in use until then
 }
 
 void ReceivedTensors::load_slice(const CheckpointTensor& tensor, const PartSlice& slice, const TensorNotice& notice,
@@ -156,8 +192,7 @@ void ReceivedTensors::load_slice(const CheckpointTensor& tensor, const PartSlice
   const std::string& block = slice.spec->name;
   const bool is_fp8 = is_fp8_block(*slice.spec);
   const DType held = weights.type(block).dtype;
-  const std::optional<DType> sent = dtype_of(notice.type);
-  if (!is_fp8 && !tensor.transposed && (sent == held || (is_weight_type(sent) && is_weight_type(held)))) {
+  if (const std::optional<DType> sent = type_on_device(tensor, notice.type, held); sent && !is_fp8) {
     std::byte* const to =
         weights.data(block) + static_cast<std::size_t>(slice.part->row * row_elements(*slice.spec)) * size_of(held);
     return move(data + static_cast<std::size_t>(slice.first) * size_of(*sent), *sent, to, held, slice.elements(),
@@ -182,6 +217,13 @@ void ReceivedTensors::load(const TensorNotice& notice, const std::byte* data, Te
     } else {
       load_slice(*tensor, slice, notice, data, host, weights);
     }
+  }
+}
+
+void ReceivedTensors::load_all(std::span<const TensorNotice> notices, const std::byte* data, TensorStore& weights) {
+  for (const TensorNotice& notice : notices) {
+    load(notice, data, weights);
+    data += notice.bytes();
   }
 }
 

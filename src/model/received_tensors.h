@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "backend/device.h"
 #include "checkpoint/safetensors.h"
 #include "model/device_cast.h"
 #include "model/model.h"
@@ -28,9 +29,29 @@ struct TensorNotice {
   [[nodiscard]] std::size_t bytes() const;
 };
 
+// Returns the bytes of all tensors together, or the largest number if it is less: announced shapes are any numbers.
+// Throws Error like TensorNotice::bytes().
+[[nodiscard]] std::size_t bytes_of(std::span<const TensorNotice> notices);
+// Returns how many of the first tensors a sender packs into one buffer: those up to the first that makes it longer than
+// `limit` bytes, which is one of them. Throws Error like TensorNotice::bytes().
+[[nodiscard]] std::size_t packed_count(std::span<const TensorNotice> notices, std::size_t limit);
+
 // Returns notices as a text, and the notices of such a text.
 [[nodiscard]] std::string text_of_notices(std::span<const TensorNotice> notices);
 [[nodiscard]] std::vector<TensorNotice> notices_of_text(const std::string& text);
+
+// Memory of a device in which tensors arrive. It grows as needed.
+class TensorStaging {
+ public:
+  // Returns memory of this many bytes or more, whose content is undefined; until the next call. Waits for the device's
+  // work before it replaces earlier memory. Throws Error if the device has no memory for them; then there is none.
+  [[nodiscard]] std::byte* room_for(std::size_t bytes, Device& device);
+  // Gives the memory back.
+  void release() { buffer_ = Buffer(); }
+
+ private:
+  Buffer buffer_;
+};
 
 class ReceivedTensors {
  public:
@@ -45,6 +66,8 @@ class ReceivedTensors {
   // of the weights are copied and converted on the device; others, and matrices that are transposed or quantized, go
   // through host memory. `data` must not change until the device has done its work.
   void load(const TensorNotice& notice, const std::byte* data, TensorStore& weights);
+  // The same for tensors that follow each other in memory.
+  void load_all(std::span<const TensorNotice> notices, const std::byte* data, TensorStore& weights);
 
   // Forgets what has been loaded, and gives memory of the device back.
   void begin();

@@ -49,7 +49,7 @@ StageModel::Traced StageModel::trace(const Model& all, int stages, int chunks) {
   return {std::move(program), std::move(first_layers)};
 }
 
-StageModel::StageModel(std::shared_ptr<const Model> all, int stage, int stages, int chunks)
+StageModel::StageModel(const std::shared_ptr<const Model>& all, int stage, int stages, int chunks)
     : StageModel(all, stage, stages, trace(*all, stages, chunks)) {}
 
 StageModel::StageModel(std::shared_ptr<const Model> all, int stage, int stages, Traced traced)

@@ -19,7 +19,7 @@ class StageModel final : public WrappedModel {
   // chunks: ranges of layers of each stage, of which chunk c of stage s is that of number s + c x stages. Throws Error
   // that names pipeline_parallel_size, or virtual_pipeline_parallel_size, if there are more ranges than layers, or one
   // has no trained weight. A layer for multi-token prediction counts as the last layer.
-  StageModel(std::shared_ptr<const Model> all, int stage, int stages, int chunks = 1);
+  StageModel(const std::shared_ptr<const Model>& all, int stage, int stages, int chunks = 1);
   // Returns another stage of the same pipeline.
   [[nodiscard]] std::unique_ptr<StageModel> other(int stage) const;
 

@@ -336,7 +336,7 @@ void fill_quantized(const WeightSpec& spec, std::uint64_t seed, double deviation
   if (spec.initializer != Initializer::kZeros) {
     Program program;
     fill_normal(program, spec, DType::kBf16, seed, deviation);
-    Executable(std::move(program), std::make_shared<Arena>(store.device()), {.weights = &values}).run();
+    Executable(program, std::make_shared<Arena>(store.device()), {.weights = &values}).run();
   }
   const std::vector<std::byte> bytes = values.download(spec.name);
   const std::span all(reinterpret_cast<const BFloat16*>(bytes.data()), bytes.size() / sizeof(BFloat16));
@@ -365,7 +365,7 @@ TensorStore random_weights(const Model& model, std::uint64_t seed, DType dtype, 
       fill_normal(program, spec, store.type(spec.name).dtype, seed, deviation);
     }
   }
-  Executable(std::move(program), std::make_shared<Arena>(device), {.weights = &store}).run();
+  Executable(program, std::make_shared<Arena>(device), {.weights = &store}).run();
   device.synchronize();
   return store;
 }
@@ -380,7 +380,7 @@ TensorStore random_weight(const Model& model, const WeightSpec& spec, std::uint6
   } else if (spec.initializer != Initializer::kZeros) {
     Program program;
     fill_normal(program, spec, dtype, seed, ConfigReader(model.config()).number("initializer_range", 0.02));
-    Executable(std::move(program), std::make_shared<Arena>(device), {.weights = &store}).run();
+    Executable(program, std::make_shared<Arena>(device), {.weights = &store}).run();
   }
   device.synchronize();
   return store;

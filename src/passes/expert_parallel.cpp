@@ -77,6 +77,7 @@ class ExpertDivider {
 
   [[nodiscard]] std::vector<Tensor> sent_inputs(const Node& node) {
     std::vector<Tensor> inputs;
+    inputs.reserve(node.inputs.size());
     for (const ValueId id : node.inputs) inputs.push_back(id == kNoValue ? Tensor() : there(id));
     return inputs;
   }

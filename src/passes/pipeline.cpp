@@ -94,6 +94,7 @@ Crossing find_crossing(const Program& program, const StageCut& cut, const std::v
     const Tensor loss = whole.tensor(output.value);
     const GradientSeed seed{loss, fill(whole, loss.type(), 1.0)};
     std::vector<Tensor> wanted;
+    wanted.reserve(all.size());
     for (const ValueId id : all) wanted.push_back(whole.tensor(id));
     const std::vector<Tensor> gradients = append_gradients(whole, {&seed, 1}, wanted);
     for (std::size_t i = 0; i < wanted.size(); ++i) {

@@ -188,6 +188,7 @@ class Sharder {
     at(node);
     for (const Sums& sums : summed_) {
       std::vector<Tensor> shares;
+      shares.reserve(sums.gradients.size());
       for (const ValueId id : sums.gradients) shares.push_back(share(id));
       (void)add_shares(sums.whole, shares, cuts_of(sums), sum_slot(sums.run), sums.group);
     }
@@ -229,6 +230,7 @@ class Sharder {
   };
   [[nodiscard]] std::vector<RowCuts> cuts_of(const Sums& sums) const {
     std::vector<RowCuts> cuts;
+    cuts.reserve(sums.gradients.size());
     for (const ValueId id : sums.gradients) cuts.push_back(cuts_of(from_.value(id)));
     return cuts;
   }

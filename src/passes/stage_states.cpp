@@ -88,7 +88,7 @@ void declare_leaving_counts(const Program& program, const Excerpt& excerpt, Prog
   }
 }
 
-Program write_excerpt(const Program& program, Excerpt excerpt) {
+Program write_excerpt(const Program& program, Excerpt&& excerpt) {
   drop_unneeded(program, excerpt);
   const std::vector<bool> read = values_read(program, excerpt);
   ProgramRewriter rewriter(program,

@@ -71,6 +71,7 @@ class TensorDivider final : public ShardBuilder {
   }
   std::vector<Tensor> append(const Attributes& attributes) override {
     std::vector<Tensor> inputs;
+    inputs.reserve(node_->inputs.size());
     for (std::size_t i = 0; i < node_->inputs.size(); ++i) inputs.push_back(input(i));
     return append(attributes, inputs);
   }

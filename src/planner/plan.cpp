@@ -139,6 +139,7 @@ RunPlan plan_stages(const std::string& command, LanguageSizes sizes, TrainingOpt
     return plan;
   };
   std::vector<StagePlan> all;
+  all.reserve(static_cast<std::size_t>(stages));
   for (int stage = 0; stage < stages; ++stage) all.push_back(plan_stage(stage, {}).stages[0]);
   const auto largest = std::ranges::max_element(all, {}, &StagePlan::bytes) - all.begin();
   RunPlan plan = plan_stage(static_cast<int>(largest), gpus);

@@ -57,6 +57,7 @@ class ContextBuilder {
 // Appends a copy of the node with this rank's rows of its operands, which gives this rank's rows of its outputs.
 inline void divide_alike(ContextBuilder& builder, const Node& node, const Attributes& attributes) {
   std::vector<Tensor> inputs;
+  inputs.reserve(node.inputs.size());
   for (std::size_t i = 0; i < node.inputs.size(); ++i) inputs.push_back(builder.input(i));
   const std::vector<Tensor> outputs = builder.append(attributes, inputs);
   for (std::size_t i = 0; i < outputs.size(); ++i) builder.set_output(i, outputs[i]);

@@ -219,7 +219,7 @@ MemoryPlan plan_for(const Program& program, const Arena& arena) { return plan_me
 
 }  // namespace
 
-Executable::Executable(Program program, std::shared_ptr<Arena> arena, const Bindings& bindings)
+Executable::Executable(const Program& program, const std::shared_ptr<Arena>& arena, const Bindings& bindings)
     : Executable(Program(program), plan_for(program, *arena), arena, bindings) {}
 
 Executable::Executable(Program program, MemoryPlan plan, std::shared_ptr<Arena> arena, const Bindings& bindings)

@@ -48,7 +48,7 @@ struct Bindings {
 class Executable {
  public:
   // Plans the memory and reserves it in the arena; allocates only the inputs. The stores must outlive the executable.
-  Executable(Program program, std::shared_ptr<Arena> arena, const Bindings& bindings);
+  Executable(const Program& program, const std::shared_ptr<Arena>& arena, const Bindings& bindings);
   // The same with a given plan, which must be plan_memory() of the program for the arena's device.
   Executable(Program program, MemoryPlan plan, std::shared_ptr<Arena> arena, const Bindings& bindings);
   ~Executable();

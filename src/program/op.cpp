@@ -86,10 +86,14 @@ OpRegistry& op_registry() {
 }
 
 const Type& required(InputTypes inputs, std::size_t index, std::string_view op) {
-  if (index < inputs.size()) {
-    if (const std::optional<Type>& input = inputs[index]) return *input;
-  }
+  if (const Type* type = given(inputs, index)) return *type;
   throw Error(op, text_of("input ", index, " is missing"));
+}
+
+const Type* given(InputTypes inputs, std::size_t index) {
+  if (index >= inputs.size()) return nullptr;
+  const std::optional<Type>& input = inputs[index];
+  return input ? &*input : nullptr;
 }
 
 void expect_sizes(std::string_view op, std::initializer_list<std::int64_t> sizes) {

@@ -137,6 +137,8 @@ class OpRegistry {
 //
 // Returns the type of an input; throws Error if it is missing.
 [[nodiscard]] const Type& required(InputTypes inputs, std::size_t index, std::string_view op);
+// Returns the type of an optional input; null if it is missing.
+[[nodiscard]] const Type* given(InputTypes inputs, std::size_t index);
 // Checks attributes that are numbers of heads, rows and so on: throws Error if one is beyond +-2^30, so that products
 // of two of them, or of one and a dimension, cannot overflow 64 bits.
 void expect_sizes(std::string_view op, std::initializer_list<std::int64_t> sizes);

@@ -22,7 +22,7 @@ class ArgumentReader {
   template <class T>
   T number() {
     T value{};
-    if (const std::string_view bytes = take(sizeof(T)); complete_) std::memcpy(&value, bytes.data(), sizeof(T));
+    if (const std::string_view bytes = take(sizeof(T)); complete_) std::memcpy(&value, bytes.data(), bytes.size());
     return value;
   }
   std::string text(std::string_view what, std::size_t most) {

@@ -179,9 +179,8 @@ void check_processes(const GrpoOptions& options, const OptionInput& input) {
                         "; an engine begins generations ahead in one process or tensor group only"),
                 "--num_processes 1, rollout: server, or max_staleness: 0");
   }
-  if (options.zero_stage.value_or(0) > 1) {
-    throw Error("zero_stage", text_of("is ", *options.zero_stage, "; hone grpo divides the optimizer states only"),
-                "--zero_stage 1");
+  if (const auto stage = options.zero_stage.value_or(0); stage > 1) {
+    throw Error("zero_stage", text_of("is ", stage, "; hone grpo divides the optimizer states only"), "--zero_stage 1");
   }
 }
 

@@ -265,43 +265,44 @@ void EngineLoop::drop_unwanted() {
   metrics_.set_engine(engine().statistics());
 }
 
-bool EngineLoop::take_embeddings() {
+EmbeddingJob* EngineLoop::take_embeddings() {
   if (embedding_ && !embedding_->sink->wanted()) {
     resident_.settle();
     end_embeddings();
   }
-  if (embedding_) return true;
+  if (embedding_) return &*embedding_;
   const std::lock_guard lock(mutex_);
-  if (embeddings_.empty() || !actions_.empty()) return false;  // a job that has not begun waits for actions
-  embedding_ = std::move(embeddings_.front());
+  if (embeddings_.empty() || !actions_.empty()) return nullptr;  // a job that has not begun waits for actions
+  EmbeddingJob& next = embedding_.emplace(std::move(embeddings_.front()));
   embeddings_.pop_front();
   embedding_begins_ = true;
-  return true;
+  return &next;
 }
 
 void EngineLoop::end_embeddings() {
-  const std::int64_t count = std::ssize(embedding_->inputs);
-  embedding_.reset();
+  const std::optional<EmbeddingJob> over = std::exchange(embedding_, std::nullopt);
+  if (!over) return;
   const std::lock_guard lock(mutex_);
-  requests_ -= count;
+  requests_ -= std::ssize(over->inputs);
 }
 
 void EngineLoop::step_embeddings() {
-  if (!take_embeddings()) return;
+  const EmbeddingJob* const job = take_embeddings();
+  if (job == nullptr) return;
   if (!resident_.has_whole_weights()) {
-    queue_.push_failure(embedding_->sink, 503, kNoWeights);
+    queue_.push_failure(job->sink, 503, kNoWeights);
     queue_.flush();
     return end_embeddings();
   }
-  if (std::exchange(embedding_begins_, false)) resident_.embedder().start(embedding_->inputs);
+  if (std::exchange(embedding_begins_, false)) resident_.embedder().start(job->inputs);
   if (resident_.embedder().step()) return;
   std::int64_t tokens = 0;
-  for (const auto& input : embedding_->inputs) tokens += std::ssize(input);
+  for (const auto& input : job->inputs) tokens += std::ssize(input);
   metrics_.add_embeddings(tokens);
-  embedding_->sink->set(resident_.embedder().take());
+  job->sink->set(resident_.embedder().take());
   GenerationProgress end;
   end.finish_reason = FinishReason::kStop;
-  queue_.push(embedding_->sink, std::move(end));
+  queue_.push(job->sink, std::move(end));
   queue_.flush();
   end_embeddings();
 }

@@ -106,10 +106,10 @@ class EngineLoop {
   void drop_unwanted();
   void step();
   void pass_on(const Engine::Update& update, StepFigures& figures);
-  // Takes the next job of embeddings, unless one is under way. Returns false if there is none.
-  [[nodiscard]] bool take_embeddings();
+  // Returns the job of embeddings that is under way, or takes the next one. Returns null if there is none.
+  [[nodiscard]] EmbeddingJob* take_embeddings();
   void step_embeddings();
-  // Ends the job of embeddings that is under way.
+  // Ends the job of embeddings that is under way, if there is one.
   void end_embeddings();
   void close();
   void fail_all(int status, const char* message);

@@ -78,6 +78,7 @@ std::vector<TensorNotice> notices_of(const Json& names, const Json& types, const
                          "one entry of each for every tensor");
   }
   std::vector<TensorNotice> notices;
+  notices.reserve(names.size());
   for (std::size_t i = 0; i < names.size(); ++i)
     notices.push_back(notice_of(names[i], types[i], shapes[i], "update_info."));
   return notices;
@@ -128,7 +129,7 @@ TrainerAddress address_of(RequestParameters& parameters) {
 
 // Runs the action that joins a communicator. Called on threads of the transfer, which must not be its last owners.
 void submit_join(EngineLoop& loop, const std::weak_ptr<WeightTransfer>& transfer,
-                 std::function<void(const std::exception*)> done) {
+                 const std::function<void(const std::exception*)>& done) {
   const auto join = [transfer](ResidentModel&) {
     if (const auto joining = transfer.lock()) joining->join();
   };

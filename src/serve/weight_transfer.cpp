@@ -1,7 +1,6 @@
 #include "serve/weight_transfer.h"
 
 #include <algorithm>
-#include <limits>
 #include <span>
 #include <utility>
 
@@ -21,12 +20,6 @@ constexpr std::chrono::seconds kTensorLimit{600};
 constexpr std::chrono::seconds kBarrierLimit{60};
 
 constexpr const char* kFix = "initialize the communicator again";
-
-// The sum, or the largest number if it is larger: announced sizes are any numbers.
-std::size_t sum_of(std::size_t a, std::size_t b) {
-  std::size_t sum = 0;
-  return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<std::size_t>::max() : sum;
-}
 
 }  // namespace
 
@@ -134,21 +127,11 @@ void WeightTransfer::begin(ResidentModel& resident, EngineLoop& loop) {
   });
 }
 
-std::byte* WeightTransfer::staging(std::size_t bytes, ResidentModel& resident) {
-  if (staging_.size() >= bytes) return staging_.data();
-  Device& device = resident.weights().device();
-  device.synchronize();
-  staging_ = Buffer();
-  staging_ = Buffer(device, bytes);
-  return staging_.data();
-}
-
 void WeightTransfer::receive_group(std::span<const TensorNotice> group, bool load, ResidentModel& resident) {
   last_call_ = Clock::now();
-  std::size_t bytes = 0;
-  for (const TensorNotice& notice : group) bytes = sum_of(bytes, notice.bytes());
+  const std::size_t bytes = bytes_of(group);
   if (bytes == 0) return;
-  std::byte* data = staging(bytes, resident);
+  std::byte* const data = staging_.room_for(bytes, resident.weights().device());
   rank_->broadcast(data, bytes, is_host_ ? 1 : 0, gives_up_after(kTensorLimit));
   if (link_) link_->barrier(Clock::now() + kBarrierLimit);
   if (load) resident.load(tensors_, group, data);
@@ -183,13 +166,10 @@ void WeightTransfer::receive_all(std::vector<TensorNotice> notices, std::optiona
   }
   const std::optional<std::size_t> limit = packed ? packed : address_.packed;
   try {
-    for (std::size_t first = 0; first < last_.size();) {
-      std::size_t end = first;
-      std::size_t bytes = 0;
-      do bytes = sum_of(bytes, last_[end++].bytes());
-      while (limit && bytes <= *limit && end < last_.size());
-      receive_group(std::span(last_).subspan(first, end - first), refusal.empty(), resident);
-      first = end;
+    for (std::span<const TensorNotice> rest(last_); !rest.empty();) {
+      const std::size_t count = limit ? packed_count(rest, *limit) : 1;
+      receive_group(rest.first(count), refusal.empty(), resident);
+      rest = rest.subspan(count);
     }
   } catch (const Error& error) {
     give_up(error.what(), resident, loop);
@@ -226,7 +206,7 @@ void WeightTransfer::give_up(std::string_view reason, ResidentModel& resident, E
 void WeightTransfer::end(EngineLoop& loop) {
   open_ = false;
   tensors_.begin();
-  staging_ = Buffer();
+  staging_.release();
   loop.release();
 }
 

@@ -92,8 +92,6 @@ class WeightTransfer {
   void stop_connecting();
   void set_failure(std::string failure);
   [[nodiscard]] std::function<bool()> gives_up_after(std::chrono::seconds limit) const;
-  // Returns device memory for this many bytes, which the next call replaces.
-  [[nodiscard]] std::byte* staging(std::size_t bytes, ResidentModel& resident);
   void receive_group(std::span<const TensorNotice> group, bool load, ResidentModel& resident);
   // Ends an update that has failed: if a tensor has been loaded, the weights are incomplete.
   void give_up(std::string_view reason, ResidentModel& resident, EngineLoop& loop);
@@ -114,7 +112,7 @@ class WeightTransfer {
   bool is_host_ = false;
   TrainerAddress address_;  // with the id of the communicator, once it is known
   std::unique_ptr<BroadcastRank> rank_;
-  Buffer staging_;
+  TensorStaging staging_;
   bool open_ = false;
   Clock::time_point last_call_;  // of the open update
   bool refused_ = false;         // a call of the open update named a tensor that does not belong to the model

@@ -6,9 +6,8 @@
 namespace hone {
 
 void prepare_experts(Model& model, const ExpertOptions& options, bool use_peft, double unset_speed) {
-  if (use_peft && options.bias_update_speed.value_or(0) > 0) {
-    throw Error("bias_update_speed",
-                text_of("is ", *options.bias_update_speed, ", but use_peft leaves all biases of routers as they are"),
+  if (const double speed = options.bias_update_speed.value_or(0); use_peft && speed > 0) {
+    throw Error("bias_update_speed", text_of("is ", speed, ", but use_peft leaves all biases of routers as they are"),
                 "remove one of the two");
   }
   const double unset = use_peft || !has_router_biases(model) ? 0.0 : unset_speed;

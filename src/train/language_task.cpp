@@ -50,6 +50,7 @@ std::vector<std::int64_t> agree_on_launches(std::vector<HostBatch>& micro_batche
   empty.cu_seqlens = {0};
   micro_batches.resize(static_cast<std::size_t>(most[0]), empty);
   std::vector<double> tokens;
+  tokens.reserve(micro_batches.size());
   for (const HostBatch& batch : micro_batches) tokens.push_back(static_cast<double>(batch.token_count()));
   job.maximum(tokens);
   return {tokens.begin(), tokens.end()};

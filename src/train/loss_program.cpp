@@ -142,9 +142,9 @@ void feed_context(Executable& executable, const HostBatch& batch) {
     HONE_ASSERT(row + piece.tokens <= capacity, row + piece.tokens, " tokens of rank ", piece.rank, ", room for ",
                 capacity);
     rows.resize(std::max(rows.size(), static_cast<std::size_t>(piece.token + piece.tokens)), -1);
-    for (std::int32_t i = 0; i < piece.tokens; ++i) {
-      rows[static_cast<std::size_t>(piece.token + i)] = static_cast<std::int32_t>(piece.rank * capacity + row++);
-      if (piece.rank == share.rank) tokens.push_back(piece.token + i);
+    for (std::int32_t token = piece.token; token < piece.token + piece.tokens; ++token) {
+      rows[static_cast<std::size_t>(token)] = static_cast<std::int32_t>(piece.rank * capacity + row++);
+      if (piece.rank == share.rank) tokens.push_back(token);
     }
     if (piece.rank != share.rank) continue;
     document_pieces.resize(static_cast<std::size_t>(piece.document) + 1, static_cast<std::int32_t>(starts.size()));

@@ -40,6 +40,7 @@ constexpr std::string_view kTaskPrefix = "task.";
 
 std::vector<TensorSource> sources_of(const std::vector<TaskTensor>& tensors) {
   std::vector<TensorSource> sources;
+  sources.reserve(tensors.size());
   for (const TaskTensor& tensor : tensors) {
     sources.push_back(tensor_source(std::string(kTaskPrefix) + tensor.name, tensor.dtype, tensor.shape,
                                     std::span<const std::byte>(*tensor.bytes)));

@@ -178,9 +178,13 @@ TEST_F(PlanCommand, RanksLayouts) {
                 HasSubstr(std::string(key) + ": is for ranking the layouts of pretrain or sft"));
   }
   write_file(folder_.path() / "launch.yaml", "num_processes: 8\n");
-  std::vector<std::string> file(run.begin(), run.end());
-  std::erase(file, "--num_processes");
-  std::erase(file, "2");
+  std::vector<std::string> alone(run.begin(), run.end());
+  std::erase(alone, "--num_processes");
+  std::erase(alone, "2");
+  std::vector<std::string> gpus = alone;
+  gpus.insert(gpus.end(), {"--runtime_ngpus", "2"});
+  EXPECT_EQ(run_commands(gpus).printed, ranking.printed);
+  std::vector<std::string> file = alone;
   file.insert(file.end(), {"--config_file", (folder_.path() / "launch.yaml").string(), "--runtime_ngpus", "16"});
   EXPECT_THAT(run_commands(file).said, HasSubstr("--runtime_ngpus: is 16, but num_processes is 8"));
   EXPECT_THAT(refused({"--torch_dtype", "float32"}),

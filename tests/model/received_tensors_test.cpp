@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <limits>
+
 #include "core/error.h"
 #include "core/json_value.h"
 #include "model/fp8_model.h"
@@ -92,6 +95,70 @@ TEST(ReceivedTensors, AreQuantizedAsTheirFolderIs) {
   const Fp8Model model(family_registry().create(config));
   const TensorStore expected = load_weights(model, ModelDirectory(folder.path()), DType::kBf16, cpu_device());
   expect_equal(received(model, SafetensorsFile(folder.path() / "model.safetensors"), DType::kBf16), expected);
+}
+
+TEST(ReceivedTensors, OfOneBufferAreThoseThatComeOneByOne) {
+  const std::unique_ptr<Model> model = family_registry().create(kQwen3);
+  const TensorStore weights = random_weights(*model, 3, DType::kF32, cpu_device());
+  const TemporaryDirectory folder;
+  save_model(folder.path(), *model, weights, nullptr);
+  const SafetensorsFile file(folder.path() / "model.safetensors");
+  std::vector<TensorNotice> notices;
+  std::vector<std::byte> packed;
+  for (const StoredTensor& tensor : file.tensors()) {
+    notices.push_back({tensor.name, tensor.type, tensor.shape});
+    packed.insert(packed.end(), tensor.bytes.begin(), tensor.bytes.end());
+  }
+  EXPECT_EQ(bytes_of(notices), packed.size());
+  TensorStore store(cpu_device(), weight_types(*model, DType::kF32));
+  ReceivedTensors tensors(*model);
+  tensors.load_all(notices, packed.data(), store);
+  EXPECT_TRUE(tensors.has_all());
+  expect_equal(store, weights);
+}
+
+TEST(TensorNotices, HaveBytesThatDoNotOverflow) {
+  constexpr std::int64_t kExtent = std::int64_t{1} << 30;
+  const TensorNotice small{"small", StoredType::kBf16, {3, 5}};
+  const TensorNotice large{"large", StoredType::kF32, {kExtent, kExtent, 3}};  // 12 x 2^60 bytes
+  EXPECT_EQ(bytes_of({}), 0);
+  EXPECT_EQ(bytes_of(std::vector{small, small, small}), 90);
+  EXPECT_EQ(bytes_of(std::vector{large, small}), (std::size_t{12} << 60) + 30);
+  EXPECT_EQ(bytes_of(std::vector{large, large, small}), std::numeric_limits<std::size_t>::max());
+}
+
+// As vLLM's trainers pack: the tensor that exceeds the limit is the last of its buffer.
+TEST(TensorNotices, ArePackedUpToTheFirstThatExceedsTheLimit) {
+  const std::vector<TensorNotice> notices(5, {"thirty", StoredType::kBf16, {3, 5}});
+  EXPECT_EQ(packed_count({}, 100), 0);
+  EXPECT_EQ(packed_count(notices, 0), 1);
+  EXPECT_EQ(packed_count(notices, 29), 1);
+  EXPECT_EQ(packed_count(notices, 30), 2);
+  EXPECT_EQ(packed_count(notices, 89), 3);
+  EXPECT_EQ(packed_count(notices, 90), 4);
+  EXPECT_EQ(packed_count(notices, 1000), 5);
+}
+
+TEST(TensorStaging, GrowsAndKeepsWhatIsLargeEnough) {
+  Device& device = cpu_device();
+  const std::size_t others = device.allocated_bytes();
+  TensorStaging staging;
+  EXPECT_EQ(staging.room_for(0, device), nullptr);
+  std::byte* const first = staging.room_for(64, device);
+  std::fill_n(first, 64, std::byte{1});
+  EXPECT_EQ(staging.room_for(16, device), first);
+  EXPECT_EQ(staging.room_for(64, device), first);
+  EXPECT_EQ(device.allocated_bytes(), others + 64);
+  constexpr std::size_t kMore = std::size_t{1} << 20;
+  std::byte* const grown = staging.room_for(kMore, device);
+  std::fill_n(grown, kMore, std::byte{2});  // all of it is memory
+  EXPECT_EQ(staging.room_for(65, device), grown);
+  EXPECT_EQ(device.allocated_bytes(), others + kMore) << "the first has been given back";
+  EXPECT_THROW((void)staging.room_for(std::numeric_limits<std::size_t>::max(), device), Error);
+  EXPECT_EQ(device.allocated_bytes(), others) << "given back before more is taken";
+  (void)staging.room_for(16, device);
+  staging.release();
+  EXPECT_EQ(device.allocated_bytes(), others);
 }
 
 // More numbers than a piece, at addresses without alignment.

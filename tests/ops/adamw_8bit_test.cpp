@@ -140,7 +140,7 @@ class Adamw8BitRun {
                 program.state("v", codes), program.state("m_scale", scales), program.state("v_scale", scales)},
                step, attributes);
     executable_ =
-        std::make_unique<Executable>(std::move(program), std::make_shared<Arena>(test_device()),
+        std::make_unique<Executable>(program, std::make_shared<Arena>(test_device()),
                                      Bindings{.weights = &weights_, .gradients = &gradients_, .states = &states_});
   }
 

@@ -71,7 +71,7 @@ class AdamwRun {
     }
     program.output("norm", step.norm);
     executable_ =
-        std::make_unique<Executable>(std::move(program), std::make_shared<Arena>(test_device()),
+        std::make_unique<Executable>(program, std::make_shared<Arena>(test_device()),
                                      Bindings{.weights = &weights_, .gradients = &gradients_, .states = &states_});
   }
 

@@ -52,7 +52,7 @@ class UpdateRun {
                   .master = types.master ? program.state("master", wide) : Tensor()},
           step);
     executable_ =
-        std::make_unique<Executable>(std::move(program), std::make_shared<Arena>(test_device()),
+        std::make_unique<Executable>(program, std::make_shared<Arena>(test_device()),
                                      Bindings{.weights = &weights_, .gradients = &gradients_, .states = &states_});
   }
 

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <functional>
@@ -74,6 +75,37 @@ TEST(Peers, TextsSumsAndMaximaAreThoseOfAllRanks) {
       peers.barrier();
     });
     EXPECT_EQ(messages, std::vector<std::string>(static_cast<std::size_t>(size)));
+  }
+}
+
+TEST(Peers, ABroadcastToAGroupIsTheTextOfItsFirstRank) {
+  const std::vector<std::vector<int>> groups{{0, 2}, {1, 3}, {1, 2, 3}, {0, 1, 2, 3}, {3}, {2, 3}};
+  const auto messages = run_ranks(4, [&](Peers& peers) {
+    for (const std::size_t length : {std::size_t{0}, std::size_t{5}, std::size_t{3} << 20}) {
+      for (const std::vector<int>& group : groups) {
+        if (std::ranges::find(group, peers.rank()) == group.end()) continue;
+        const auto text_of_rank = [&](int rank) { return std::string(length, static_cast<char>('a' + rank)); };
+        EXPECT_TRUE(peers.broadcast(text_of_rank(peers.rank()), group) == text_of_rank(group.front()))
+            << length << " bytes of rank " << group.front() << " at rank " << peers.rank();
+      }
+    }
+    peers.barrier();  // the connections agree on the number of exchanges
+  });
+  EXPECT_EQ(messages, std::vector<std::string>(4));
+}
+
+TEST(Peers, ABroadcastToAGroupEndsWithARankOfIt) {
+  const std::vector<int> group{1, 2};
+  for (const int ends : group) {
+    const auto messages = run_ranks(3, [&](Peers& peers) {
+      peers.barrier();
+      if (peers.rank() == ends) return;
+      if (peers.rank() == 0) return peers.wait_for(1);  // it takes no part, and ends after rank 1
+      for (;;) (void)peers.broadcast("text", group);
+    });
+    const std::string& left = messages[static_cast<std::size_t>(3 - ends)];
+    EXPECT_THAT(left, HasSubstr("rank " + std::to_string(ends) + " ("));
+    EXPECT_THAT(left, HasSubstr("has ended"));
   }
 }
 

@@ -69,6 +69,7 @@ void measure(std::int64_t mebibytes, const CollectiveOptions& options, Device& d
   check_sum(data, std::min(bytes, std::size_t{1} << 20), device, job);
   device.fill(data, 0, bytes);
   std::vector<ByteRange> parts;
+  parts.reserve(ranks);
   for (std::size_t r = 0; r < ranks; ++r) parts.push_back({bytes / 4 * r / ranks * 4, bytes / 4 * (r + 1) / ranks * 4});
   const double share = static_cast<double>(bytes) * static_cast<double>(ranks - 1) / static_cast<double>(ranks) * 1e-9;
   const std::array seconds{

@@ -6,7 +6,6 @@
 #include <memory>
 #include <optional>
 #include <string_view>
-#include <utility>
 
 #include "backend/device_model.h"
 #include "backend/device_option.h"
@@ -157,7 +156,7 @@ class MixtureGemms {
       for (std::size_t i = 0; i < outputs.size(); ++i) made[node.outputs[i]] = outputs[i];
       program.output(text_of("y", program.nodes().size()), outputs[0]);
     }
-    return {std::move(program), arena_, {.weights = &operands_}};
+    return {program, arena_, {.weights = &operands_}};
   }
 
   [[nodiscard]] double flops(Phase phase) const {
@@ -199,7 +198,7 @@ class MixtureGemms {
                          .first = 0,
                          .count = each.type.elements()});
     }
-    Executable(std::move(program), std::make_shared<Arena>(device_), {.weights = &operands_}).run();
+    Executable(program, std::make_shared<Arena>(device_), {.weights = &operands_}).run();
     device_.synchronize();
   }
 
@@ -299,6 +298,7 @@ int grouped_gemm_bench(GroupedGemmOptions& options, const OptionInput&, const st
   if (options.shapes.empty()) throw Error("shapes", "is empty");
   if (options.fp8) check_fp8_sizes(options);
   std::vector<MixtureShape> shapes;
+  shapes.reserve(options.shapes.size());
   for (const std::string& text : options.shapes) shapes.push_back(parse_shape(text));
   register_operations();
   Device& device = open_device(options.device);

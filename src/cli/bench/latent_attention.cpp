@@ -80,6 +80,7 @@ class LatentCall {
     operands_.upload("starts", std::as_bytes(std::span(starts)));
     Program program;
     std::vector<Tensor> inputs;
+    inputs.reserve(types.size());
     for (const NamedType& each : types) inputs.push_back(program.weight(each.name, each.type));
     program.output(
         "o",
@@ -87,7 +88,7 @@ class LatentCall {
             inputs[LatentAttentionIn::query], inputs[LatentAttentionIn::cache], inputs[LatentAttentionIn::block_table],
             inputs[LatentAttentionIn::cu_seqlens], inputs[LatentAttentionIn::starts],
             {.heads = shape.heads, .rank = kBenchRank, .scale = 1 / std::sqrt(static_cast<double>(kBenchWidth))}));
-    executable_ = std::make_unique<Executable>(std::move(program), arena_, Bindings{.weights = &operands_});
+    executable_ = std::make_unique<Executable>(program, arena_, Bindings{.weights = &operands_});
   }
 
   void run() { executable_->run(); }
@@ -100,7 +101,7 @@ class LatentCall {
                        .deviation = 1,
                        .first = 0,
                        .count = each.type.elements()});
-    Executable(std::move(program), std::make_shared<Arena>(device), {.weights = &operands_}).run();
+    Executable(program, std::make_shared<Arena>(device), {.weights = &operands_}).run();
     device.synchronize();
   }
 

@@ -114,6 +114,7 @@ std::vector<TensorSource> ExpertConversion::sources(const Types& types, std::vec
 TensorSource ExpertConversion::converted(const CheckpointTensor& tensor, const std::vector<Segment>& segments,
                                          DType dtype, std::vector<std::byte>& buffer) {
   std::vector<ExpertElements> parts;
+  parts.reserve(segments.size());
   for (const Segment& segment : segments) {
     parts.push_back({.begin = segment.to_slice->first,
                      .count = segment.to_slice->elements(),
@@ -134,6 +135,7 @@ TensorSource ExpertConversion::converted(const CheckpointTensor& tensor, const s
 
 TensorSource ExpertConversion::copied(const CheckpointTensor& tensor, const std::vector<Segment>& segments) {
   std::vector<FileRange> ranges;
+  ranges.reserve(segments.size());
   for (const Segment& segment : segments) {
     ranges.push_back({static_cast<std::uint64_t>(segment.to_slice->first),
                       segment.stored.values->bytes.subspan(static_cast<std::size_t>(segment.from_slice->first),
@@ -148,6 +150,7 @@ TensorSource ExpertConversion::copied_scales(const CheckpointTensor& tensor, con
   const StoredTensor& first = *segments.front().stored.scales;
   const std::size_t size = size_of(first.type);
   std::vector<FileRange> ranges;
+  ranges.reserve(segments.size());
   for (const Segment& segment : segments) {
     const StoredTensor& scales = *segment.stored.scales;
     if (scales.type != first.type) {
@@ -163,8 +166,8 @@ TensorSource ExpertConversion::copied_scales(const CheckpointTensor& tensor, con
          scales.bytes.subspan(static_cast<std::size_t>(first_scale(*segment.from, *segment.from_slice)) * size,
                               static_cast<std::size_t>(count) * size)});
   }
-  return source_of_ranges(tensor.name + std::string(kScaleSuffix), *dtype_of(first.type), scales_shape(tensor.shape),
-                          std::move(ranges));
+  return source_of_ranges(tensor.name + std::string(kScaleSuffix), required_dtype_of(first.type),
+                          scales_shape(tensor.shape), std::move(ranges));
 }
 
 }  // namespace hone

@@ -50,7 +50,7 @@ std::vector<TensorSource> kept_in_fp8(const ScaledTensor& tensor) {
   TensorSource values = tensor_source(tensor.values->name, DType::kU8, tensor.values->shape, tensor.values->bytes);
   values.written_as = StoredType::kF8E4m3;
   const StoredTensor& scales = *tensor.scales;
-  return {std::move(values), tensor_source(scales.name, *dtype_of(scales.type), scales.shape, scales.bytes)};
+  return {std::move(values), tensor_source(scales.name, required_dtype_of(scales.type), scales.shape, scales.bytes)};
 }
 
 Fp8Conversion::Fp8Conversion(const Model& model, const WeightFiles& files) : last_(std::make_shared<Quantized>()) {

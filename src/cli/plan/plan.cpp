@@ -128,7 +128,7 @@ void set_processes(PlanOptions<Base>& options, const OptionInput& input) {
   options.num_processes = processes_of(options, {});
   if (!options.plan_ngpus && !options.runtime_ngpus) return;
   const bool alone = options.processes() == 1 && !input.was_set("num_processes");
-  const std::int64_t all = options.runtime_ngpus.value_or(alone ? *options.plan_ngpus : options.processes());
+  const std::int64_t all = options.runtime_ngpus.value_or(alone ? options.plan_ngpus.value_or(1) : options.processes());
   const std::int64_t unit = options.plan_ngpus.value_or(all);
   if (!alone && all != options.processes()) {
     throw Error(input.place_of("runtime_ngpus"), text_of("is ", all, ", but num_processes is ", options.processes()),

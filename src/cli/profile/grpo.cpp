@@ -100,6 +100,7 @@ GrpoTimes mean_times(const std::string& metrics, std::int64_t warmup, std::int64
 // Phases of a step in seconds, in the order in which they run.
 std::vector<std::pair<const char*, double>> phases_of(const GrpoTimes& times) {
   std::vector<std::pair<const char*, double>> phases;
+  phases.reserve(std::size(kGrpoPhases) + 1);
   for (const GrpoPhase& phase : kGrpoPhases) phases.emplace_back(phase.name, times.*phase.seconds);
   phases.emplace_back("update and other", times.other());
   return phases;

@@ -134,7 +134,7 @@ void IsolatedOp::fill(const Program& from, const Node& node, const HostBatch& ba
     }
   }
   if (!program.nodes().empty()) {
-    Executable(std::move(program), std::make_shared<Arena>(device_), {.weights = &operands_}).run();
+    Executable(program, std::make_shared<Arena>(device_), {.weights = &operands_}).run();
   }
   device_.synchronize();
 }

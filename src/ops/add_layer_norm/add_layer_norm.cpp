@@ -20,8 +20,8 @@ class AddLayerNormBackward final : public Op {
   OpCategory category() const override { return OpCategory::kNormalization; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     std::vector<Type> outputs{required(inputs, AddLayerNormBackwardIn::x, name())};
-    if (inputs.size() > AddLayerNormBackwardIn::dweight && inputs[AddLayerNormBackwardIn::dweight]) {
-      outputs.push_back(required(inputs, AddLayerNormBackwardIn::dweight, name()));
+    if (const Type* dweight = given(inputs, AddLayerNormBackwardIn::dweight)) {
+      outputs.push_back(*dweight);
       outputs.push_back(required(inputs, AddLayerNormBackwardIn::dbias, name()));
     }
     return outputs;

@@ -20,8 +20,7 @@ class AddRmsNormBackward final : public Op {
   OpCategory category() const override { return OpCategory::kNormalization; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     std::vector<Type> outputs{required(inputs, AddRmsNormBackwardIn::x, name())};
-    if (inputs.size() > AddRmsNormBackwardIn::dweight && inputs[AddRmsNormBackwardIn::dweight])
-      outputs.push_back(required(inputs, AddRmsNormBackwardIn::dweight, name()));
+    if (const Type* dweight = given(inputs, AddRmsNormBackwardIn::dweight)) outputs.push_back(*dweight);
     return outputs;
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {

@@ -22,8 +22,7 @@ class RankBlocks {
   RankBlocks(std::byte* all, std::size_t bytes) : group_(context_group()), all_(all) {
     const auto ranks = static_cast<std::size_t>(group_.size());
     HONE_ASSERT(bytes % ranks == 0, bytes, " bytes of ", ranks, " ranks");
-    const std::size_t block = bytes / ranks;
-    for (std::size_t r = 0; r < ranks; ++r) parts_.push_back({r * block, (r + 1) * block});
+    parts_ = equal_blocks(group_.size(), bytes / ranks);
   }
 
   [[nodiscard]] std::byte* mine() const { return all_ + parts_[static_cast<std::size_t>(group_.rank())].begin; }

@@ -43,9 +43,8 @@ class EmbeddingPartGradient final : public EmbeddingGradient {
 const EmbeddingPartGradient kPartGradient;
 
 // (tokens, weight) -> y
-class Embedding : public Op {
+class EmbeddingLookup : public Op {
  public:
-  std::string_view name() const override { return "embedding"; }
   OpCategory category() const override { return OpCategory::kMemory; }
   bool is_token_wise() const override { return true; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
@@ -61,15 +60,6 @@ class Embedding : public Op {
     return {.bytes_read = static_cast<double>(required(inputs, EmbeddingIn::tokens, name()).bytes()) + bytes,
             .bytes_written = bytes};
   }
-  void gradient(GradientBuilder& builder, const Node&) const override { append_gradient(builder, kGradient, {}); }
-  // Each rank has some rows of the table and looks up the tokens that are there.
-  void shard(ShardBuilder& builder, const Node& node) const override {
-    if (builder.division(EmbeddingIn::weight) != kDividedRows) return Op::shard(builder, node);
-    const Tensor weight = builder.input(EmbeddingIn::weight);
-    const EmbeddingPartAttributes own{.first = builder.rank() * weight.dim(0),
-                                      .vocab = builder.ranks() * weight.dim(0)};
-    builder.set_output(0, sum_ranks(embedding_part(builder.input(EmbeddingIn::tokens), weight, own)), kWhole);
-  }
 
  protected:
   static void append_gradient(GradientBuilder& builder, const Op& gradient, const Attributes& attributes) {
@@ -82,17 +72,30 @@ class Embedding : public Op {
   }
 };
 
+class Embedding final : public EmbeddingLookup {
+ public:
+  std::string_view name() const override { return "embedding"; }
+  void gradient(GradientBuilder& builder, const Node&) const override { append_gradient(builder, kGradient, {}); }
+  // Each rank has some rows of the table and looks up the tokens that are there.
+  void shard(ShardBuilder& builder, const Node& node) const override {
+    if (builder.division(EmbeddingIn::weight) != kDividedRows) return Op::shard(builder, node);
+    const Tensor weight = builder.input(EmbeddingIn::weight);
+    const EmbeddingPartAttributes own{.first = builder.rank() * weight.dim(0),
+                                      .vocab = builder.ranks() * weight.dim(0)};
+    builder.set_output(0, sum_ranks(embedding_part(builder.input(EmbeddingIn::tokens), weight, own)), kWhole);
+  }
+};
+
 const Embedding kEmbedding;
 
 // The same of a table with some rows of the vocabulary.
-class EmbeddingPart final : public Embedding {
+class EmbeddingPart final : public EmbeddingLookup {
  public:
   std::string_view name() const override { return "embedding_part"; }
   Attributes default_attributes() const override { return EmbeddingPartAttributes{}; }
   void gradient(GradientBuilder& builder, const Node& node) const override {
     append_gradient(builder, kPartGradient, node.attributes);
   }
-  void shard(ShardBuilder& builder, const Node& node) const override { Op::shard(builder, node); }
 };
 
 const EmbeddingPart kPart;

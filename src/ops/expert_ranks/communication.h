@@ -24,11 +24,7 @@ inline void gather_starts(const KernelCall& call) {
   const std::size_t bytes = call.in(0).type->bytes();
   HONE_ASSERT(starts.capacity() == group.size(), starts.capacity(), " ranks in a group of ", group.size());
   group.copy(starts.data + static_cast<std::size_t>(group.rank()) * bytes, call.in(0).data, bytes);
-  std::vector<ByteRange> blocks;
-  for (std::size_t r = 0; r < static_cast<std::size_t>(group.size()); ++r) {
-    blocks.push_back({r * bytes, (r + 1) * bytes});
-  }
-  group.all_gather(starts.data, blocks);
+  group.all_gather(starts.data, equal_blocks(group.size(), bytes));
 }
 
 // Bytes of the rows of all ranks.

@@ -48,12 +48,14 @@ struct Exchange {
   // The ranges of this rank's own rows that belong to the experts of each rank.
   [[nodiscard]] std::vector<ByteRange> here() const {
     std::vector<ByteRange> ranges;
+    ranges.reserve(static_cast<std::size_t>(attributes.ranks));
     for (std::int64_t r = 0; r < attributes.ranks; ++r) ranges.push_back(bytes(row(me, r, 0), row(me, r, experts)));
     return ranges;
   }
   // The ranges of the rows for this rank's experts, those of rank 0 first.
   [[nodiscard]] std::vector<ByteRange> there() const {
     std::vector<ByteRange> ranges;
+    ranges.reserve(static_cast<std::size_t>(attributes.ranks));
     std::int64_t begin = 0;
     for (std::int64_t r = 0; r < attributes.ranks; ++r) {
       const std::int64_t count = row(r, me, experts) - row(r, me, 0);

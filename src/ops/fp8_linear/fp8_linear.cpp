@@ -27,10 +27,9 @@ class Fp8Linear final : public Op {
            text_of("scale_rows is ", rows, "; expected a divisor of ", kScaleBlock));
     const Type wanted{DType::kF32, {(weight.shape[0].size + rows - 1) / rows, scale_blocks(weight.shape[1].size)}};
     expect(scale == wanted, name(), text_of("scale is ", to_text(scale), "; expected ", to_text(wanted)));
-    if (inputs.size() > Fp8LinearIn::bias && inputs[Fp8LinearIn::bias]) {
-      const Type& bias = required(inputs, Fp8LinearIn::bias, name());
-      expect(bias.shape.size() == 1 && bias.shape[0] == weight.shape[0] && bias.dtype == x.dtype, name(),
-             text_of("bias is ", to_text(bias), ", weight ", to_text(weight), "; expected [n] and [n, k]"));
+    if (const Type* bias = given(inputs, Fp8LinearIn::bias)) {
+      expect(bias->shape.size() == 1 && bias->shape[0] == weight.shape[0] && bias->dtype == x.dtype, name(),
+             text_of("bias is ", to_text(*bias), ", weight ", to_text(weight), "; expected [n] and [n, k]"));
     }
     return {Type{x.dtype, {x.shape[0], weight.shape[0].size}}};
   }

@@ -42,11 +42,7 @@ class KvAppend final : public Op {
                           static_cast<double>(required(inputs, KvAppendIn::slots, name()).bytes()),
             .bytes_written = elements * static_cast<double>(size_of(keys.dtype)) + scales};
   }
-  std::optional<std::size_t> alias(std::size_t output) const override {
-    constexpr std::array<std::size_t, 4> kInputs{KvAppendIn::k_cache, KvAppendIn::v_cache, KvAppendIn::k_scales,
-                                                 KvAppendIn::v_scales};
-    return kInputs.at(output);
-  }
+  std::optional<std::size_t> alias(std::size_t output) const override { return kPages.at(output); }
   // Each rank has the pages of its key heads.
   void shard(ShardBuilder& builder, const Node& node) const override {
     if (builder.division(KvAppendIn::qkv) == kWhole) return Op::shard(builder, node);
@@ -54,8 +50,13 @@ class KvAppend final : public Op {
     own.heads /= builder.ranks();
     own.kv_heads /= builder.ranks();
     const std::vector<Tensor> pages = builder.append(own);
-    for (std::size_t i = 0; i < pages.size(); ++i) builder.set_output(i, pages[i], builder.division(*alias(i)));
+    for (std::size_t i = 0; i < pages.size(); ++i) builder.set_output(i, pages[i], builder.division(kPages.at(i)));
   }
+
+ private:
+  // The input that each output overwrites.
+  static constexpr std::array<std::size_t, 4> kPages{KvAppendIn::k_cache, KvAppendIn::v_cache, KvAppendIn::k_scales,
+                                                     KvAppendIn::v_scales};
 };
 
 const KvAppend kKvAppend;

@@ -16,8 +16,8 @@ class LayerNormBackward final : public Op {
   OpCategory category() const override { return OpCategory::kNormalization; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     std::vector<Type> outputs{required(inputs, LayerNormBackwardIn::x, name())};
-    if (inputs.size() > LayerNormBackwardIn::dweight && inputs[LayerNormBackwardIn::dweight]) {
-      outputs.push_back(required(inputs, LayerNormBackwardIn::dweight, name()));
+    if (const Type* dweight = given(inputs, LayerNormBackwardIn::dweight)) {
+      outputs.push_back(*dweight);
       outputs.push_back(required(inputs, LayerNormBackwardIn::dbias, name()));
     }
     return outputs;

@@ -1,7 +1,7 @@
 #include "ops/linear/few_rows_tiles.h"
 
 #include <algorithm>
-#include <optional>
+#include <limits>
 
 namespace hone {
 namespace {
@@ -20,11 +20,11 @@ bool few_rows_pay(std::int64_t m, std::int64_t n, std::int64_t k) {
 }
 
 FewRowsTile few_rows_tile(std::int64_t m, std::int64_t n, int sm_count) {
-  std::optional<FewRowsTile> best;
-  double best_cost = 0;
+  FewRowsTile best{};
+  double best_cost = std::numeric_limits<double>::infinity();
   const auto consider = [&](const FewRowsTile& tile, double cost_of_tile) {
     const double cost = static_cast<double>(rounds_of(tile, m, n, sm_count)) * cost_of_tile;
-    if (best && cost >= best_cost) return;
+    if (cost >= best_cost) return;
     best = tile;
     best_cost = cost;
   };
@@ -32,7 +32,7 @@ FewRowsTile few_rows_tile(std::int64_t m, std::int64_t n, int sm_count) {
     // A tile costs its rows of W and, more cheaply since they come from the L2 cache, the rows of x.
     const int tokens = m <= 8 ? 8 : m <= 16 ? 16 : m <= 32 ? 32 : 64;
     for (int rows = 64; rows >= 16; rows -= 8) consider({rows, tokens}, rows + 4.0 + 0.4 * tokens);
-    return *best;
+    return best;
   }
   // The products, and what is copied to shared memory and read there, which takes as long as some of them.
   const auto with_groups = [&]<int... kGroups>(std::integer_sequence<int, kGroups...>) {
@@ -45,7 +45,7 @@ FewRowsTile few_rows_tile(std::int64_t m, std::int64_t n, int sm_count) {
     }
   };
   with_groups(FewRowsTileGroups{});
-  return *best;
+  return best;
 }
 
 }  // namespace hone

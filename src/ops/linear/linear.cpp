@@ -81,10 +81,9 @@ class Linear final : public Op {
     const Type& weight = required(inputs, LinearIn::weight, name());
     expect(x.shape.size() == 2 && weight.shape.size() == 2 && x.shape[1] == weight.shape[1] && x.dtype == weight.dtype,
            name(), text_of("x is ", to_text(x), ", weight ", to_text(weight), "; expected [rows, k] and [n, k]"));
-    if (inputs.size() > LinearIn::bias && inputs[LinearIn::bias]) {
-      const Type& bias = required(inputs, LinearIn::bias, name());
-      expect(bias.shape.size() == 1 && bias.shape[0] == weight.shape[0] && bias.dtype == x.dtype, name(),
-             text_of("bias is ", to_text(bias), ", weight ", to_text(weight), "; expected [n] and [n, k]"));
+    if (const Type* bias = given(inputs, LinearIn::bias)) {
+      expect(bias->shape.size() == 1 && bias->shape[0] == weight.shape[0] && bias->dtype == x.dtype, name(),
+             text_of("bias is ", to_text(*bias), ", weight ", to_text(weight), "; expected [n] and [n, k]"));
     }
     const bool f32_output = attributes.as<LinearAttributes>().f32_output;
     return {Type{f32_output ? accumulator_of(x.dtype) : x.dtype, {x.shape[0], weight.shape[0].size}}};

@@ -22,8 +22,7 @@ class LinearLogprobsBackward : public Op {
   Attributes default_attributes() const override { return LinearLogprobsAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     std::vector<Type> outputs{required(inputs, LinearLogprobsBackwardIn::x, name())};
-    if (inputs.size() > LinearLogprobsBackwardIn::dweight && inputs[LinearLogprobsBackwardIn::dweight])
-      outputs.push_back(required(inputs, LinearLogprobsBackwardIn::dweight, name()));
+    if (const Type* dweight = given(inputs, LinearLogprobsBackwardIn::dweight)) outputs.push_back(*dweight);
     return outputs;
   }
   // Includes the GEMM that computes the logits again.
@@ -160,8 +159,7 @@ class LinearLogprobsJoint final : public FusedOp {
     expect(dlogp == outputs[LinearLogprobsJointOut::logp], name(),
            text_of("dlogp is ", to_text(dlogp), "; expected ", to_text(outputs[LinearLogprobsJointOut::logp])));
     outputs.push_back(required(inputs, LinearLogprobsJointIn::x, name()));
-    if (inputs.size() > LinearLogprobsJointIn::dweight && inputs[LinearLogprobsJointIn::dweight])
-      outputs.push_back(required(inputs, LinearLogprobsJointIn::dweight, name()));
+    if (const Type* dweight = given(inputs, LinearLogprobsJointIn::dweight)) outputs.push_back(*dweight);
     return outputs;
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {

@@ -162,7 +162,7 @@ class DoraScale final : public Op {
     const Shape columns{z.shape[1]};
     expect_vector(inputs, LoraDoraScaleIn::magnitude, name(), "the magnitude", {z.dtype, columns});
     expect_vector(inputs, LoraDoraScaleIn::norm, name(), "the norm", {accumulator_of(z.dtype), columns});
-    if (inputs.size() > LoraDoraScaleIn::bias && inputs[LoraDoraScaleIn::bias])
+    if (given(inputs, LoraDoraScaleIn::bias) != nullptr)
       expect_vector(inputs, LoraDoraScaleIn::bias, name(), "bias", {z.dtype, columns});
     return {z};
   }

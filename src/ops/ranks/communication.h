@@ -17,11 +17,7 @@ namespace hone {
 // Gathers blocks of equal size from all ranks: block r of `all` is that of rank r, and this rank's is there already.
 inline void gather_blocks(std::byte* all, std::size_t block_bytes) {
   Collective& group = tensor_group();
-  std::vector<ByteRange> blocks;
-  for (std::size_t r = 0; r < static_cast<std::size_t>(group.size()); ++r) {
-    blocks.push_back({r * block_bytes, (r + 1) * block_bytes});
-  }
-  group.all_gather(all, blocks);
+  group.all_gather(all, equal_blocks(group.size(), block_bytes));
 }
 
 }  // namespace hone

@@ -32,10 +32,9 @@ class RanksSum final : public Op {
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& x = required(inputs, RanksSumIn::x, name());
     expect(is_floating(x.dtype), name(), text_of("x is ", to_text(x), "; expected a floating type"));
-    if (inputs.size() > RanksSumIn::bias && inputs[RanksSumIn::bias]) {
-      const Type& bias = required(inputs, RanksSumIn::bias, name());
-      expect(x.shape.size() == 2 && bias == Type{x.dtype, {x.shape[1]}}, name(),
-             text_of("bias is ", to_text(bias), ", x ", to_text(x), "; expected [n] and [rows, n]"));
+    if (const Type* bias = given(inputs, RanksSumIn::bias)) {
+      expect(x.shape.size() == 2 && *bias == Type{x.dtype, {x.shape[1]}}, name(),
+             text_of("bias is ", to_text(*bias), ", x ", to_text(x), "; expected [n] and [rows, n]"));
     }
     return {x};
   }

@@ -14,8 +14,7 @@ class RmsNormBackward final : public Op {
   OpCategory category() const override { return OpCategory::kNormalization; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     std::vector<Type> outputs{required(inputs, RmsNormBackwardIn::x, name())};
-    if (inputs.size() > RmsNormBackwardIn::dweight && inputs[RmsNormBackwardIn::dweight])
-      outputs.push_back(required(inputs, RmsNormBackwardIn::dweight, name()));
+    if (const Type* dweight = given(inputs, RmsNormBackwardIn::dweight)) outputs.push_back(*dweight);
     return outputs;
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {

@@ -60,10 +60,9 @@ class Router final : public Op {
     const Type& logits = required(inputs, RouterIn::logits, name());
     const auto& a = attributes.as<RouterAttributes>();
     expect_logits(name(), logits, a);
-    if (inputs.size() > RouterIn::bias && inputs[RouterIn::bias].has_value()) {
-      const Type& bias = required(inputs, RouterIn::bias, name());
-      expect(bias.dtype == logits.dtype && bias.shape == Shape{logits.shape[1]}, name(),
-             text_of("logits are ", to_text(logits), ", bias ", to_text(bias), "; expected one number an expert"));
+    if (const Type* bias = given(inputs, RouterIn::bias)) {
+      expect(bias->dtype == logits.dtype && bias->shape == Shape{logits.shape[1]}, name(),
+             text_of("logits are ", to_text(logits), ", bias ", to_text(*bias), "; expected one number an expert"));
     }
     const Shape chosen{logits.shape[0], a.top_k};
     return {Type{DType::kI32, chosen}, Type{logits.dtype, chosen}};

@@ -14,11 +14,11 @@ bool is_wide(DType dtype) { return dtype == DType::kF32 || dtype == DType::kF64;
 
 // The number of segments that an optional cu_seqlens describes.
 std::int64_t segment_count(std::string_view op, InputTypes inputs, std::size_t index) {
-  if (index >= inputs.size() || !inputs[index]) return 1;
-  const Type& type = *inputs[index];
-  expect(type.dtype == DType::kI32 && type.shape.size() == 1 && type.shape[0].size > 0, op,
-         text_of("cu_seqlens is ", to_text(type), "; expected i32[segments + 1]"));
-  return type.shape[0].size - 1;
+  const Type* type = given(inputs, index);
+  if (type == nullptr) return 1;
+  expect(type->dtype == DType::kI32 && type->shape.size() == 1 && type->shape[0].size > 0, op,
+         text_of("cu_seqlens is ", to_text(*type), "; expected i32[segments + 1]"));
+  return type->shape[0].size - 1;
 }
 
 void expect_logits(std::string_view op, const Type& logits) {

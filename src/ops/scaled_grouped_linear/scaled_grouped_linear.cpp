@@ -42,13 +42,12 @@ Type product_type(InputTypes inputs, const Attributes& attributes, bool turned, 
 }
 
 // Work of a product that reads the operands up to `start`.
-Cost product_cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) {
+Cost product_cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes, std::string_view op) {
   Cost cost;
-  for (const std::optional<Type>& input : inputs.first(In::start + 1))
-    cost.bytes_read += static_cast<double>(input->bytes());
+  for (std::size_t i = 0; i <= In::start; ++i) cost.bytes_read += static_cast<double>(required(inputs, i, op).bytes());
   cost.bytes_written = static_cast<double>(outputs[0].bytes());
-  cost.flops = 2.0 * static_cast<double>(inputs[In::x]->elements()) * static_cast<double>(outputs[0].shape[1].size) *
-               attributes.as<GroupedLinearAttributes>().share;
+  cost.flops = 2.0 * static_cast<double>(required(inputs, In::x, op).elements()) *
+               static_cast<double>(outputs[0].shape[1].size) * attributes.as<GroupedLinearAttributes>().share;
   return cost;
 }
 
@@ -62,7 +61,7 @@ class ScaledGroupedLinearInputGradient final : public Op {
     return {product_type(inputs, attributes, true, name())};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
-    return product_cost(inputs, outputs, attributes);
+    return product_cost(inputs, outputs, attributes, name());
   }
 };
 
@@ -118,15 +117,15 @@ class ScaledGroupedLinear final : public Op {
   Attributes default_attributes() const override { return GroupedLinearAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type y = product_type(inputs, attributes, false, name());
-    if (inputs.size() > In::source && inputs[In::source]) {
-      const Type wanted{DType::kBf16, inputs[In::weight]->shape};
-      expect(*inputs[In::source] == wanted, name(),
-             text_of("the weight is quantized from ", to_text(*inputs[In::source]), "; expected ", to_text(wanted)));
+    if (const Type* source = given(inputs, In::source)) {
+      const Type wanted{DType::kBf16, required(inputs, In::weight, name()).shape};
+      expect(*source == wanted, name(),
+             text_of("the weight is quantized from ", to_text(*source), "; expected ", to_text(wanted)));
     }
     return {y};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
-    return product_cost(inputs, outputs, attributes);
+    return product_cost(inputs, outputs, attributes, name());
   }
   void gradient(GradientBuilder& builder, const Node& node) const override {
     const Tensor dy = builder.output_gradient(0);

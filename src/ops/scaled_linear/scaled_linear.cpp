@@ -77,16 +77,14 @@ class ScaledLinear final : public Op {
     const std::int64_t k = weight.shape[1].size;
     expect_scale(inputs, In::x_scale, {k / kScaleBlock, x.rows()}, name());
     expect_scale(inputs, In::weight_scale, {n / kScaleBlock, weight_scale_stride(k)}, name());
-    if (inputs.size() > In::bias && inputs[In::bias]) {
-      const Type& bias = *inputs[In::bias];
-      expect(bias == Type{DType::kBf16, {n}}, name(),
-             text_of("bias is ", to_text(bias), ", weight ", to_text(weight), "; expected bf16 [n] and [n, k]"));
+    if (const Type* bias = given(inputs, In::bias)) {
+      expect(*bias == Type{DType::kBf16, {n}}, name(),
+             text_of("bias is ", to_text(*bias), ", weight ", to_text(weight), "; expected bf16 [n] and [n, k]"));
     }
-    if (inputs.size() > In::source && inputs[In::source]) {
-      const Type& source = *inputs[In::source];
-      expect(source == Type{DType::kBf16, {n, k}}, name(),
-             text_of("the weight is quantized from ", to_text(source), "; expected ",
-                     to_text(Type{DType::kBf16, {n, k}})));
+    if (const Type* source = given(inputs, In::source)) {
+      const Type wanted{DType::kBf16, {n, k}};
+      expect(*source == wanted, name(),
+             text_of("the weight is quantized from ", to_text(*source), "; expected ", to_text(wanted)));
     }
     return {Type{DType::kBf16, {x.shape[0], n}}};
   }

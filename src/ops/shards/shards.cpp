@@ -73,6 +73,7 @@ class InPlace final : public Op {
   Attributes default_attributes() const override { return ShardsAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     std::vector<Type> types;
+    types.reserve(inputs.size());
     for (std::size_t i = 0; i < inputs.size(); ++i) types.push_back(required(inputs, i, name_));
     return types;
   }

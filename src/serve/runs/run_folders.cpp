@@ -107,10 +107,11 @@ class Search {
     if (run.has_metrics) run.completions = completions_in(folder / "completions");
     if (run.has_metrics || run.has_results || run.has_profile) found_.runs.push_back(std::move(run));
     if (depth == kRunDepth) return;
+    const std::string prefix = id == "." ? "" : id + "/";
     for (const std::string& name : names_in(folder)) {
       std::error_code error;
       if (name.starts_with('.') || name == "completions" || !fs::is_directory(folder / name, error)) continue;
-      visit(id == "." ? name : id + "/" + name, depth + 1);
+      visit(prefix + name, depth + 1);
     }
   }
 
