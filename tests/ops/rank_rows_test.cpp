@@ -36,10 +36,7 @@ float addend_of(int rank, std::int64_t token, std::int64_t column) {
   return static_cast<float>(100 * rank + 10 * token + column + 1);
 }
 
-void expect_rows(int size, int rank, std::int64_t tokens, bool has_bias) {
-  Program program = program_of_rows(size, has_bias);
-  EXPECT_EQ(to_text(program_from_text(to_text(program))), to_text(program));
-  Executable executable(std::move(program), std::make_shared<Arena>(cpu_device()), {});
+void expect_rows(Executable& executable, int size, int rank, std::int64_t tokens, bool has_bias) {
   const std::int64_t block = (kRowCapacity + size - 1) / size;
   std::vector<float> x(kRowCapacity * kRowWidth, 0.0f);
   std::vector<float> whole(x.size(), 0.0f);
@@ -69,15 +66,21 @@ void expect_rows(int size, int rank, std::int64_t tokens, bool has_bias) {
   EXPECT_EQ(output("taken", own.size()), own) << "rank " << rank << " of " << size << ", " << tokens << " tokens";
 }
 
+// Runs with fewer and fewer tokens, so that rows of the run before would be seen.
+void expect_rows(int size, int rank, bool has_bias) {
+  Program program = program_of_rows(size, has_bias);
+  EXPECT_EQ(to_text(program_from_text(to_text(program))), to_text(program));
+  Executable executable(std::move(program), std::make_shared<Arena>(cpu_device()), {});
+  for (const std::int64_t tokens : {7, 3, 0}) expect_rows(executable, size, rank, tokens, has_bias);
+}
+
 // Sizes that do and do not divide the capacity, and one with a rank that has no row (8 blocks of one row).
 TEST(RankRows, AreThoseOfTheSum) {
   register_operations();
   for (const int size : {1, 2, 4, 7, 8}) {
-    for (const std::int64_t tokens : {0, 3, 7}) {
-      test::run_group(size, &MeshCollectives::tensor, [&](int rank) {
-        for (const bool has_bias : {false, true}) expect_rows(size, rank, tokens, has_bias);
-      });
-    }
+    test::run_group(size, &MeshCollectives::tensor, [&](int rank) {
+      for (const bool has_bias : {false, true}) expect_rows(size, rank, has_bias);
+    });
   }
 }
 
