@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "ops/fill/fill.h"
+#include "passes/gather_again.h"
 #include "passes/offload.h"
 #include "passes/precision.h"
 #include "program/memory_plan.h"
@@ -104,9 +105,8 @@ Program Compiler::differentiated(const Program& typed, std::string_view loss, st
       if (plan_memory(kept, options_.device).arena + held_fp8_bytes(kept) <= budget) return kept;
     }
     Program whole = with_gradients(quantized, loss, options_.gradients, FusionScope::kProgram);
-    if (options_.recompute == Recompute::kNone || plan_memory(whole, options_.device).arena <= budget) {
-      return whole;
-    }
+    if (options_.recompute == Recompute::kNone) return gather_again(whole);
+    if (plan_memory(whole, options_.device).arena <= budget) return whole;
   }
   Program program = with_gradients(quantized, loss, options_.gradients, FusionScope::kLayer);
   // With offload, values kept inside layers would only travel to the host and back, so recompute as much as possible.

@@ -19,8 +19,9 @@ namespace hone {
 // and know their place there (PartBox). A vocabulary that the ranks do not divide stays whole, with a notice.
 class TensorParallelModel final : public WrappedModel {
  public:
-  // Throws Error that names tensor_parallel_size and what the ranks do not divide, or what is not supported: adapters.
-  TensorParallelModel(std::unique_ptr<Model> whole, int rank, int ranks);
+  // rows: sequence_parallel, TensorDivision::rows. Throws Error that names tensor_parallel_size and what the ranks do
+  // not divide, or what is not supported: adapters; with rows mixtures and latent attention.
+  TensorParallelModel(std::unique_ptr<Model> whole, int rank, int ranks, bool rows = false);
 
   const Model& whole() const override { return base(); }
   Program adapted(Program program, const TraceUse& use) const override;

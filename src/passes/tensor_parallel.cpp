@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "ops/rank_rows/rank_rows.h"
 #include "ops/ranks/ranks.h"
 #include "program/shard_builder.h"
 
@@ -24,7 +25,8 @@ class TensorDivider final : public ShardBuilder {
                                   return type;
                                 }}),
         divisions_(program.values().size(), kWhole),
-        gathered_(program.values().size(), false) {
+        gathered_(program.values().size(), false),
+        by_rows_(program.values().size(), false) {
     for (std::size_t i = 0; i < divisions_.size(); ++i) divisions_[i] = dimension_of(program.values()[i]);
   }
 
@@ -39,22 +41,23 @@ class TensorDivider final : public ShardBuilder {
       HONE_ASSERT(divisions_[static_cast<std::size_t>(output.value)] == kWhole, "the output ", output.name,
                   " is divided");
       if (const auto found = addends_.find(output.value); found != addends_.end()) add_up(output.value, found->second);
+      if (by_rows_[static_cast<std::size_t>(output.value)]) rewriter_.map(output.value, whole_of(output.value));
     }
     return rewriter_.finish();
   }
 
   int ranks() const override { return division_.ranks; }
   int rank() const override { return division_.rank; }
-  Tensor input(std::size_t index) override {
-    const ValueId id = operand(index);
-    if (const auto found = addends_.find(id); found != addends_.end()) add_up(id, found->second);
-    return rewriter_.mapped(id);
-  }
+  Tensor input(std::size_t index) override { return whole_of(added(index)); }
   Tensor entered(std::size_t index) override {
-    const Tensor whole = input(index);
+    const ValueId id = added(index);
     HONE_ASSERT(division(index) == kWhole, "a divided operand of ", node_->op->name(), " enters");
-    const auto [found, is_new] = entered_.try_emplace(whole.id(), kNoValue);
-    if (is_new) found->second = enter_ranks(whole).id();
+    const Tensor operand = rewriter_.mapped(id);
+    const auto [found, is_new] = entered_.try_emplace(operand.id(), kNoValue);
+    if (is_new) {
+      const bool by_rows = by_rows_[static_cast<std::size_t>(id)];
+      found->second = (by_rows ? gathered(id, true) : enter_ranks(operand)).id();
+    }
     return rewriter_.program().tensor(found->second);
   }
   Tensor addend(std::size_t index) override {
@@ -84,9 +87,32 @@ class TensorDivider final : public ShardBuilder {
     divisions_[static_cast<std::size_t>(id)] = division;
   }
   void set_addend(std::size_t index, Tensor addend) override { addends_[node_->outputs.at(index)] = addend.id(); }
+  void set_sum(std::size_t index, Tensor addend, Tensor bias) override {
+    const ValueId id = node_->outputs.at(index);
+    if (!divides_rows(id)) return set_output(index, sum_ranks(addend, bias), kWhole);
+    const Tensor own = bias && bias.value().role == Role::kWeight ? enter_ranks(bias) : bias;
+    set_rows(index, sum_rank_rows(addend, division_.ranks, own));
+  }
   void set_gathered_output(std::size_t index, Tensor whole) override {
     set_output(index, whole, kWhole);
     gathered_[static_cast<std::size_t>(node_->outputs.at(index))] = true;
+  }
+  bool has_rows(std::size_t index) const override {
+    const ValueId id = operand(index);
+    return id != kNoValue && (by_rows_[static_cast<std::size_t>(id)] || (addends_.contains(id) && divides_rows(id)));
+  }
+  Tensor rows(std::size_t index) override {
+    const ValueId id = added(index);
+    if (id == kNoValue || by_rows_[static_cast<std::size_t>(id)]) return rewriter_.mapped(id);
+    if (from_.value(id).role == Role::kWeight) return entered(index);
+    HONE_ASSERT(divides_rows(id) && division(index) == kWhole, "an operand of ", node_->op->name(), " has no rows");
+    const auto [found, is_new] = taken_.try_emplace(id, kNoValue);
+    if (is_new) found->second = take_rank_rows(rewriter_.mapped(id), division_.ranks).id();
+    return rewriter_.program().tensor(found->second);
+  }
+  void set_rows(std::size_t index, Tensor rows) override {
+    set_output(index, rows, kWhole);
+    by_rows_[static_cast<std::size_t>(node_->outputs.at(index))] = true;
   }
 
  private:
@@ -94,13 +120,39 @@ class TensorDivider final : public ShardBuilder {
   [[nodiscard]] ValueId operand(std::size_t index) const {
     return index < node_->inputs.size() ? node_->inputs[index] : kNoValue;
   }
+  // Returns an operand whose addends, if it has any, have been added up.
+  ValueId added(std::size_t index) {
+    const ValueId id = operand(index);
+    if (const auto found = addends_.find(id); found != addends_.end()) add_up(id, found->second);
+    return id;
+  }
+  // Returns true if ranks may have their rows of an old value.
+  [[nodiscard]] bool divides_rows(ValueId id) const {
+    const Shape& shape = from_.value(id).type.shape;
+    return division_.rows && !shape.empty() && shape[0].count == Count::tokens && shape[0].factor == 1;
+  }
+  // Returns an old value of which all ranks have all, or their part; rows of it are gathered.
+  Tensor whole_of(ValueId id) {
+    const Tensor mapped = rewriter_.mapped(id);
+    if (id == kNoValue || !by_rows_[static_cast<std::size_t>(id)]) return mapped;
+    const auto [found, is_new] = whole_.try_emplace(id, kNoValue);
+    if (is_new) found->second = gathered(id, false).id();
+    return rewriter_.program().tensor(found->second);
+  }
+  Tensor gathered(ValueId id, bool entered) {
+    return gather_rank_rows(rewriter_.mapped(id),
+                            {.ranks = division_.ranks, .capacity = from_.value(id).type.rows(), .entered = entered});
+  }
   // Appends the sum over the ranks of an old value, where its addends are computed in the layers of the program.
   void add_up(ValueId id, ValueId addend) {
     const Node& made = from_.nodes()[static_cast<std::size_t>(from_.value(id).producer)];
     Program& program = rewriter_.program();
     program.set_scope(made.scope);
     program.set_phase(made.phase);
-    rewriter_.map(id, sum_ranks(program.tensor(addend)));
+    const bool by_rows = divides_rows(id);
+    const Tensor sum = program.tensor(addend);
+    rewriter_.map(id, by_rows ? sum_rank_rows(sum, division_.ranks) : sum_ranks(sum));
+    by_rows_[static_cast<std::size_t>(id)] = by_rows;
     addends_.erase(id);
     program.set_scope(node_->scope);
     program.set_phase(node_->phase);
@@ -119,6 +171,9 @@ class TensorDivider final : public ShardBuilder {
   std::map<ValueId, ValueId> addends_;   // of old values that are not added up yet
   std::map<ValueId, ValueId> entered_;   // by the new value
   std::vector<bool> gathered_;           // [values of the old program] ShardBuilder::is_gathered()
+  std::vector<bool> by_rows_;            // [values of the old program] this rank has its rows
+  std::map<ValueId, ValueId> whole_;     // of old values by rows: what has been gathered of them
+  std::map<ValueId, ValueId> taken_;     // of whole old values: this rank's rows
   const Node* node_ = nullptr;           // the node that is being divided
 };
 

@@ -108,6 +108,7 @@ std::optional<std::string> layout_key_set(const TrainingOptions& options, const 
   for (const LayoutNumber& number : kGroups) {
     if (input.was_set(number.key)) return number.key;
   }
+  if (options.sequence_parallel) return "sequence_parallel";
   if (zero_stage_of(options) > 0) return "zero_stage";
   return std::nullopt;
 }

@@ -155,6 +155,12 @@ CostModel::Transfer CostModel::transfer(const Program& program, const Node& node
     return {.copies = added, .waits = attributes.slot};
   }
   if (op == "ranks_gather") return {.seconds = collective_seconds(out, part(work_.mesh.tensor_size()))};
+  if (op == "rank_rows_take") return {.copies = 2 * out / copy};
+  if (op.starts_with("rank_rows_")) {
+    const double whole = std::max(in, out);
+    return {.seconds = collective_seconds(whole, part(work_.mesh.tensor_size())),
+            .copies = (op == "rank_rows_sum" ? 2 * whole : 0) / copy + 2 * std::min(in, out) / copy};
+  }
   if (op.starts_with("ranks_")) {
     const double bytes = static_cast<double>(program.value(node.outputs[0]).type.bytes());
     return {.seconds = collective_seconds(bytes, 2 * part(work_.mesh.tensor_size())), .copies = 2 * bytes / copy};

@@ -48,9 +48,33 @@ class ShardBuilder {
   // Registers an output that is the sum over the ranks of what they have. It counts as whole: the ranks add it up where
   // it is read, and values that are added to each other once.
   virtual void set_addend(std::size_t index, Tensor addend) = 0;
+  // The same with a bias, or none, that all ranks have. It is added to the sum, which is appended here.
+  virtual void set_sum(std::size_t index, Tensor addend, Tensor bias) = 0;
   // Registers a whole output whose columns were gathered.
   virtual void set_gathered_output(std::size_t index, Tensor whole) = 0;
+
+  // Returns true if this rank has its rows of the operand, or will have them of a sum (sequence parallelism,
+  // ops/rank_rows). To an operation that knows nothing of rows the operand is whole: input() and entered() gather it.
+  [[nodiscard]] virtual bool has_rows(std::size_t index) const = 0;
+  // Returns this rank's rows of an operand with tokens, which are taken from a whole one, or a weight that enters. For
+  // operations that compute each row of their outputs from the same row of their operands.
+  [[nodiscard]] virtual Tensor rows(std::size_t index) = 0;
+  // Registers this rank's rows of an output.
+  virtual void set_rows(std::size_t index, Tensor rows) = 0;
 };
+
+// For nodes whose rows are computed alone: if this rank has its rows of an operand, appends a copy of the node with
+// them, whose outputs are this rank's rows, and returns true. No operand may be divided in another way.
+[[nodiscard]] inline bool shard_rows(ShardBuilder& builder, const Node& node) {
+  bool any = false;
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) any = any || builder.has_rows(i);
+  if (!any) return false;
+  std::vector<Tensor> inputs;
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) inputs.push_back(builder.rows(i));
+  const std::vector<Tensor> outputs = builder.append(node.attributes, inputs);
+  for (std::size_t i = 0; i < outputs.size(); ++i) builder.set_rows(i, outputs[i]);
+  return true;
+}
 
 // For nodes of which each rank computes the same, or the same columns of outputs as it has of its operands: appends a
 // copy of the node and registers all outputs with this division.

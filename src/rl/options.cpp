@@ -158,6 +158,10 @@ bool GrpoOptions::sums_depend_on_rows() const {
 }
 
 void check_processes(const GrpoOptions& options, const OptionInput& input) {
+  if (options.sequence_parallel) {
+    throw Error(input.place_of("sequence_parallel"),
+                "is for pretrain and sft; hone grpo computes all tokens on each rank", "--sequence_parallel false");
+  }
   for (const auto& [key, size, of_weights, of_tokens] : options.group_sizes()) {
     if (size == 1 || std::string_view(key) == "tensor_parallel_size") continue;
     const char* const needs = of_weights ? "divides weights by tensor_parallel_size only" : "computes whole sequences";

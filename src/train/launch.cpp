@@ -93,12 +93,27 @@ void check_pipeline(const TrainingOptions& options) {
   }
 }
 
+void check_sequence_parallel(const TrainingOptions& options) {
+  if (!options.sequence_parallel) return;
+  constexpr const char* kKey = "sequence_parallel";
+  if (options.tensor_parallel_size == 1) {
+    throw Error(kKey, "divides tokens over a tensor group, but tensor_parallel_size is 1",
+                "--tensor_parallel_size 2, or --sequence_parallel false");
+  }
+  for (const auto& [key, size, of_weights, of_tokens] : options.group_sizes()) {
+    if (size == 1 || std::string_view(key) == "tensor_parallel_size") continue;
+    throw Error(kKey, text_of("is not implemented with ", key, " ", size),
+                text_of("--", key, " 1, or --sequence_parallel false"));
+  }
+}
+
 }  // namespace
 
 void check_mesh(const TrainingOptions& options) {
   check_sizes(options);
   check_benchmarks(options);
   check_pipeline(options);
+  check_sequence_parallel(options);
   const std::int64_t size = options.tensor_parallel_size;
   if (size == 1) return;
   constexpr const char* kKey = "tensor_parallel_size";
@@ -149,7 +164,8 @@ std::unique_ptr<Model> divided_model(const TrainingOptions& options, std::unique
   }
   const Mesh mesh = options.mesh();
   if (mesh.tensor_size() > 1) {
-    model = std::make_unique<TensorParallelModel>(std::move(model), mesh.tensor_rank(), mesh.tensor_size());
+    model = std::make_unique<TensorParallelModel>(std::move(model), mesh.tensor_rank(), mesh.tensor_size(),
+                                                  options.sequence_parallel);
   }
   if (mesh.expert_size() > 1) {
     model = std::make_unique<ExpertParallelModel>(std::move(model), mesh.expert_rank(), mesh.expert_size());

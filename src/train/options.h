@@ -44,6 +44,7 @@ struct TrainingOptions {
   LayoutChoice layout = LayoutChoice::kKeys;  // an option of pretrain and sft
   std::optional<std::int64_t> zero_stage;
   std::int64_t tensor_parallel_size = 1;
+  bool sequence_parallel = false;
   std::int64_t pipeline_parallel_size = 1;
   std::int64_t virtual_pipeline_parallel_size = 1;
   std::int64_t expert_parallel_size = 1;
@@ -201,13 +202,14 @@ struct TrainingOptions {
     v.run_only([&] {
       v("zero_stage", zero_stage,
         "1: each process has the optimizer states of its share of the weights, with the same results; 2: and their "
-        "gradients; 3: and the weights, which are gathered layer by layer; 0: everything is whole; unset: "
-        "config_file's, otherwise 0",
+        "gradients; 3: and the weights, gathered layer by layer; 0: all is whole; unset: config_file's, otherwise 0",
         within(0, 3));
       v("tensor_parallel_size", tensor_parallel_size,
         "Processes that divide each layer (its heads, the channels of its MLP, the vocabulary) and compute the same "
         "batches; it divides num_processes, and zero_stage divides over the rest",
         kRanks);
+      v("sequence_parallel", sequence_parallel,
+        "A tensor group's processes divide the tokens of norms and of the residual stream; dense models, not in grpo");
       v("pipeline_parallel_size", pipeline_parallel_size,
         "Stages of a pipeline: processes that have consecutive layers each and compute the same micro-batches one "
         "after the other; it divides num_processes, and the rest computes other batches",

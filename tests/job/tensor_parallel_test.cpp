@@ -13,11 +13,8 @@
 #include "core/strings.h"
 #include "job/job_fixture.h"
 #include "job/mixtures.h"
-#include "model/weight_layout.h"
-#include "ops/registry.h"
+#include "job/tensor_group.h"
 #include "support/models.h"
-#include "support/rank_threads.h"
-#include "train/loss_program.h"
 
 namespace hone::test {
 namespace {
@@ -25,57 +22,11 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-// Small models of the families: with and without biases, norms of heads, tied heads, and a vocabulary that no number of
-// processes divides.
-Configs families() {
-  return {{"llama", SmallModel{.type = "llama"}.config()},
-          {"llama tied", SmallModel{.type = "llama", .tied = true}.config()},
-          {"llama odd", SmallModel{.type = "llama", .vocabulary = 309}.config()},
-          {"qwen2", SmallModel{.type = "qwen2"}.config()},
-          {"qwen3", SmallModel{.type = "qwen3", .tied = true}.config()},
-          {"gpt2", SmallModel{.type = "gpt2"}.config()},
-          {"gpt2 odd", SmallModel{.type = "gpt2", .vocabulary = 309}.config()}};
-}
-
-RankLosses run_model(const Model& model, Recompute recompute = Recompute::kNone) {
-  const HostBatch batch = batch_of(random_documents(3, std::vector{17, 5, 30}, 308));
-  LossProgramOptions options;
-  options.capacity = {batch.token_count() + 7, batch.document_count()};
-  options.compile.recompute = recompute;
-  return run_losses(trace_training(model, options), model, {&batch, 1}, 1.0 / static_cast<double>(batch.target_tokens));
-}
-
-// The same by a thread for each rank of a tensor group, with the gradients of the whole weights.
-RankLosses tensor_group(const std::string& config, int size, Recompute recompute = Recompute::kNone) {
-  register_operations();
-  std::vector<RankLosses> of_rank(static_cast<std::size_t>(size));
-  run_group(size, &MeshCollectives::tensor, [&](int rank) {
-    of_rank[static_cast<std::size_t>(rank)] = run_model(TensorParallelModel(model_of(config), rank, size), recompute);
-  });
-  RankLosses all{.sums = of_rank[0].sums, .gradients = {}};
-  const std::unique_ptr<Model> model = model_of(config);
-  for (int rank = 0; rank < size; ++rank) {
-    const RankLosses& own = of_rank[static_cast<std::size_t>(rank)];
-    EXPECT_EQ(own.sums, all.sums) << config << ": rank " << rank << " has other bits";
-    for (const WeightSpec& spec : model->weights()) {
-      const WeightSpec part = part_spec(spec, rank, size);
-      const std::vector<float>& values = own.gradients.at(spec.name);
-      std::vector<float>& whole = all.gradients[spec.name];
-      if (rank > 0 && !is_divided(part)) {
-        EXPECT_EQ(values, whole) << config << ": " << spec.name << " differs between ranks";
-      }
-      whole.resize(static_cast<std::size_t>(spec.shape[0] * row_elements(spec)));
-      put_part(part, spec, sizeof(float), std::as_bytes(std::span(values)), std::as_writable_bytes(std::span(whole)));
-    }
-  }
-  return all;
-}
-
 TEST(TensorParallel, GradientsAreThoseOfOneProcess) {
-  for (const auto& [family, config] : families()) {
-    const RankLosses one = run_model(*model_of(config));
+  for (const auto& [family, config] : dense_families()) {
+    const RankLosses one = tensor_group(config, {});
     for (const int size : {2, 4}) {
-      const RankLosses group = tensor_group(config, size);
+      const RankLosses group = tensor_group(config, {.size = size});
       expect_near_sums(group.sums, one.sums, family);
       expect_near_gradients(group.gradients, one.gradients, family);
     }
@@ -83,17 +34,17 @@ TEST(TensorParallel, GradientsAreThoseOfOneProcess) {
 }
 
 TEST(TensorParallel, RecomputationAndAnotherRunChangeNoBit) {
-  const std::string config = families().at("qwen2");
-  const RankLosses first = tensor_group(config, 2);
+  const std::string config = dense_families().at("qwen2");
+  const RankLosses first = tensor_group(config, {.size = 2});
   for (const Recompute recompute : {Recompute::kNone, Recompute::kLayers}) {
-    const RankLosses again = tensor_group(config, 2, recompute);
+    const RankLosses again = tensor_group(config, {.size = 2, .recompute = recompute});
     EXPECT_EQ(again.sums, first.sums);
     EXPECT_EQ(again.gradients, first.gradients);
   }
 }
 
 TEST(TensorParallel, PartsOfAllRanksAreTheWeight) {
-  for (const auto& [family, config] : families()) {
+  for (const auto& [family, config] : dense_families()) {
     const std::unique_ptr<Model> model = model_of(config);
     std::vector<std::unique_ptr<Model>> ranks;
     for (int rank = 0; rank < 4; ++rank) {
@@ -130,13 +81,14 @@ TEST(TensorParallel, WhatTheProcessesDoNotDivideIsNamed) {
 
 class TensorJob : public DividedJob {
  protected:
-  TensorJob() : DividedJob({.size_flag = "--tensor_parallel_size", .max_steps = 12, .eval_steps = 6}, families()) {
+  TensorJob()
+      : DividedJob({.size_flag = "--tensor_parallel_size", .max_steps = 12, .eval_steps = 6}, dense_families()) {
     for (const auto& [family, config] : mixtures()) write_file(path(family + ".json"), config);
   }
 };
 
 TEST_F(TensorJob, ProcessesHaveTheLossesOfOne) {
-  for (const auto& [name, config] : families()) {
+  for (const auto& [name, config] : dense_families()) {
     run(name, name + " one", 1, 1);
     run(name, name + " 2", 1, 2);
     expect_near(name + " 2", name + " one");

@@ -178,6 +178,7 @@ TEST(GrpoOptions, KeysOfTheRunAreMarked) {
                                               "device",
                                               "zero_stage",
                                               "tensor_parallel_size",
+                                              "sequence_parallel",
                                               "pipeline_parallel_size",
                                               "virtual_pipeline_parallel_size",
                                               "expert_parallel_size",

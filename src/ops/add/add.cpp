@@ -23,8 +23,8 @@ class Add final : public Op {
   void shard(ShardBuilder& builder, const Node& node) const override {
     const Tensor a = builder.addend(AddIn::a);
     const Tensor b = builder.addend(AddIn::b);
-    if (!a || !b) return Op::shard(builder, node);
-    builder.set_addend(0, add(a, b));
+    if (a && b) return builder.set_addend(0, add(a, b));
+    if (!shard_rows(builder, node)) Op::shard(builder, node);
   }
   void gradient(GradientBuilder& builder, const Node&) const override {
     const Tensor dy = builder.output_gradient(0);

@@ -1,7 +1,6 @@
 #include "ops/embedding/embedding.h"
 
 #include "core/error.h"
-#include "ops/ranks/ranks.h"
 #include "ops/registry.h"
 #include "program/gradient_builder.h"
 #include "program/shard_builder.h"
@@ -82,7 +81,7 @@ class Embedding final : public EmbeddingLookup {
     const Tensor weight = builder.input(EmbeddingIn::weight);
     const EmbeddingPartAttributes own{.first = builder.rank() * weight.dim(0),
                                       .vocab = builder.ranks() * weight.dim(0)};
-    builder.set_output(0, sum_ranks(embedding_part(builder.input(EmbeddingIn::tokens), weight, own)), kWhole);
+    builder.set_sum(0, embedding_part(builder.input(EmbeddingIn::tokens), weight, own), {});
   }
 };
 

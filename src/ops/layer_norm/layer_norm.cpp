@@ -4,6 +4,7 @@
 #include "ops/layer_norm/norm_accumulator.h"
 #include "ops/registry.h"
 #include "program/gradient_builder.h"
+#include "program/shard_builder.h"
 
 namespace hone {
 namespace {
@@ -59,6 +60,9 @@ class LayerNorm final : public Op {
     Cost cost = Op::cost(inputs, outputs, attributes);
     cost.flops = 7.0 * static_cast<double>(outputs[LayerNormOut::y].elements());
     return cost;
+  }
+  void shard(ShardBuilder& builder, const Node& node) const override {
+    if (!shard_rows(builder, node)) Op::shard(builder, node);
   }
   void gradient(GradientBuilder& builder, const Node&) const override {
     const Tensor dy = builder.output_gradient(LayerNormOut::y);

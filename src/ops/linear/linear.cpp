@@ -115,7 +115,6 @@ class Linear final : public Op {
     const bool by_columns = division == kDividedColumns && builder.division(LinearIn::x) == kDividedColumns &&
                             builder.division(LinearIn::bias) == kWhole;
     if (!by_rows && !by_columns) return Op::shard(builder, node);
-    const Tensor x = builder.input(LinearIn::x);
     const Tensor weight = builder.input(LinearIn::weight);
     const Tensor bias = builder.input(LinearIn::bias);
     if (by_rows) {
@@ -128,10 +127,10 @@ class Linear final : public Op {
         builder.set_output(0, y, kDividedColumns);
       }
     } else {
-      const std::vector<Tensor> inputs{x, weight, Tensor()};
+      const std::vector<Tensor> inputs{builder.input(LinearIn::x), weight, Tensor()};
       const Tensor addend = builder.append(node.attributes, inputs)[0];
       if (bias) {
-        builder.set_output(0, sum_ranks(addend, bias), kWhole);
+        builder.set_sum(0, addend, bias);
       } else {
         builder.set_addend(0, addend);
       }

@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "ops/registry.h"
 #include "program/gradient_builder.h"
+#include "program/shard_builder.h"
 
 namespace hone {
 namespace {
@@ -48,6 +49,9 @@ class RmsNorm final : public Op {
     Cost cost = Op::cost(inputs, outputs, attributes);
     cost.flops = 4.0 * static_cast<double>(outputs[RmsNormOut::y].elements());
     return cost;
+  }
+  void shard(ShardBuilder& builder, const Node& node) const override {
+    if (!shard_rows(builder, node)) Op::shard(builder, node);
   }
   void gradient(GradientBuilder& builder, const Node&) const override {
     const Tensor dy = builder.output_gradient(RmsNormOut::y);
