@@ -189,8 +189,7 @@ struct TrainingOptions {
     v("activation_memory_gib", activation_memory_gib, "Memory that auto may use for activations, in GiB", above(0));
     v("activation_offloading", activation_offloading,
       "Keep activations in host memory until the backward pass reads them; copies overlap with computation");
-    v("on_nonfinite", on_nonfinite,
-      "What to do if loss or gradient is NaN or infinite; skip continues without the step");
+    v("on_nonfinite", on_nonfinite, "What to do if loss or gradient is NaN or infinite; skip: go on without the step");
     v("seed", seed, "Seed of shuffling, initialisation and sampling", at_least(0));
     v("data_seed", data_seed, "Seed of shuffling alone; unset: seed", at_least(0));
     v("dataloader_drop_last", dataloader_drop_last, "Leave out the last batch of an epoch if it is not full");
@@ -215,17 +214,15 @@ struct TrainingOptions {
         "after the other; it divides num_processes, and the rest computes other batches",
         kRanks);
       v("virtual_pipeline_parallel_size", virtual_pipeline_parallel_size,
-        "Ranges of layers (chunks) of each stage of a pipeline, in turn with the other stages: these wait so much "
-        "less, "
-        "and send and keep more; a step should have a multiple of pipeline_parallel_size micro-batches",
+        "Ranges of layers (chunks) of each stage, in turn with those of others: stages wait so much less, and send and "
+        "keep more; a step should have a multiple of pipeline_parallel_size micro-batches",
         kRanks);
       v("expert_parallel_size", expert_parallel_size,
         "Processes that divide the experts of mixtures, those of a process of tensor_parallel_size if that is set, and "
         "compute different tokens; the product of the two divides num_processes",
         kRanks);
       v("context_parallel_size", context_parallel_size,
-        "Processes that divide the tokens of each batch, and attend to each other's keys and values; it divides "
-        "num_processes",
+        "Processes that divide the tokens of each batch and attend to each other's keys; it divides num_processes",
         kRanks);
       v("ddp_timeout", ddp_timeout, "Seconds after which a process that does not answer ends the run", at_least(1));
     });
