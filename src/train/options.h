@@ -189,7 +189,7 @@ struct TrainingOptions {
     v("activation_memory_gib", activation_memory_gib, "Memory that auto may use for activations, in GiB", above(0));
     v("activation_offloading", activation_offloading,
       "Keep activations in host memory until the backward pass reads them; copies overlap with computation");
-    v("on_nonfinite", on_nonfinite, "What to do if loss or gradient is NaN or infinite; skip: go on without the step");
+    v("on_nonfinite", on_nonfinite, "What to do if loss or gradient is NaN or infinite; skip leaves out the step");
     v("seed", seed, "Seed of shuffling, initialisation and sampling", at_least(0));
     v("data_seed", data_seed, "Seed of shuffling alone; unset: seed", at_least(0));
     v("dataloader_drop_last", dataloader_drop_last, "Leave out the last batch of an epoch if it is not full");
