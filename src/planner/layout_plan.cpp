@@ -133,7 +133,7 @@ double slots_of_first(const Layout& layout) {
   return static_cast<double>(slots);
 }
 
-// A stage has its share of the work, and waits while the pipeline fills and empties, with several chunks so much less.
+// A stage has its share of the work, and waits while the pipeline fills and empties, with C chunks 1 / C of that time.
 // The first one keeps the activations of as many micro-batches as there are stages, or of all if these are fewer, and
 // with several chunks those of the slots of each.
 LayoutPlan estimate_stages(const LayoutProblem& problem, const Layout& layout) {

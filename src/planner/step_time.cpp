@@ -155,7 +155,6 @@ CostModel::Transfer CostModel::transfer(const Program& program, const Node& node
     return {.copies = added, .waits = attributes.slot};
   }
   if (op == "ranks_gather") return {.seconds = collective_seconds(out, part(work_.mesh.tensor_size()))};
-  if (op == "rank_rows_take") return {.copies = 2 * out / copy};
   if (op.starts_with("rank_rows_")) {
     const double whole = std::max(in, out);
     return {.seconds = collective_seconds(whole, part(work_.mesh.tensor_size())),

@@ -103,7 +103,8 @@ class GrpoTask final : public TrainingTask {
   // The workspace must have the programs of trace_run(run) and be allocated. All arguments must outlive the task.
   GrpoTask(const GrpoRun& run, Workspace& workspace, RolloutSource& source);
 
-  // Runs the programs of the loss (PolicyRunner::prepare()), so that the times of the first steps are those of all.
+  // Runs the programs of the loss, so that the times of the first steps are those of all. Gradients that it leaves are
+  // to be discarded (PolicyRunner::prepare()).
   void prepare() {
     workspace_.enter(Region::kTrain);
     runner_.prepare();

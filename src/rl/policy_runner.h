@@ -37,8 +37,9 @@ class PolicyRunner {
   // fresh: for each batch, true if the weights are still those that sampled it, so that the metrics may compare
   // log-probabilities.
   [[nodiscard]] PolicyTotals train(const PolicyBatch& step, const std::vector<bool>& fresh) const;
-  // Runs the program of each capacity on a sample without weight, which changes no gradient: the first run of a program
-  // loads kernels and waits for each of its nodes, and the steps that follow do not.
+  // Runs the program of each capacity on a sample without weight: the first run of a program loads kernels and waits
+  // for each of its nodes, and the steps that follow do not. Losses that balance routers add gradients, to be
+  // discarded.
   void prepare() const;
   // Returns the same loss and metrics without gradients.
   [[nodiscard]] PolicyTotals evaluate(const PolicyBatch& step) const;

@@ -58,7 +58,7 @@ void check_trackers(const TrainingOptions& training, const OptionInput& input) {
 // Throws Error if a key divides the model, which the search of a layout does.
 void check_layout(const TrainingOptions& training, const OptionInput& input) {
   if (training.layout == LayoutChoice::kKeys) return;
-  std::vector<std::string> keys{"zero_stage"};
+  std::vector<std::string> keys{"zero_stage", "virtual_pipeline_parallel_size", "sequence_parallel"};
   for (const GroupSize& group : training.group_sizes()) keys.emplace_back(group.key);
   for (const std::string& key : keys) {
     if (!input.was_set(key)) continue;

@@ -198,36 +198,40 @@ struct TrainingOptions {
       "Processes that train together, each on its own GPU or on the CPU; started on this machine unless torchrun, "
       "mpirun or srun started them; unset: config_file's, otherwise 1",
       kRanks);
-    v.run_only([&] {
-      v("zero_stage", zero_stage,
-        "1: each process has the optimizer states of its share of the weights, with the same results; 2: and their "
-        "gradients; 3: and the weights, gathered layer by layer; 0: all is whole; unset: config_file's, otherwise 0",
-        within(0, 3));
-      v("tensor_parallel_size", tensor_parallel_size,
-        "Processes that divide each layer (its heads, the channels of its MLP, the vocabulary) and compute the same "
-        "batches; it divides num_processes, and zero_stage divides over the rest",
-        kRanks);
-      v("sequence_parallel", sequence_parallel,
-        "A tensor group's processes divide the tokens of norms and of the residual stream; dense models, not in grpo");
-      v("pipeline_parallel_size", pipeline_parallel_size,
-        "Stages of a pipeline: processes that have consecutive layers each and compute the same micro-batches one "
-        "after the other; it divides num_processes, and the rest computes other batches",
-        kRanks);
-      v("virtual_pipeline_parallel_size", virtual_pipeline_parallel_size,
-        "Ranges of layers (chunks) of each stage, in turn with those of others: stages wait so much less, and send and "
-        "keep more; a step should have a multiple of pipeline_parallel_size micro-batches",
-        kRanks);
-      v("expert_parallel_size", expert_parallel_size,
-        "Processes that divide the experts of mixtures, those of a process of tensor_parallel_size if that is set, and "
-        "compute different tokens; the product of the two divides num_processes",
-        kRanks);
-      v("context_parallel_size", context_parallel_size,
-        "Processes that divide the tokens of each batch and attend to each other's keys; it divides num_processes",
-        kRanks);
-      v("ddp_timeout", ddp_timeout, "Seconds after which a process that does not answer ends the run", at_least(1));
-    });
+    v.run_only([&] { group_fields(v); });
     gemm.fields(v);
     fp8.fields(v);
+  }
+
+  template <class Visitor>
+  void group_fields(Visitor& v) {
+    v("zero_stage", zero_stage,
+      "1: each process has the optimizer states of its share of the weights, with the same results; 2: and their "
+      "gradients; 3: and the weights, gathered layer by layer; 0: all is whole; unset: config_file's, otherwise 0",
+      within(0, 3));
+    v("tensor_parallel_size", tensor_parallel_size,
+      "Processes that divide each layer (its heads, the channels of its MLP, the vocabulary) and compute the same "
+      "batches; it divides num_processes, and zero_stage divides over the rest",
+      kRanks);
+    v("sequence_parallel", sequence_parallel,
+      "A tensor group's processes divide the tokens of norms and of the residual stream; dense models, not in grpo");
+    v("pipeline_parallel_size", pipeline_parallel_size,
+      "Stages of a pipeline: processes that have consecutive layers each and compute the same micro-batches one "
+      "after the other; it divides num_processes, and the rest computes other batches",
+      kRanks);
+    v("virtual_pipeline_parallel_size", virtual_pipeline_parallel_size,
+      "Ranges of layers (chunks) of each stage, in turn with those of others; they divide the waits by their number, "
+      "and "
+      "send and keep more; a step should have a multiple of pipeline_parallel_size micro-batches",
+      kRanks);
+    v("expert_parallel_size", expert_parallel_size,
+      "Processes that divide the experts of mixtures, those of a process of tensor_parallel_size if that is set, and "
+      "compute different tokens; the product of the two divides num_processes",
+      kRanks);
+    v("context_parallel_size", context_parallel_size,
+      "Processes that divide the tokens of each batch and attend to each other's keys; it divides num_processes",
+      kRanks);
+    v("ddp_timeout", ddp_timeout, "Seconds after which a process that does not answer ends the run", at_least(1));
   }
 
   template <class Visitor>

@@ -115,6 +115,15 @@ TEST_F(LayoutJob, KeepsStagesOfTensorGroups) {
   EXPECT_EQ(weights("parts"), weights("whole"));
 }
 
+// The layout without it may need more memory than there is.
+TEST_F(LayoutJob, SearchesInPlaceOfSequenceParallelism) {
+  finish(command("whole", 2, joined(sequences(1, 8), {"--tensor_parallel_size", "2", "--sequence_parallel", "true"})));
+  copy_checkpoint("whole", "parts", 4);
+  const std::string continued = output_of(command("parts", 2, joined(sequences(2, 2), {"--layout", "auto"})));
+  EXPECT_THAT(continued, HasSubstr("checkpoint-4 has sequence_parallel, so that another layout is searched"));
+  EXPECT_THAT(continued, HasSubstr("(the fastest of "));
+}
+
 TEST_F(LayoutJob, IsPartOfADryRunAndOfFineTuning) {
   const Flags automatic = joined(sequences(2, 2), {"--layout", "auto"});
   const std::string dry = output_of(joined(command("dry", 2, automatic), {"--dry_run"}));
@@ -133,6 +142,10 @@ TEST_F(LayoutJob, RefusesOtherKeysInOneLine) {
               HasSubstr("--layout: is auto, but zero_stage is set (remove one of the two)"));
   EXPECT_THAT(refused({"--layout", "search", "--pipeline_parallel_size", "2"}),
               HasSubstr("--layout: is search, but pipeline_parallel_size is set"));
+  EXPECT_THAT(refused({"--layout", "auto", "--virtual_pipeline_parallel_size", "2"}),
+              HasSubstr("--layout: is auto, but virtual_pipeline_parallel_size is set"));
+  EXPECT_THAT(refused({"--layout", "auto", "--sequence_parallel", "true"}),
+              HasSubstr("--layout: is auto, but sequence_parallel is set"));
   write_file(path("launch.yaml"),
              "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  zero_stage: 2\n");
   EXPECT_THAT(refused({"--layout", "auto", "--config_file", path("launch.yaml").string()}),

@@ -255,6 +255,7 @@ class GrpoSteps {
         task_(run, workspace, source_) {
     if (collectives_.data() != nullptr) optimizer_.join(*collectives_.data());
     task_.prepare();
+    optimizer_.discard();
   }
 
   // Takes the next step and adds its times to the figures.

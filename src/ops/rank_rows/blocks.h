@@ -14,8 +14,8 @@ namespace hone {
 // Rows of a whole value and those of them that each rank of this thread's group has.
 class RowBlocks {
  public:
-  // rows: of the whole value, the first of which are exchanged; rank_rows: this rank's rows, as many as there is room
-  // for.
+  // rows: number of first rows of the whole value that the ranks exchange; rank_rows: this rank's rows, whose capacity
+  // is that of a block.
   RowBlocks(std::int64_t rows, const TensorView& rank_rows)
       : group_(tensor_group()),
         row_bytes_(static_cast<std::size_t>(rank_rows.row_size()) * size_of(rank_rows.dtype())),

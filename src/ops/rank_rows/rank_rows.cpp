@@ -32,10 +32,9 @@ class RankRowsSum final : public Op {
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& x = required(inputs, RankRowsSumIn::x, name());
     expect(is_floating(x.dtype), name(), text_of("x is ", to_text(x), "; expected a floating type"));
-    if (inputs.size() > RankRowsSumIn::bias && inputs[RankRowsSumIn::bias]) {
-      const Type& bias = required(inputs, RankRowsSumIn::bias, name());
-      expect(x.shape.size() == 2 && bias == Type{x.dtype, {x.shape[1]}}, name(),
-             text_of("bias is ", to_text(bias), ", x ", to_text(x), "; expected [n] and [rows, n]"));
+    if (const Type* bias = given(inputs, RankRowsSumIn::bias)) {
+      expect(x.shape.size() == 2 && *bias == Type{x.dtype, {x.shape[1]}}, name(),
+             text_of("bias is ", to_text(*bias), ", x ", to_text(x), "; expected [n] and [rows, n]"));
     }
     return {rows_of(x, attributes.as<RankRowsAttributes>().ranks, name())};
   }
