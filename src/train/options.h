@@ -221,8 +221,7 @@ struct TrainingOptions {
       kRanks);
     v("virtual_pipeline_parallel_size", virtual_pipeline_parallel_size,
       "Ranges of layers (chunks) of each stage, in turn with those of others; they divide the waits by their number, "
-      "and "
-      "send and keep more; a step should have a multiple of pipeline_parallel_size micro-batches",
+      "and send and keep more; a step should have a multiple of pipeline_parallel_size micro-batches",
       kRanks);
     v("expert_parallel_size", expert_parallel_size,
       "Processes that divide the experts of mixtures, those of a process of tensor_parallel_size if that is set, and "
