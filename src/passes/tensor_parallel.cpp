@@ -90,8 +90,8 @@ class TensorDivider final : public ShardBuilder {
   void set_sum(std::size_t index, Tensor addend, Tensor bias) override {
     const ValueId id = node_->outputs.at(index);
     if (!divides_rows(id)) return set_output(index, sum_ranks(addend, bias), kWhole);
-    const Tensor own = bias && bias.value().role == Role::kWeight ? enter_ranks(bias) : bias;
-    set_rows(index, sum_rank_rows(addend, division_.ranks, own));
+    HONE_ASSERT(!bias || bias.value().role == Role::kWeight, "a bias of ", node_->op->name(), " is no weight");
+    set_rows(index, sum_rank_rows(addend, division_.ranks, bias ? enter_ranks(bias) : bias));
   }
   void set_gathered_output(std::size_t index, Tensor whole) override {
     set_output(index, whole, kWhole);

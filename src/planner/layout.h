@@ -50,8 +50,7 @@ void apply(const Layout& layout, TrainingOptions& options);
 // per_device_train_batch_size x gradient_accumulation_steps x num_processes; ascending. `unit` processes are a unit
 // that is repeated over the job: groups divide it. batch_size: the only per_device_train_batch_size, if there is one.
 // gradient_checkpointing is that of the options. Leaves out what check_mesh() refuses; what a model refuses is not
-// known here. Stages have several chunks only where pipeline_parallel_size divides the
-// micro-batches.
+// known here. Stages have several chunks only where pipeline_parallel_size divides the micro-batches.
 [[nodiscard]] std::vector<Layout> possible_layouts(const TrainingOptions& options, std::int64_t unit,
                                                    std::optional<std::int64_t> batch_size = {});
 

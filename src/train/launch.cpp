@@ -102,7 +102,7 @@ void check_sequence_parallel(const TrainingOptions& options) {
   }
   for (const auto& [key, size, of_weights, of_tokens] : options.group_sizes()) {
     if (size == 1 || std::string_view(key) == "tensor_parallel_size") continue;
-    throw Error(kKey, text_of("is not implemented with ", key, " ", size),
+    throw Error(kKey, text_of("divides the tokens of a tensor group alone, but ", key, " is ", size),
                 text_of("--", key, " 1, or --sequence_parallel false"));
   }
 }

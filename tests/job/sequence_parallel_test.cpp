@@ -204,8 +204,9 @@ TEST_F(SequenceJob, WhatIsMissingIsRefused) {
                                                  "tensor_parallel_size is 1 (--tensor_parallel_size 2, or "
                                                  "--sequence_parallel false)"));
   for (const char* key : {"pipeline_parallel_size", "context_parallel_size", "expert_parallel_size"}) {
-    EXPECT_THAT(refused("llama", 2, {text_of("--", key), "2", "--num_processes", "4"}),
-                HasSubstr(text_of("sequence_parallel: is not implemented with ", key, " 2")));
+    EXPECT_THAT(
+        refused("llama", 2, {text_of("--", key), "2", "--num_processes", "4"}),
+        HasSubstr(text_of("sequence_parallel: divides the tokens of a tensor group alone, but ", key, " is 2")));
   }
   EXPECT_THAT(refused("mixtral", 2, {}), HasSubstr("sequence_parallel: is not for models with experts"));
   run("llama", "model", 1, 1, {"--max_steps", "1"});
