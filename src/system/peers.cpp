@@ -292,15 +292,19 @@ void Peers::give_up_on(int peer, std::string_view what, std::string_view fix) {
 
 bool Peers::has_failed_below() {
   const Clock::time_point end = Clock::now() + kReportLimit;
-  while (place_.rank > 0 && Clock::now() < end) {
+  bool waits = true;
+  while (waits && Clock::now() < end) {
+    waits = false;
     for (int r = 0; r < place_.rank; ++r) {
       const Descriptor& connection = connections_[static_cast<std::size_t>(r)];
       FrameHeader header;
       if (!connection.open()) continue;
       const ssize_t count = ::recv(connection.number(), &header, sizeof(header), MSG_DONTWAIT | MSG_PEEK);
-      if (count == sizeof(header) && header.magic == kMagic && header.kind == kFailed) return true;
+      const bool failed = count == sizeof(header) && header.magic == kMagic && header.kind == kFailed;
+      if (failed && header.bytes > 0) return true;
+      waits = waits || (!failed && count != 0);  // one that has ended, or fails without a reason, will not send one
     }
-    ::poll(nullptr, 0, 20);
+    if (waits) ::poll(nullptr, 0, 20);
   }
   return false;
 }

@@ -90,9 +90,9 @@ class Peers {
   void barrier() { (void)any(false); }
 
   // Sends the reason for which this rank ends to all other ranks, which then throw JobFailure, and closes the
-  // connections. Does nothing if they are closed.
+  // connections. An empty reason says that another rank reports it. Does nothing if they are closed.
   void fail(std::string_view reason) noexcept;
-  // Waits a moment and returns true if a rank below this one has failed too, probably for the same reason.
+  // Waits a moment and returns true if a rank below this one has sent a reason, too, probably the same.
   [[nodiscard]] bool has_failed_below();
   // Returns true if a rank has closed its connection. Reads nothing; callable from any thread.
   [[nodiscard]] bool has_lost_one() const;

@@ -201,6 +201,16 @@ TEST(Peers, RanksOfTheSameFailureKnowOfTheLowest) {
   EXPECT_EQ(speakers, std::vector<int>{0});
 }
 
+TEST(Peers, ARankThatEndsBecauseOfAnotherReportsNothing) {
+  (void)run_ranks(3, [](Peers& peers) {
+    peers.barrier();
+    if (peers.rank() == 0) return peers.fail("");
+    if (peers.rank() == 2) EXPECT_TRUE(peers.has_failed_below());
+    if (peers.rank() == 1) EXPECT_FALSE(peers.has_failed_below());
+    peers.fail("no such file");
+  });
+}
+
 // Returns the message with which a process could not join.
 std::string refusal(const JobPlace& place, milliseconds limit) {
   try {
