@@ -17,20 +17,31 @@ if(NOT EXISTS ${xgrammar}/LICENSE)
 endif()
 
 # Without the bindings for Python. Warnings are xgrammar's own matter, and so is the language: with C++20 clang refuses
-# its incomplete types. All other options are hone's.
-file(GLOB_RECURSE xgrammar_sources CONFIGURE_DEPENDS RELATIVE ${xgrammar}/cpp ${xgrammar}/cpp/*.cc)
-list(FILTER xgrammar_sources EXCLUDE REGEX "^tvm_ffi/")
-list(TRANSFORM xgrammar_sources PREPEND ${xgrammar}/cpp/)
-add_library(xgrammar STATIC ${xgrammar_sources})
-target_include_directories(xgrammar SYSTEM PUBLIC ${xgrammar}/include ${xgrammar}/3rdparty/dlpack/include
-                           PRIVATE ${xgrammar}/3rdparty/picojson)
-target_compile_definitions(xgrammar PRIVATE XGRAMMAR_ENABLE_CPPTRACE=0 XGRAMMAR_ENABLE_INTERNAL_CHECK=0
-                           XGRAMMAR_LOG_CUSTOMIZE=1)
-target_compile_options(xgrammar PRIVATE -w -fwrapv)  # its sum of the digits of a long \x escape overflows
-set_target_properties(xgrammar PROPERTIES CXX_STANDARD 17)
-target_link_libraries(xgrammar PUBLIC Threads::Threads)
-if(HONE_UNITE)
-  # Its headers take longer to parse than its code to compile. One source repeats the name of another's constant.
-  set_target_properties(xgrammar PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 20)
-  set_source_files_properties(${xgrammar}/cpp/converter_ext/minimax_m3.cc PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-endif()
+# its incomplete types. All other options are hone's. It is compiled in two parts that call each other: what reads a
+# schema, a grammar or a regular expression runs once a request, and is compiled as a room that is COLD (HoneRoom.cmake).
+file(GLOB_RECURSE sources CONFIGURE_DEPENDS RELATIVE ${xgrammar}/cpp ${xgrammar}/cpp/*.cc)
+list(FILTER sources EXCLUDE REGEX "^tvm_ffi/")
+set(readers ${sources})
+list(FILTER readers INCLUDE REGEX "(converter|structural_tag|grammar_parser|grammar_printer|testing)[^/]*\\.cc$|^converter_ext/")
+list(REMOVE_ITEM sources ${readers})
+list(TRANSFORM sources PREPEND ${xgrammar}/cpp/)
+list(TRANSFORM readers PREPEND ${xgrammar}/cpp/)
+add_library(xgrammar STATIC ${sources})
+add_library(xgrammar_readers STATIC ${readers})
+foreach(part xgrammar xgrammar_readers)
+  target_include_directories(${part} SYSTEM PUBLIC ${xgrammar}/include ${xgrammar}/3rdparty/dlpack/include
+                             PRIVATE ${xgrammar}/3rdparty/picojson)
+  target_compile_definitions(${part} PRIVATE XGRAMMAR_ENABLE_CPPTRACE=0 XGRAMMAR_ENABLE_INTERNAL_CHECK=0
+                             XGRAMMAR_LOG_CUSTOMIZE=1)
+  target_compile_options(${part} PRIVATE -w -fwrapv)  # its sum of the digits of a long \x escape overflows
+  set_target_properties(${part} PROPERTIES CXX_STANDARD 17)
+  target_link_libraries(${part} PUBLIC Threads::Threads)
+  if(HONE_UNITE)
+    # Its headers take longer to parse than its code to compile. One source repeats the name of another's constant.
+    set_target_properties(${part} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 20)
+  endif()
+endforeach()
+target_compile_options(xgrammar_readers PRIVATE $<$<CONFIG:Release>:-Og>)
+target_link_libraries(xgrammar PUBLIC xgrammar_readers)
+target_link_libraries(xgrammar_readers PUBLIC xgrammar)
+set_source_files_properties(${xgrammar}/cpp/converter_ext/minimax_m3.cc PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
