@@ -104,15 +104,6 @@ void apply(const Layout& layout, TrainingOptions& options) {
   if (layout.gradient_checkpointing != Recomputation::kAutomatic) options.activation_memory_gib.reset();
 }
 
-std::optional<std::string> layout_key_set(const TrainingOptions& options, const OptionInput& input) {
-  for (const LayoutNumber& number : kGroups) {
-    if (input.was_set(number.key)) return number.key;
-  }
-  if (options.sequence_parallel) return "sequence_parallel";
-  if (zero_stage_of(options) > 0) return "zero_stage";
-  return std::nullopt;
-}
-
 std::string to_text(const Layout& layout) {
   std::vector<std::string> parts;
   for (const LayoutNumber& number : kGroups) {

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "core/json.h"
-#include "core/options.h"
 #include "train/options.h"
 
 namespace hone {
@@ -31,9 +30,6 @@ struct Layout {
 
 [[nodiscard]] Layout layout_of(const TrainingOptions& options);
 void apply(const Layout& layout, TrainingOptions& options);
-
-// Returns the first key of layouts that the user has set, or that config_file sets; nullopt if there is none.
-[[nodiscard]] std::optional<std::string> layout_key_set(const TrainingOptions& options, const OptionInput& input);
 
 // Returns "tensor 2, zero_stage 1, 4 x 2, recomputing layers": groups of one process and stage 0 are left out;
 // 4 x 2: sequences of a micro-batch x micro-batches.

@@ -44,6 +44,16 @@ std::int64_t zero_stage_of(const TrainingOptions& options) {
   return options.zero_stage.value_or(text == "1" ? 1 : text == "2" ? 2 : text == "3" ? 3 : 0);
 }
 
+std::optional<std::string> layout_key_set(const TrainingOptions& options, const OptionInput& input) {
+  std::vector<std::string> keys{"zero_stage", "virtual_pipeline_parallel_size", "sequence_parallel"};
+  for (const GroupSize& group : options.group_sizes()) keys.emplace_back(group.key);
+  for (const std::string& key : keys) {
+    if (input.was_set(key)) return key;
+  }
+  if (zero_stage_of(options) > 0) return "zero_stage";
+  return std::nullopt;
+}
+
 namespace {
 
 // Throws Error unless the processes are a multiple of each size, and of those of groups within each other.
