@@ -104,17 +104,9 @@ void check_pipeline(const TrainingOptions& options) {
 }
 
 void check_sequence_parallel(const TrainingOptions& options) {
-  if (!options.sequence_parallel) return;
-  constexpr const char* kKey = "sequence_parallel";
-  if (options.tensor_parallel_size == 1) {
-    throw Error(kKey, "divides tokens over a tensor group, but tensor_parallel_size is 1",
-                "--tensor_parallel_size 2, or --sequence_parallel false");
-  }
-  for (const auto& [key, size, of_weights, of_tokens] : options.group_sizes()) {
-    if (size == 1 || std::string_view(key) == "tensor_parallel_size") continue;
-    throw Error(kKey, text_of("divides the tokens of a tensor group alone, but ", key, " is ", size),
-                text_of("--", key, " 1, or --sequence_parallel false"));
-  }
+  if (!options.sequence_parallel || options.tensor_parallel_size > 1) return;
+  throw Error("sequence_parallel", "divides tokens over a tensor group, but tensor_parallel_size is 1",
+              "--tensor_parallel_size 2, or --sequence_parallel false");
 }
 
 }  // namespace
