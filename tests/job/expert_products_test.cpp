@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 
+#include "core/json_value.h"
 #include "data/context_share.h"
 #include "job/job_fixture.h"
 #include "job/mesh_threads.h"
@@ -83,9 +84,12 @@ const std::vector<Product>& products_of_data() {
   return some;
 }
 
-// mixtures(), and one whose queries have no latent rows.
+// mixtures(), one with a vocabulary that no number of ranks divides, and one whose queries have no latent rows.
 Configs all_mixtures() {
   Configs all = mixtures();
+  Json odd = parse_json(all.at("deepseek_v3"), "deepseek_v3");
+  odd["vocab_size"] = 309;
+  all["deepseek_v3 odd"] = odd.dump();
   all["deepseek_v2"] = R"({"model_type": "deepseek_v2", "num_hidden_layers": 2, "n_routed_experts": 8,
       "n_shared_experts": 2, "first_k_dense_replace": 0, "moe_intermediate_size": 16, "intermediate_size": 40,
       "routed_scaling_factor": 1.5, "kv_lora_rank": 20, "q_lora_rank": null, "qk_nope_head_dim": 16,
@@ -101,7 +105,7 @@ std::unique_ptr<Model> balanced_model(const std::string& family) {
   ModelTraining training;
   if (family.starts_with("deepseek")) {
     training.aux_loss_alpha = 0.05;
-    if (family == "deepseek_v3") training.mtp_loss_weight = 0.3;
+    if (family.starts_with("deepseek_v3")) training.mtp_loss_weight = 0.3;
   } else {
     training.output_router_logits = true;
     training.router_aux_loss_coef = 0.05;

@@ -23,6 +23,7 @@ Type rows_of(const Type& whole, std::int64_t ranks, std::string_view name) {
 // Appends a copy of the node for the tokens of a rank of a context group, of which its output is a block.
 void divide_block(ContextBuilder& builder, const Node& node) {
   std::vector<Tensor> inputs;
+  inputs.reserve(node.inputs.size());
   for (std::size_t i = 0; i < node.inputs.size(); ++i) inputs.push_back(builder.input(i));
   builder.set_block(0, builder.append(node.attributes, inputs)[0]);
 }
