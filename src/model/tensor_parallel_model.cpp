@@ -36,14 +36,6 @@ void check_divides(const Model& model, int ranks) {
   }
 }
 
-void check_rows(const Model& model) {
-  const bool is_mixture =
-      std::ranges::any_of(model.weights(), [](const WeightSpec& spec) { return spec.kind == WeightKind::router; });
-  if (!is_mixture && model.shape().latent_width == 0) return;
-  throw Error("sequence_parallel", text_of("is not for models with ", is_mixture ? "experts" : "latent attention"),
-              "--sequence_parallel false");
-}
-
 // Returns the axis along which a part is divided; kWhole if it has none.
 PartAxis axis_of(const WeightPart& part) {
   for (const PartAxis& axis : part.axes) {
@@ -80,7 +72,6 @@ TensorParallelModel::TensorParallelModel(std::unique_ptr<Model> whole, int rank,
     : WrappedModel(std::move(whole)),
       division_{.rank = rank, .ranks = ranks, .rows = rows, .weights = {}, .states = {}} {
   check_divides(base(), ranks);
-  if (rows) check_rows(base());
   if (const std::int64_t vocab = shape().vocab_size; vocab % ranks != 0) {
     log_once(text_of(kKey, " ", ranks, " does not divide the vocabulary of ", vocab,
                      " tokens: every process has embedding and head whole"));

@@ -64,6 +64,7 @@ class TokenDivider final : public ContextBuilder {
                 to_text(expected));
     rewriter_.map(id, value);
   }
+  void set_block(std::size_t index, Tensor value) override { rewriter_.map(node_->outputs.at(index), value); }
 
  private:
   [[nodiscard]] std::int64_t share_of(std::int64_t tokens) const { return (tokens + ranks_ - 1) / ranks_; }

@@ -19,8 +19,9 @@ struct TensorDivision {
   using Dimensions = std::map<std::string, std::int64_t, std::less<>>;
   int rank = 0;
   int ranks = 1;
-  // Ranks have rows of the tokens where they would compute the same of all (sequence parallelism, ops/rank_rows): norms
-  // and the residual stream. Sums over the ranks then leave each rank its rows, and divided operations gather them.
+  // Ranks have rows of the tokens where they would compute the same of all (sequence parallelism, ops/rank_rows):
+  // norms, the residual stream and products with whole weights. Sums over the ranks then leave each rank its rows, and
+  // divided operations gather them.
   bool rows = false;
   Dimensions weights;
   Dimensions states;

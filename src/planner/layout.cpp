@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/json_value.h"
 #include "core/strings.h"
+#include "planner/sequences.h"
 #include "train/launch.h"
 
 namespace hone {
@@ -104,15 +105,6 @@ void apply(const Layout& layout, TrainingOptions& options) {
   if (layout.gradient_checkpointing != Recomputation::kAutomatic) options.activation_memory_gib.reset();
 }
 
-std::optional<std::string> layout_key_set(const TrainingOptions& options, const OptionInput& input) {
-  for (const LayoutNumber& number : kGroups) {
-    if (input.was_set(number.key)) return number.key;
-  }
-  if (options.sequence_parallel) return "sequence_parallel";
-  if (zero_stage_of(options) > 0) return "zero_stage";
-  return std::nullopt;
-}
-
 std::string to_text(const Layout& layout) {
   std::vector<std::string> parts;
   for (const LayoutNumber& number : kGroups) {
@@ -184,7 +176,7 @@ Layout layout_from_json(const Json& options) {
   return layout;
 }
 
-std::vector<Layout> possible_layouts(const TrainingOptions& options, std::int64_t unit,
+std::vector<Layout> possible_layouts(const TrainingOptions& options, std::int64_t unit, std::int64_t sequence_tokens,
                                      std::optional<std::int64_t> batch_size) {
   const std::int64_t sequences =
       options.per_device_train_batch_size * options.gradient_accumulation_steps * options.processes();
@@ -200,9 +192,11 @@ std::vector<Layout> possible_layouts(const TrainingOptions& options, std::int64_
         if (size != batch_size.value_or(size)) continue;
         layout.per_device_train_batch_size = size;
         layout.gradient_accumulation_steps = of_reader / size;
+        apply(layout, changed);
+        const std::int64_t stages = layout.pipeline_parallel_size;
+        const bool fills_chunks = stages > 1 && micro_batches_of_step(changed, sequence_tokens) % stages == 0;
         for (const std::int64_t chunks : kChunks) {
-          const std::int64_t stages = layout.pipeline_parallel_size;
-          if (chunks > 1 && (stages == 1 || layout.gradient_accumulation_steps % stages != 0)) continue;
+          if (chunks > 1 && !fills_chunks) continue;
           layout.virtual_pipeline_parallel_size = chunks;
           all.push_back(layout);
         }

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "core/json.h"
-#include "core/options.h"
 #include "train/options.h"
 
 namespace hone {
@@ -32,9 +31,6 @@ struct Layout {
 [[nodiscard]] Layout layout_of(const TrainingOptions& options);
 void apply(const Layout& layout, TrainingOptions& options);
 
-// Returns the first key of layouts that the user has set, or that config_file sets; nullopt if there is none.
-[[nodiscard]] std::optional<std::string> layout_key_set(const TrainingOptions& options, const OptionInput& input);
-
 // Returns "tensor 2, zero_stage 1, 4 x 2, recomputing layers": groups of one process and stage 0 are left out;
 // 4 x 2: sequences of a micro-batch x micro-batches.
 [[nodiscard]] std::string to_text(const Layout& layout);
@@ -48,10 +44,12 @@ void apply(const Layout& layout, TrainingOptions& options);
 
 // Returns all layouts of options.num_processes processes for the sequences of a step, which are those of
 // per_device_train_batch_size x gradient_accumulation_steps x num_processes; ascending. `unit` processes are a unit
-// that is repeated over the job: groups divide it. batch_size: the only per_device_train_batch_size, if there is one.
-// gradient_checkpointing is that of the options. Leaves out what check_mesh() refuses; what a model refuses is not
-// known here. Stages have several chunks only where pipeline_parallel_size divides the micro-batches.
+// that is repeated over the job: groups divide it. sequence_tokens: of each sequence. batch_size: the only
+// per_device_train_batch_size, if there is one. gradient_checkpointing is that of the options. Leaves out what
+// check_mesh() refuses; what a model refuses is not known here. Stages have several chunks only where
+// pipeline_parallel_size divides the micro-batches of a step.
 [[nodiscard]] std::vector<Layout> possible_layouts(const TrainingOptions& options, std::int64_t unit,
+                                                   std::int64_t sequence_tokens,
                                                    std::optional<std::int64_t> batch_size = {});
 
 }  // namespace hone

@@ -58,14 +58,12 @@ void add_gathered(StepWork& work, const Model& model, DType dtype) {
 
 CostModel cost_model(const LayoutProblem& problem, const TrainingOptions& options, const Model* model) {
   const MicroBatchShape shape = training_shape(sizes_of(problem, options, model), options);
-  const std::int64_t at_a_time = std::max<std::int64_t>(shape.limits.tokens / problem.sequence.tokens, 1);
-  const std::int64_t sequences = options.per_device_train_batch_size * options.gradient_accumulation_steps;
   const std::int64_t zero = options.zero_stage.value_or(0);
   StepWork work{.mesh = options.mesh(),
                 .dtype = problem.dtype,
                 .sequence = problem.sequence.tokens,
                 .tokens = shape.capacities.back(),
-                .micro_batches = (sequences + at_a_time - 1) / at_a_time};
+                .micro_batches = micro_batches_of_step(options, problem.sequence.tokens)};
   if (options.shards() > 1 && (zero == 1 || zero == 2)) add_gathered(work, *model, problem.dtype);
   return CostModel(problem.device, work);
 }
@@ -150,10 +148,10 @@ LayoutPlan estimate_stages(const LayoutProblem& problem, const Layout& layout) {
   LayoutPlan plan{.layout = layout, .time = {}};
   plan.time.add(all.time, 1 / stages);
   const auto chunks = static_cast<double>(layout.virtual_pipeline_parallel_size);
-  plan.time.bubble =
-      plan.time.total() * (stages - 1) / static_cast<double>(layout.gradient_accumulation_steps) / chunks;
+  const auto of_step = static_cast<double>(micro_batches_of_step(options, problem.sequence.tokens));
+  plan.time.bubble = plan.time.total() * (stages - 1) / of_step / chunks;
   const double of_one = std::max(static_cast<double>(all.bytes) - stores, 0.0) / stages;  // of a stage's layers
-  double micro_batches = std::min(stages, static_cast<double>(layout.gradient_accumulation_steps));
+  double micro_batches = std::min(stages, of_step);
   if (layout.virtual_pipeline_parallel_size > 1) micro_batches = slots_of_first(layout) / chunks;
   plan.bytes = static_cast<std::size_t>(stores / stages + of_one * micro_batches);
   return plan;

@@ -133,7 +133,8 @@ std::string mfu_text(const LayoutProblem& problem, double flops) {
 LayoutRanking rank_layouts(const LayoutProblem& problem, std::size_t count) {
   const QuietScope quiet;  // about models that are only tried
   Estimates estimates(problem);
-  for (const Layout& layout : possible_layouts(problem.options, problem.unit, problem.batch_size))
+  for (const Layout& layout :
+       possible_layouts(problem.options, problem.unit, problem.sequence.tokens, problem.batch_size))
     estimates.add(layout);
   sort_by_time(estimates.plans);
   LayoutRanking ranking{.layouts = {}, .allowed = estimates.allowed, .too_large = estimates.too_large};

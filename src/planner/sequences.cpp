@@ -20,4 +20,11 @@ std::int64_t documents_in(std::int64_t length) {
   return std::max<std::int64_t>(length / kShortDocument, 1);
 }
 
+std::int64_t micro_batches_of_step(const TrainingOptions& options, std::int64_t sequence_tokens) {
+  const std::int64_t size = options.per_device_train_batch_size;
+  const std::int64_t most = options.max_tokens_per_micro_batch.value_or(size * sequence_tokens);
+  const std::int64_t at_a_time = std::max<std::int64_t>(most / sequence_tokens, 1);
+  return (size * options.gradient_accumulation_steps + at_a_time - 1) / at_a_time;
+}
+
 }  // namespace hone

@@ -52,6 +52,9 @@ class ContextBuilder {
   [[nodiscard]] virtual std::vector<Tensor> append(const Attributes& attributes, std::span<const Tensor> inputs) = 0;
   // Registers what this rank has of an output.
   virtual void set_output(std::size_t index, Tensor value) = 0;
+  // The same of an output that is a block of a tensor group's rows (ops/rank_rows): it has a smaller block of this
+  // rank's tokens. What is computed from blocks alone follows by type inference.
+  virtual void set_block(std::size_t index, Tensor value) = 0;
 };
 
 // Appends a copy of the node with this rank's rows of its operands, which gives this rank's rows of its outputs.

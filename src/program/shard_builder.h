@@ -70,6 +70,7 @@ class ShardBuilder {
   for (std::size_t i = 0; i < node.inputs.size(); ++i) any = any || builder.has_rows(i);
   if (!any) return false;
   std::vector<Tensor> inputs;
+  inputs.reserve(node.inputs.size());
   for (std::size_t i = 0; i < node.inputs.size(); ++i) inputs.push_back(builder.rows(i));
   const std::vector<Tensor> outputs = builder.append(node.attributes, inputs);
   for (std::size_t i = 0; i < outputs.size(); ++i) builder.set_rows(i, outputs[i]);

@@ -91,6 +91,19 @@ void check_server(const GrpoOptions& options, const OptionInput& input) {
   }
 }
 
+// Throws Error if a model or a batch would be divided in a way that is for other commands.
+void check_divisions(const GrpoOptions& options, const OptionInput& input) {
+  if (options.sequence_parallel) {
+    throw Error(input.place_of("sequence_parallel"),
+                "is for pretrain and sft; hone grpo computes all tokens on each rank", "--sequence_parallel false");
+  }
+  for (const auto& [key, size, of_weights, of_tokens] : options.group_sizes()) {
+    if (size == 1 || std::string_view(key) == "tensor_parallel_size") continue;
+    const char* const needs = of_weights ? "divides weights by tensor_parallel_size only" : "computes whole sequences";
+    throw Error(key, text_of("is ", size, "; hone grpo ", needs), text_of("--", key, " 1"));
+  }
+}
+
 }  // namespace
 
 GrpoBatch grpo_batch(const GrpoOptions& options, std::int64_t devices, const OptionInput& input) {
@@ -119,6 +132,7 @@ GrpoBatch grpo_batch(const GrpoOptions& options, std::int64_t devices, const Opt
 
 void check_options(const GrpoOptions& options, const OptionInput& input) {
   check_training(options, options, options, true, input);
+  check_divisions(options, input);
   if (options.fp8.fp8) {
     throw Error(input.place_of("fp8"), "is for pretrain and sft: the policy that samples is not in FP8", "remove fp8");
   }
@@ -158,15 +172,6 @@ bool GrpoOptions::sums_depend_on_rows() const {
 }
 
 void check_processes(const GrpoOptions& options, const OptionInput& input) {
-  if (options.sequence_parallel) {
-    throw Error(input.place_of("sequence_parallel"),
-                "is for pretrain and sft; hone grpo computes all tokens on each rank", "--sequence_parallel false");
-  }
-  for (const auto& [key, size, of_weights, of_tokens] : options.group_sizes()) {
-    if (size == 1 || std::string_view(key) == "tensor_parallel_size") continue;
-    const char* const needs = of_weights ? "divides weights by tensor_parallel_size only" : "computes whole sequences";
-    throw Error(key, text_of("is ", size, "; hone grpo ", needs), text_of("--", key, " 1"));
-  }
   if (options.exact_logprobs && options.rollout == RolloutKind::kOwn && !options.samples_as_trained()) {
     const std::string reason =
         text_of("a tensor group of ", options.tensor_parallel_size, " GPUs adds in an order that depends on the batch");

@@ -44,6 +44,16 @@ std::int64_t zero_stage_of(const TrainingOptions& options) {
   return options.zero_stage.value_or(text == "1" ? 1 : text == "2" ? 2 : text == "3" ? 3 : 0);
 }
 
+std::optional<std::string> layout_key_set(const TrainingOptions& options, const OptionInput& input) {
+  std::vector<std::string> keys{"zero_stage", "virtual_pipeline_parallel_size", "sequence_parallel"};
+  for (const GroupSize& group : options.group_sizes()) keys.emplace_back(group.key);
+  for (const std::string& key : keys) {
+    if (input.was_set(key)) return key;
+  }
+  if (zero_stage_of(options) > 0) return "zero_stage";
+  return std::nullopt;
+}
+
 namespace {
 
 // Throws Error unless the processes are a multiple of each size, and of those of groups within each other.
@@ -94,17 +104,9 @@ void check_pipeline(const TrainingOptions& options) {
 }
 
 void check_sequence_parallel(const TrainingOptions& options) {
-  if (!options.sequence_parallel) return;
-  constexpr const char* kKey = "sequence_parallel";
-  if (options.tensor_parallel_size == 1) {
-    throw Error(kKey, "divides tokens over a tensor group, but tensor_parallel_size is 1",
-                "--tensor_parallel_size 2, or --sequence_parallel false");
-  }
-  for (const auto& [key, size, of_weights, of_tokens] : options.group_sizes()) {
-    if (size == 1 || std::string_view(key) == "tensor_parallel_size") continue;
-    throw Error(kKey, text_of("divides the tokens of a tensor group alone, but ", key, " is ", size),
-                text_of("--", key, " 1, or --sequence_parallel false"));
-  }
+  if (!options.sequence_parallel || options.tensor_parallel_size > 1) return;
+  throw Error("sequence_parallel", "divides tokens over a tensor group, but tensor_parallel_size is 1",
+              "--tensor_parallel_size 2, or --sequence_parallel false");
 }
 
 }  // namespace

@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "backend/device.h"
+#include "core/options.h"
 #include "model/model.h"
 #include "system/job_place.h"
 #include "system/launcher.h"
@@ -21,6 +23,9 @@ namespace hone {
 
 // Returns what is divided over the processes: zero_stage, otherwise that of config_file, otherwise 0.
 [[nodiscard]] std::int64_t zero_stage_of(const TrainingOptions& options);
+// Returns the first key of layouts, which divide a model or its batches, that the user has set or config_file sets
+// (zero_stage); nullopt if there is none.
+[[nodiscard]] std::optional<std::string> layout_key_set(const TrainingOptions& options, const OptionInput& input);
 // Throws Error if the processes are no multiple of tensor_parallel_size, pipeline_parallel_size, expert_parallel_size
 // and context_parallel_size together, or if an option does not support it, such as benchmarks, which need whole
 // weights.

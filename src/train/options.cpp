@@ -58,19 +58,13 @@ void check_trackers(const TrainingOptions& training, const OptionInput& input) {
 // Throws Error if a key divides the model, which the search of a layout does.
 void check_layout(const TrainingOptions& training, const OptionInput& input) {
   if (training.layout == LayoutChoice::kKeys) return;
-  std::vector<std::string> keys{"zero_stage", "virtual_pipeline_parallel_size", "sequence_parallel"};
-  for (const GroupSize& group : training.group_sizes()) keys.emplace_back(group.key);
-  for (const std::string& key : keys) {
-    if (!input.was_set(key)) continue;
-    throw Error(input.place_of("layout"), text_of("is ", name_of(training.layout), ", but ", key, " is set"),
-                "remove one of the two");
-  }
-  if (!training.zero_stage && zero_stage_of(training) > 0) {
-    throw Error(input.place_of("layout"),
-                text_of("is ", name_of(training.layout), ", but ", training.config_file, " sets zero_stage ",
-                        zero_stage_of(training)),
-                "remove one of the two");
-  }
+  const std::optional<std::string> key = layout_key_set(training, input);
+  if (!key) return;
+  const std::string set = input.was_set(*key)
+                              ? text_of(*key, " is set")
+                              : text_of(training.config_file, " sets ", *key, " ", zero_stage_of(training));
+  throw Error(input.place_of("layout"), text_of("is ", name_of(training.layout), ", but ", set),
+              "remove one of the two");
 }
 
 void check_steps(double value, std::string_view key, const OptionInput& input) {

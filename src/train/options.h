@@ -214,7 +214,8 @@ struct TrainingOptions {
       "batches; it divides num_processes, and zero_stage divides over the rest",
       kRanks);
     v("sequence_parallel", sequence_parallel,
-      "A tensor group's processes divide the tokens of norms and of the residual stream; dense models, not in grpo");
+      "A tensor group's processes divide the tokens of norms and of the residual stream, so that each keeps "
+      "fewer activations; pretrain and sft only");
     v("pipeline_parallel_size", pipeline_parallel_size,
       "Stages of a pipeline: processes that have consecutive layers each and compute the same micro-batches one "
       "after the other; it divides num_processes, and the rest computes other batches",

@@ -142,6 +142,7 @@ PipelineShape shape_of(const StageModel& model) { return {.stages = model.stages
 StageSlots::StageSlots(const StageModel& model) : chunks_(static_cast<std::size_t>(model.chunks())) {
   for (int chunk = model.chunks(); chunk-- > 0;) {
     const std::int64_t count = most_under_way(shape_of(model), model.number(), chunk);
+    HONE_ASSERT(count > 0, "chunk ", chunk, " of stage ", model.number(), " has no slot");
     chunks_[static_cast<std::size_t>(chunk)] = {.first = count_, .count = count};
     count_ += count;
   }

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 
+#include "core/json_value.h"
 #include "data/context_share.h"
 #include "job/job_fixture.h"
 #include "job/mesh_threads.h"
@@ -28,10 +29,11 @@ using ::testing::HasSubstr;
 struct Product {
   int ranks = 1;
   JobShape shape;
+  bool rows = false;  // sequence parallelism in tensor groups
 
   [[nodiscard]] std::string name() const {
-    return text_of(ranks, " ranks: tensor ", shape.tensor_size, ", expert ", shape.expert_size, ", context ",
-                   shape.context_size);
+    return text_of(ranks, " ranks: tensor ", shape.tensor_size, rows ? " by rows" : "", ", expert ", shape.expert_size,
+                   ", context ", shape.context_size);
   }
   [[nodiscard]] TrainingOptions options(int rank) const {
     TrainingOptions options;
@@ -40,13 +42,15 @@ struct Product {
     options.tensor_parallel_size = shape.tensor_size;
     options.expert_parallel_size = shape.expert_size;
     options.context_parallel_size = shape.context_size;
+    options.sequence_parallel = rows;
     return options;
   }
   [[nodiscard]] Flags flags() const {
     return {"--num_processes",         std::to_string(ranks),
             "--tensor_parallel_size",  std::to_string(shape.tensor_size),
             "--expert_parallel_size",  std::to_string(shape.expert_size),
-            "--context_parallel_size", std::to_string(shape.context_size)};
+            "--context_parallel_size", std::to_string(shape.context_size),
+            "--sequence_parallel",     rows ? "true" : "false"};
   }
 };
 
@@ -59,7 +63,13 @@ const std::vector<Product>& products() {
                                         {4, {.tensor_size = 2, .context_size = 2}},
                                         {4, {.tensor_size = 2, .expert_size = 2}},
                                         {8, {.tensor_size = 2, .expert_size = 2}},
-                                        {8, {.tensor_size = 2, .expert_size = 2, .context_size = 4}}};
+                                        {8, {.tensor_size = 2, .expert_size = 2, .context_size = 4}},
+                                        {2, {.tensor_size = 2}, true},
+                                        {4, {.tensor_size = 4}, true},
+                                        {4, {.tensor_size = 2}, true},
+                                        {4, {.tensor_size = 2, .context_size = 2}, true},
+                                        {8, {.tensor_size = 2, .expert_size = 2}, true},
+                                        {8, {.tensor_size = 2, .expert_size = 2, .context_size = 4}, true}};
   return all;
 }
 
@@ -68,13 +78,18 @@ const std::vector<Product>& products_of_data() {
   static const std::vector<Product> some{{4, {.expert_size = 2, .context_size = 2}},
                                          {4, {.tensor_size = 2, .context_size = 2}},
                                          {4, {.tensor_size = 2, .expert_size = 2}},
-                                         {8, {.tensor_size = 2, .expert_size = 2}}};
+                                         {8, {.tensor_size = 2, .expert_size = 2}},
+                                         {4, {.tensor_size = 2}, true},
+                                         {8, {.tensor_size = 2, .expert_size = 2}, true}};
   return some;
 }
 
-// mixtures(), and one whose queries have no latent rows.
+// mixtures(), one with a vocabulary that no number of ranks divides, and one whose queries have no latent rows.
 Configs all_mixtures() {
   Configs all = mixtures();
+  Json odd = parse_json(all.at("deepseek_v3"), "deepseek_v3");
+  odd["vocab_size"] = 309;
+  all["deepseek_v3 odd"] = odd.dump();
   all["deepseek_v2"] = R"({"model_type": "deepseek_v2", "num_hidden_layers": 2, "n_routed_experts": 8,
       "n_shared_experts": 2, "first_k_dense_replace": 0, "moe_intermediate_size": 16, "intermediate_size": 40,
       "routed_scaling_factor": 1.5, "kv_lora_rank": 20, "q_lora_rank": null, "qk_nope_head_dim": 16,
@@ -90,7 +105,7 @@ std::unique_ptr<Model> balanced_model(const std::string& family) {
   ModelTraining training;
   if (family.starts_with("deepseek")) {
     training.aux_loss_alpha = 0.05;
-    if (family == "deepseek_v3") training.mtp_loss_weight = 0.3;
+    if (family.starts_with("deepseek_v3")) training.mtp_loss_weight = 0.3;
   } else {
     training.output_router_logits = true;
     training.router_aux_loss_coef = 0.05;
@@ -260,12 +275,16 @@ TEST_F(ExpertProductJob, ARunRepeatsAndContinuesBitForBitAndOnAnotherLayout) {
 }
 
 TEST_F(ExpertProductJob, ARunInBf16ContinuesBitForBit) {
-  const Product product{4, {.tensor_size = 2, .expert_size = 2}};
   const Flags bf16{"--torch_dtype", "bfloat16", "--optim", "adamw_bf16", "--gradient_dtype", "bfloat16"};
-  run_product("deepseek_v3", "whole", product, bf16);
-  copy_checkpoint("whole", "parts", 4);
-  run_product("deepseek_v3", "parts", product, bf16);
-  EXPECT_EQ(weights("parts"), weights("whole"));
+  for (const auto& [rows, zero_stage] : {std::pair(false, "0"), std::pair(true, "0"), std::pair(true, "3")}) {
+    const Product product{4, {.tensor_size = 2, .expert_size = 2}, rows};
+    const Flags keys = joined(bf16, {"--zero_stage", zero_stage});
+    const std::string name = product.name() + zero_stage;
+    run_product("deepseek_v3", name, product, keys);
+    copy_checkpoint(name, name + " parts", 4);
+    run_product("deepseek_v3", name + " parts", product, keys);
+    EXPECT_EQ(weights(name + " parts"), weights(name));
+  }
 }
 
 // Columns are quantized by blocks of a rank's rows, so that losses are only close to those of one process.

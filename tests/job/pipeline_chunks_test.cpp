@@ -56,6 +56,15 @@ TEST_F(PipelineChunksJob, TensorGroupsHaveTheLossesOfOneProcess) {
   expect_runs("gpt2", "gpt2 tensor", 2, groups("--tensor_parallel_size", 2, 8, {"--zero_stage", "3"}));
 }
 
+TEST_F(PipelineChunksJob, GroupsThatDivideRowsHaveTheLossesOfOneProcess) {
+  const Flags rows{"--sequence_parallel", "true"};
+  for (const char* family : {"llama odd", "gpt2", "deepseek_v3"}) run(family, std::string(family) + " one", 1, 1);
+  expect_runs("llama odd", "llama rows", 1, groups("--tensor_parallel_size", 2, 4, rows));
+  expect_runs("gpt2", "gpt2 rows", 2, groups("--tensor_parallel_size", 2, 8, joined(rows, {"--zero_stage", "3"})));
+  expect_runs("deepseek_v3", "deepseek_v3 rows", 1, groups("--tensor_parallel_size", 2, 4, rows));
+  expect_near("deepseek_v3 rows", "deepseek_v3 one", {"expert_load_cv", "expert_load_max", "eval_expert_load_cv"});
+}
+
 TEST_F(PipelineChunksJob, ContextGroupsHaveTheLossesOfOneProcess) {
   run("qwen2", "qwen2 one", 1, 1);
   expect_runs("qwen2", "qwen2 context", 1, groups("--context_parallel_size", 2, 4));

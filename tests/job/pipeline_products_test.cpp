@@ -70,13 +70,14 @@ TensorStore random_whole(const Model& model) {
 // A mesh of ranks and what each of them computes with.
 struct Divided {
   JobShape shape;
-  int data = 1;  // readers x context_size
+  int data = 1;       // readers x context_size
+  bool rows = false;  // sequence parallelism in tensor groups
   Recompute recompute = Recompute::kNone;
 
   [[nodiscard]] int size() const { return shape.tensor_size * shape.pipeline_size * data; }
   [[nodiscard]] std::string text() const {
-    return text_of("tensor ", shape.tensor_size, ", stages ", shape.pipeline_size, ", context ", shape.context_size,
-                   ", experts ", shape.expert_size, ", data ", data);
+    return text_of("tensor ", shape.tensor_size, rows ? " by rows" : "", ", stages ", shape.pipeline_size, ", context ",
+                   shape.context_size, ", experts ", shape.expert_size, ", data ", data);
   }
 };
 
@@ -95,6 +96,7 @@ RankResult run_rank(const MakeModel& make, const Divided& division, Peers& peers
   options.pipeline_parallel_size = division.shape.pipeline_size;
   options.expert_parallel_size = division.shape.expert_size;
   options.context_parallel_size = division.shape.context_size;
+  options.sequence_parallel = division.rows;
   const hone::Job job(&peers, division.shape);
   const RunCollectives collectives(cpu_device(), job);
   RankResult result{.model = divided_model(options, make()), .sums = {}, .gradients = {}};
@@ -212,9 +214,23 @@ TEST(PipelineTensor, GradientsAreThoseOfOneProcess) {
   }
 }
 
+// Stages send each other the rows of a rank.
+TEST(PipelineTensor, GradientsOfRowsAreThoseOfOneProcess) {
+  for (const auto& [family, config] : families()) {
+    expect_near_one(family, [&] { return model_of(config); },
+                    {{.shape = {.tensor_size = 2, .pipeline_size = 2}, .rows = true},
+                     {.shape = {.tensor_size = 2, .pipeline_size = 2}, .data = 2, .rows = true},
+                     {.shape = {.tensor_size = 4, .pipeline_size = 2}, .rows = true},
+                     {.shape = {.tensor_size = 2, .pipeline_size = 4}, .rows = true},
+                     {.shape = {.tensor_size = 2, .pipeline_size = 2, .context_size = 2}, .data = 2, .rows = true}});
+  }
+}
+
 TEST(PipelineTensor, RecomputationAndAnotherRunChangeNoBit) {
-  expect_no_bit_changes([] { return model_of(families().at("qwen2")); },
-                        {.shape = {.tensor_size = 2, .pipeline_size = 2}, .data = 2});
+  for (const bool rows : {false, true}) {
+    expect_no_bit_changes([] { return model_of(families().at("qwen2")); },
+                          {.shape = {.tensor_size = 2, .pipeline_size = 2}, .data = 2, .rows = rows});
+  }
 }
 
 TEST(PipelineContext, GradientsAreThoseOfOneProcess) {
@@ -276,7 +292,9 @@ TEST(PipelineExperts, GradientsAreThoseOfOneProcess) {
                      {.shape = {.pipeline_size = 2, .expert_size = 2}, .data = 4},
                      {.shape = {.pipeline_size = 4, .expert_size = 2}, .data = 2},
                      {.shape = {.tensor_size = 2, .pipeline_size = 2}, .data = 2},
-                     {.shape = {.tensor_size = 2, .pipeline_size = 2, .expert_size = 2}, .data = 2}});
+                     {.shape = {.tensor_size = 2, .pipeline_size = 2, .expert_size = 2}, .data = 2},
+                     {.shape = {.tensor_size = 2, .pipeline_size = 2}, .rows = true},
+                     {.shape = {.tensor_size = 2, .pipeline_size = 2, .expert_size = 2}, .data = 2, .rows = true}});
   }
 }
 
@@ -308,11 +326,14 @@ TEST(PipelineExperts, PredictionOfSeveralTokensHasTheGradientsOfOneProcess) {
                   {{.shape = {.pipeline_size = 2}},
                    {.shape = {.pipeline_size = 5}},
                    {.shape = {.pipeline_size = 2, .context_size = 2}, .data = 2},
-                   {.shape = {.pipeline_size = 2, .expert_size = 2}, .data = 4}});
+                   {.shape = {.pipeline_size = 2, .expert_size = 2}, .data = 4},
+                   {.shape = {.tensor_size = 2, .pipeline_size = 2}, .rows = true}});
 }
 
 TEST(PipelineExperts, RecomputationAndAnotherRunChangeNoBit) {
   expect_no_bit_changes([] { return mixture_of("deepseek_v3"); }, {.shape = {.pipeline_size = 2}});
+  expect_no_bit_changes([] { return mixture_of("deepseek_v3"); },
+                        {.shape = {.tensor_size = 2, .pipeline_size = 2}, .rows = true});
   expect_no_bit_changes([] { return mixture_of("qwen3_moe"); },
                         {.shape = {.pipeline_size = 2, .expert_size = 2}, .data = 4});
 }

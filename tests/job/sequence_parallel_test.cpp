@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "job/mixtures.h"
 #include "job/tensor_group.h"
 #include "model/tensor_parallel_model.h"
+#include "ops/linear/linear.h"
 #include "program/memory_plan.h"
 
 namespace hone::test {
@@ -20,8 +22,14 @@ namespace {
 
 using ::testing::HasSubstr;
 
+Configs all_families() {
+  Configs all = dense_families();
+  all.merge(mixtures());
+  return all;
+}
+
 TEST(SequenceParallel, GradientsAreThoseOfOneProcess) {
-  for (const auto& [family, config] : dense_families()) {
+  for (const auto& [family, config] : all_families()) {
     const RankLosses one = tensor_group(config, {});
     for (const int size : {2, 4}) {
       // Capacities that the ranks do and do not divide, and more room than tokens: the last ranks have no row.
@@ -34,17 +42,19 @@ TEST(SequenceParallel, GradientsAreThoseOfOneProcess) {
   }
 }
 
-// Values are the same sums in other places. Gradients of norms and of the biases of sums are added up over the rows of
-// a rank and then over the ranks.
-TEST(SequenceParallel, LossesAndGradientsOfMatricesHaveTheBitsOfTheTensorGroup) {
-  for (const auto& [family, config] : dense_families()) {
+// Values are the same sums in other places. Gradients of what all ranks have whole, such as norms, the biases of sums,
+// routers and the projections to latent rows, are added up over the rows of a rank and then over the ranks.
+TEST(SequenceParallel, LossesAndGradientsOfDividedMatricesHaveTheBitsOfTheTensorGroup) {
+  for (const auto& [family, config] : all_families()) {
     const std::unique_ptr<Model> model = model_of(config);
     for (const int size : {2, 4}) {
       const RankLosses whole = tensor_group(config, {.size = size});
       const RankLosses rows = tensor_group(config, {.size = size, .rows = true});
       EXPECT_EQ(rows.sums, whole.sums) << family;
       for (const WeightSpec& spec : model->weights()) {
-        if (spec.shape.size() < 2) continue;
+        const bool is_whole = !is_divided(part_spec(spec, 0, size));
+        const bool multiplies = spec.kind == WeightKind::linear || spec.kind == WeightKind::router;
+        if (spec.shape.size() < 2 || (is_whole && multiplies)) continue;
         EXPECT_EQ(rows.gradients.at(spec.name), whole.gradients.at(spec.name)) << family << ", " << spec.name;
       }
     }
@@ -52,8 +62,8 @@ TEST(SequenceParallel, LossesAndGradientsOfMatricesHaveTheBitsOfTheTensorGroup) 
 }
 
 TEST(SequenceParallel, RecomputationAndAnotherRunChangeNoBit) {
-  for (const char* family : {"qwen2", "gpt2"}) {
-    const std::string config = dense_families().at(family);
+  for (const char* family : {"qwen2", "gpt2", "qwen3_moe", "deepseek_v3"}) {
+    const std::string config = all_families().at(family);
     const RankLosses first = tensor_group(config, {.size = 2, .rows = true});
     for (const Recompute recompute : {Recompute::kNone, Recompute::kLayers, Recompute::kAutomatic}) {
       for (const std::size_t budget : {std::size_t{0}, std::size_t{1} << 30}) {
@@ -81,12 +91,32 @@ TEST(SequenceParallel, ActivationsAreDivided) {
   EXPECT_LT(arena(true, Recompute::kNone), arena(false, Recompute::kNone) - 4 * 0.75 * stream);
 }
 
+// A product with a weight that all ranks have whole, such as a router's, is computed of a rank's rows alone.
+TEST(SequenceParallel, WholeWeightsMultiplyTheRowsOfARank) {
+  for (const auto& [family, config] : mixtures()) {
+    const TensorGroup group{.size = 4, .rows = true, .more_capacity = 0};
+    const Program program = training_program(config, group);
+    std::map<std::string, int> products;
+    for (const Node& node : program.nodes()) {
+      if (node.op->name() != "linear" || node.phase != Phase::kForward) continue;
+      const Value& weight = program.value(node.inputs[LinearIn::weight]);
+      if (weight.producer < 0) continue;  // a rank's part
+      const Node& enters = program.nodes()[static_cast<std::size_t>(weight.producer)];
+      const std::string& name = program.value(enters.inputs[0]).name;
+      ++products[name.substr(name.rfind('.') + 1)];
+      EXPECT_EQ(program.value(node.outputs[0]).type.shape[0], Dim(52 / 4)) << family << ", " << name;
+    }
+    EXPECT_GT(products["router"], 0) << family;
+    const int layers_of_latent_rows = family == "deepseek_v3" ? 2 : 0;
+    EXPECT_EQ(products["kv_down"], layers_of_latent_rows) << family;
+    EXPECT_EQ(products["query_down"], layers_of_latent_rows) << family;
+  }
+}
+
 class SequenceJob : public DividedJob {
  protected:
   SequenceJob()
-      : DividedJob({.size_flag = "--tensor_parallel_size", .max_steps = 12, .eval_steps = 6}, dense_families()) {
-    for (const auto& [family, config] : mixtures()) write_file(path(family + ".json"), config);
-  }
+      : DividedJob({.size_flag = "--tensor_parallel_size", .max_steps = 12, .eval_steps = 6}, all_families()) {}
 
   // Flags of a run whose groups divide rows.
   [[nodiscard]] static Flags by_rows(const Flags& more = {}) { return joined({"--sequence_parallel", "true"}, more); }
@@ -106,6 +136,24 @@ TEST_F(SequenceJob, ProcessesHaveTheLossesOfOne) {
   }
 }
 
+// Metrics of how tokens are spread over experts count each token once.
+TEST_F(SequenceJob, MixturesHaveTheLossesAndLoadsOfOneProcess) {
+  const Flags metrics{"loss", "eval_loss", "grad_norm", "expert_load_cv", "expert_load_max", "eval_expert_load_cv"};
+  for (const auto& [name, config] : mixtures()) {
+    const Flags keys = name == "deepseek_v3" ? Flags{"--aux_loss_alpha",  "0.01", "--bias_update_speed", "0.01",
+                                                     "--mtp_loss_weight", "0.3"}
+                                             : Flags{};
+    run(name, name + " one", 1, 1, keys);
+    for (const auto& [data, size] : {std::pair(1, 2), std::pair(2, 2), std::pair(1, 4)}) {
+      const std::string output = text_of(name, " ", data, " x ", size);
+      run(name, output, data, size, by_rows(keys));
+      expect_near(output, name + " one", metrics);
+      expect_near_weights(output, name + " one");
+    }
+  }
+  expect_near("deepseek_v3 2 x 2", "deepseek_v3 one", {"aux_loss", "mtp_loss"});
+}
+
 TEST_F(SequenceJob, DividedStatesGradientsAndWeightsHaveTheLossesOfOne) {
   run("qwen3", "one", 1, 1);
   run("qwen3", "0", 2, 2, by_rows());
@@ -115,6 +163,33 @@ TEST_F(SequenceJob, DividedStatesGradientsAndWeightsHaveTheLossesOfOne) {
   }
   EXPECT_EQ(weights("1"), weights("0"));
   EXPECT_EQ(weights("3"), weights("2"));
+}
+
+// Tokens, layers and experts are divided again.
+TEST_F(SequenceJob, OtherGroupsNextToItHaveTheLossesOfOneProcess) {
+  const std::map<std::string, Flags> groups{
+      {"stages", {"--pipeline_parallel_size", "2", "--num_processes", "4"}},
+      {"context", {"--context_parallel_size", "2", "--num_processes", "4"}},
+      {"both", {"--pipeline_parallel_size", "2", "--context_parallel_size", "2", "--num_processes", "8"}}};
+  for (const std::string name : {"qwen2", "gpt2 odd", "deepseek_v3"}) {
+    run(name, name, 1, 1);
+    tune(name, name + " tuned", 1, 1);
+    for (const auto& [kind, flags] : groups) {
+      const std::string output = name + " " + kind;
+      run(name, output, 1, 2, by_rows(flags));
+      expect_near(output, name);
+      tune(name, output + " tuned", 1, 2, by_rows(flags));
+      expect_near(output + " tuned", name + " tuned", kTuned);
+      resume(name, output, 8, output + " whole", 1, 1);
+      expect_near_end(output + " whole", name, 8);
+    }
+    expect_resumes(name, name + " repeats", 1, 2, by_rows(groups.at("both")));
+  }
+  const Environment one_thread(kOneThread);
+  for (const auto& [kind, flags] : groups) {
+    finish(arguments("deepseek_v3", "planned", 1, 2,
+                     by_rows(joined(flags, {"--max_steps", "1", "--overwrite_output_dir", "true"}))));
+  }
 }
 
 TEST_F(SequenceJob, TheSameJobHasTheSameBits) {
@@ -193,7 +268,10 @@ TEST_F(SequenceJob, ThePlanIsThatOfTheRun) {
     EXPECT_LT(rows, whole) << recomputes;
   }
   EXPECT_GT(planned("some", by_rows({"--activation_memory_gib", "0.005"})), 0);
-  (void)finish_as_planned(arguments("gpt2", "divided", 2, 2, by_rows({"--max_steps", "1", "--zero_stage", "3"})));
+  for (const std::string family : {"gpt2", "deepseek_v3"}) {
+    (void)finish_as_planned(
+        arguments(family, family + " planned", 2, 2, by_rows({"--max_steps", "1", "--zero_stage", "3"})));
+  }
 }
 
 TEST_F(SequenceJob, WhatIsMissingIsRefused) {
@@ -203,16 +281,12 @@ TEST_F(SequenceJob, WhatIsMissingIsRefused) {
   EXPECT_THAT(refused("llama", 1, {}), HasSubstr("sequence_parallel: divides tokens over a tensor group, but "
                                                  "tensor_parallel_size is 1 (--tensor_parallel_size 2, or "
                                                  "--sequence_parallel false)"));
-  for (const char* key : {"pipeline_parallel_size", "context_parallel_size", "expert_parallel_size"}) {
-    EXPECT_THAT(
-        refused("llama", 2, {text_of("--", key), "2", "--num_processes", "4"}),
-        HasSubstr(text_of("sequence_parallel: divides the tokens of a tensor group alone, but ", key, " is 2")));
-  }
-  EXPECT_THAT(refused("mixtral", 2, {}), HasSubstr("sequence_parallel: is not for models with experts"));
   run("llama", "model", 1, 1, {"--max_steps", "1"});
   const Flags grpo{"--num_processes", "2", "--tensor_parallel_size", "2"};
-  EXPECT_THAT(refusal(reinforcement("model", "none", by_rows(grpo))),
-              HasSubstr("sequence_parallel: is for pretrain and sft; hone grpo computes all tokens on each rank"));
+  for (const Flags& more : {grpo, Flags{}}) {
+    EXPECT_THAT(refusal(reinforcement("model", "none", by_rows(more))),
+                HasSubstr("sequence_parallel: is for pretrain and sft; hone grpo computes all tokens on each rank"));
+  }
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "ops/registry.h"
 #include "program/executable.h"
+#include "program/tensor_store.h"
 #include "program/text.h"
 #include "support/rank_threads.h"
 
@@ -91,6 +92,33 @@ TEST(RankRows, OtherTypesAreRefused) {
   EXPECT_THROW((void)sum_rank_rows(x, 2), Error);                                                  // no rows of tokens
   EXPECT_THROW((void)take_rank_rows(x, 2), Error);                                                 // the same
   EXPECT_THROW((void)gather_rank_rows(x, {.ranks = 2, .capacity = 16, .entered = false}), Error);  // of 8 rows each
+}
+
+// The gradient of a weight that all ranks have, of which each has rows: an addend in f32 is added to a sum in bf16.
+TEST(Ranks, GradientsAreAddedToASumOfTheirOrANarrowerType) {
+  register_operations();
+  for (const DType dtype : {DType::kF32, DType::kBf16}) {
+    test::run_group(2, &MeshCollectives::tensor, [&](int rank) {
+      const Program program = program_from_text(text_of("%0: f32[3] = input \"dy\"\n%1: ", name_of(dtype),
+                                                        "[3] = gradient \"w\"\n%2: ", name_of(dtype),
+                                                        "[3] = ranks_accumulate(%0, %1) backward\n"));
+      const TensorStore gradients(cpu_device(), std::vector<NamedType>{{"w", {dtype, {3}}}});
+      Executable executable(program, std::make_shared<Arena>(cpu_device()), {.gradients = &gradients});
+      // 1 + 2^-7 + 2^-9 is no number of bf16; the sum is rounded in each run.
+      const float small = 1.0f / 512;
+      for (int run = 0; run < 2; ++run) {
+        executable.set<float>("dy", std::vector<float>{rank == 0 ? 1.0f + 4 * small : small, 2.0f, 0.0f});
+        executable.run();
+      }
+      const std::vector<std::byte> bytes = gradients.download("w");
+      const bool is_wide = dtype == DType::kF32;
+      for (std::size_t i = 0; i < 3; ++i) {
+        const float sum = is_wide ? reinterpret_cast<const float*>(bytes.data())[i]
+                                  : static_cast<float>(reinterpret_cast<const BFloat16*>(bytes.data())[i]);
+        EXPECT_EQ(sum, (std::vector<float>{is_wide ? 2 + 10 * small : 2.015625f, 8, 0})[i]) << i;
+      }
+    });
+  }
 }
 
 }  // namespace

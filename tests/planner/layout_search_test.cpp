@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string>
 
@@ -280,7 +281,7 @@ TEST(PossibleLayouts, HaveChunksThatDivideMicroBatches) {
   options.per_device_train_batch_size = 6;
   options.gradient_accumulation_steps = 1;
   int chunks = 0;
-  for (const Layout& layout : possible_layouts(options, 2)) {
+  for (const Layout& layout : possible_layouts(options, 2, 100)) {
     if (layout.virtual_pipeline_parallel_size == 1) continue;
     ++chunks;
     EXPECT_EQ(layout.pipeline_parallel_size, 2);
@@ -289,16 +290,34 @@ TEST(PossibleLayouts, HaveChunksThatDivideMicroBatches) {
   EXPECT_GT(chunks, 0);
 }
 
+// Steps of 12 sequences are cut into 4 micro-batches of 3, whatever the size of a batch.
+TEST(PossibleLayouts, CountTheMicroBatchesThatAStepIsCutInto) {
+  TrainingOptions options;
+  options.num_processes = 2;
+  options.per_device_train_batch_size = 6;
+  options.gradient_accumulation_steps = 1;
+  options.max_tokens_per_micro_batch = 300;
+  std::map<std::int64_t, std::set<std::int64_t>> chunks;  // by the size of a batch
+  for (const Layout& layout : possible_layouts(options, 2, 100)) {
+    if (layout.pipeline_parallel_size != 2) continue;
+    chunks[layout.per_device_train_batch_size].insert(layout.virtual_pipeline_parallel_size);
+  }
+  ASSERT_TRUE(chunks.contains(12)) << "a batch of all sequences";
+  for (const auto& [size, tried] : chunks) EXPECT_EQ(tried, (std::set<std::int64_t>{1, 2, 4})) << size;
+  options.max_tokens_per_micro_batch = 400;  // 3 micro-batches
+  for (const Layout& layout : possible_layouts(options, 2, 100)) EXPECT_EQ(layout.virtual_pipeline_parallel_size, 1);
+}
+
 // The place of a resumed run in its data is counted in batches of the checkpoint's size.
 TEST(PossibleLayouts, HaveTheBatchSizeOfACheckpoint) {
   TrainingOptions options;
   options.num_processes = 2;
   options.per_device_train_batch_size = 128;
   options.gradient_accumulation_steps = 1;
-  const std::vector<Layout> layouts = possible_layouts(options, 2, 128);
+  const std::vector<Layout> layouts = possible_layouts(options, 2, 100, 128);
   EXPECT_FALSE(layouts.empty());
   for (const Layout& layout : layouts) EXPECT_EQ(layout.per_device_train_batch_size, 128);
-  EXPECT_TRUE(possible_layouts(options, 2, 96).empty()) << "128 and 256 sequences are no multiple of 96";
+  EXPECT_TRUE(possible_layouts(options, 2, 100, 96).empty()) << "128 and 256 sequences are no multiple of 96";
 }
 
 TEST(LayoutText, NamesWhatDiffers) {

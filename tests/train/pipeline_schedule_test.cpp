@@ -203,6 +203,9 @@ TEST(PipelineSchedule, NoSlotIsUsedTwice) {
         std::map<int, std::map<std::int64_t, std::int64_t>> held;  // by chunk: the micro-batches in slots
         std::map<int, std::int64_t> most;
         const auto slots = [&](int chunk) { return most_under_way(shape, stage, chunk); };
+        for (int chunk = 0; chunk < shape.chunks; ++chunk) {
+          ASSERT_GT(slots(chunk), 0) << text_of_shape(shape, count) << ", stage " << stage << ", chunk " << chunk;
+        }
         const auto begin = [&](int chunk, std::int64_t micro_batch) {
           const bool is_free = held[chunk].emplace(micro_batch % slots(chunk), micro_batch).second;
           ASSERT_TRUE(is_free) << text_of_shape(shape, count) << ", stage " << stage << ", chunk " << chunk;

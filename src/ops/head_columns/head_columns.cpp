@@ -48,7 +48,10 @@ class HeadColumns final : public Op {
   }
   void shard(ShardBuilder& builder, const Node& node) const override {
     HeadColumnsAttributes own = node.attributes.as<HeadColumnsAttributes>();
-    if (builder.division(0) != kDividedColumns || own.heads % builder.ranks() != 0) return Op::shard(builder, node);
+    if (builder.division(0) != kDividedColumns || own.heads % builder.ranks() != 0) {
+      if (!shard_rows(builder, node)) Op::shard(builder, node);
+      return;
+    }
     own.heads /= builder.ranks();
     shard_alike(builder, own, kDividedColumns);
   }

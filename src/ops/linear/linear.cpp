@@ -108,13 +108,17 @@ class Linear final : public Op {
       builder.add(LinearIn::x, program.append1(kInputGradient, {}, {dy, builder.input(LinearIn::weight)}));
   }
   // With rows of the weight a rank computes the same columns of y from all of x. With columns of the weight, and the
-  // same columns of x, it computes an addend of y; the bias, which all ranks have, is added to the sum.
+  // same columns of x, it computes an addend of y; the bias, which all ranks have, is added to the sum. With all of the
+  // weight it computes its rows of y if it has its rows of x.
   void shard(ShardBuilder& builder, const Node& node) const override {
     const std::int64_t division = builder.division(LinearIn::weight);
     const bool by_rows = division == kDividedRows && builder.division(LinearIn::x) == kWhole;
     const bool by_columns = division == kDividedColumns && builder.division(LinearIn::x) == kDividedColumns &&
                             builder.division(LinearIn::bias) == kWhole;
-    if (!by_rows && !by_columns) return Op::shard(builder, node);
+    if (!by_rows && !by_columns) {
+      if (division != kWhole || !shard_rows(builder, node)) Op::shard(builder, node);
+      return;
+    }
     const Tensor weight = builder.input(LinearIn::weight);
     const Tensor bias = builder.input(LinearIn::bias);
     if (by_rows) {

@@ -10,6 +10,7 @@
 #include "ops/registry.h"
 #include "program/gradient_builder.h"
 #include "program/kernel.h"
+#include "program/shard_builder.h"
 
 namespace hone {
 namespace {
@@ -263,6 +264,9 @@ class JoinColumns final : public Op {
                a.shape[0] == b.shape[0],
            name(), text_of("a is ", to_text(a), ", b ", to_text(b), "; expected [rows, m] and [rows, n]"));
     return {Type{a.dtype, {a.shape[0], a.shape[1].size + b.shape[1].size}}};
+  }
+  void shard(ShardBuilder& builder, const Node& node) const override {
+    if (!shard_rows(builder, node)) Op::shard(builder, node);
   }
   void gradient(GradientBuilder& builder, const Node&) const override {
     const Tensor dy = builder.output_gradient(0);

@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "ops/linear/linear.h"
 #include "ops/registry.h"
+#include "program/context_builder.h"
 #include "program/gradient_builder.h"
 #include "program/kernel.h"
 
@@ -17,6 +18,14 @@ Type rows_of(const Type& whole, std::int64_t ranks, std::string_view name) {
   Type rows = whole;
   rows.shape[0] = Dim((whole.rows() + ranks - 1) / ranks);
   return rows;
+}
+
+// Appends a copy of the node for the tokens of a rank of a context group, of which its output is a block.
+void divide_block(ContextBuilder& builder, const Node& node) {
+  std::vector<Tensor> inputs;
+  inputs.reserve(node.inputs.size());
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) inputs.push_back(builder.input(i));
+  builder.set_block(0, builder.append(node.attributes, inputs)[0]);
 }
 
 Tensor gathered(Tensor rows, const Type& whole, std::int64_t ranks) {
@@ -38,6 +47,7 @@ class RankRowsSum final : public Op {
     }
     return {rows_of(x, attributes.as<RankRowsAttributes>().ranks, name())};
   }
+  void divide_tokens(ContextBuilder& builder, const Node& node) const override { divide_block(builder, node); }
   void gradient(GradientBuilder& builder, const Node& node) const override {
     const Tensor dy = builder.output_gradient(0);
     if (!dy) return;
@@ -59,6 +69,7 @@ class RankRowsTake final : public Op {
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     return {rows_of(required(inputs, 0, name()), attributes.as<RankRowsAttributes>().ranks, name())};
   }
+  void divide_tokens(ContextBuilder& builder, const Node& node) const override { divide_block(builder, node); }
   Cost cost(InputTypes, std::span<const Type> outputs, const Attributes&) const override {
     const auto bytes = static_cast<double>(outputs[0].bytes());
     return {.bytes_read = bytes, .bytes_written = bytes};
@@ -88,6 +99,11 @@ class RankRowsGather final : public Op {
     expect(!x.shape.empty() && a.capacity > 0 && rows_of(whole, a.ranks, name()) == x, name(),
            text_of("x is ", to_text(x), ", no rank's rows of ", a.capacity, " of ", a.ranks, " ranks"));
     return {whole};
+  }
+  void divide_tokens(ContextBuilder& builder, const Node& node) const override {
+    auto own = node.attributes.as<RankRowsGatherAttributes>();
+    own.capacity = builder.divided({DType::kI32, {Dim(own.capacity, Count::tokens)}}).rows();
+    divide_alike(builder, node, own);
   }
   void gradient(GradientBuilder& builder, const Node& node) const override {
     const Tensor dy = builder.output_gradient(0);

@@ -2,10 +2,13 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <vector>
 
 #include "backend/collective.h"
 #include "core/error.h"
+#include "ops/ranks/ranks.h"
+#include "program/kernel.h"
 
 namespace hone {
 
@@ -18,6 +21,11 @@ namespace hone {
 inline void gather_blocks(std::byte* all, std::size_t block_bytes) {
   Collective& group = tensor_group();
   group.all_gather(all, equal_blocks(group.size(), block_bytes));
+}
+
+// Workspace of a sum of gradients, in the type in which the ranks add them up.
+[[nodiscard]] inline std::size_t summed_gradient_bytes(InputTypes inputs, std::span<const Type>, const Attributes&) {
+  return required(inputs, RanksAccumulateIn::dy, "ranks_accumulate").bytes();
 }
 
 }  // namespace hone

@@ -52,16 +52,21 @@ void gather(const KernelCall& call) {
 
 std::size_t bytes_of_output(InputTypes, std::span<const Type> outputs, const Attributes&) { return outputs[0].bytes(); }
 
+template <class Sum, class More>
+void add_to_sum(const TensorView& sum, const std::byte* more) {
+  Sum* to = sum.as<Sum>();
+  const auto* addends = reinterpret_cast<const More*>(more);
+  for (std::int64_t i = 0; i < sum.elements(); ++i) to[i] = static_cast<Sum>(widen(to[i]) + widen(addends[i]));
+}
+
 void accumulate(const KernelCall& call) {
   const TensorView& dy = call.in(RanksAccumulateIn::dy);
-  const std::int64_t elements = dy.elements();
   std::byte* const sums = call.workspace.data();
   std::memcpy(sums, dy.data, dy.type->bytes());
-  tensor_group().all_reduce(sums, dy.dtype(), static_cast<std::size_t>(elements));
-  for_floating(dy.dtype(), [&]<class T>() {
-    const T* more = reinterpret_cast<const T*>(sums);
-    T* to = call.out(0).as<T>();
-    for (std::int64_t i = 0; i < elements; ++i) to[i] = static_cast<T>(widen(to[i]) + widen(more[i]));
+  tensor_group().all_reduce(sums, dy.dtype(), static_cast<std::size_t>(dy.elements()));
+  for_floating(call.out(0).dtype(), [&]<class Sum>() {
+    dy.dtype() == call.out(0).dtype() ? add_to_sum<Sum, Sum>(call.out(0), sums)
+                                      : add_to_sum<Sum, Accumulator<Sum>>(call.out(0), sums);
   });
 }
 
@@ -70,7 +75,7 @@ void accumulate(const KernelCall& call) {
 void register_ranks_cpu(KernelRegistry& registry) {
   registry.add("ranks_sum", DeviceKind::kCpu, {sum, {}});
   registry.add("ranks_gather", DeviceKind::kCpu, {gather, bytes_of_output});
-  registry.add("ranks_accumulate", DeviceKind::kCpu, {accumulate, bytes_of_output});
+  registry.add("ranks_accumulate", DeviceKind::kCpu, {accumulate, summed_gradient_bytes});
 }
 
 }  // namespace hone

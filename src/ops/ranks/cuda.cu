@@ -18,10 +18,18 @@ __global__ void __launch_bounds__(kThreads) bias_kernel(T* y, const T* bias, Row
   }
 }
 
-template <class T>
-__global__ void __launch_bounds__(kThreads) add_kernel(T* sum, const T* more, std::int64_t elements) {
+template <class T, class More>
+__global__ void __launch_bounds__(kThreads) add_kernel(T* sum, const More* more, std::int64_t elements) {
   const std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (at < elements) sum[at] = narrowed<T>(widened(sum[at]) + widened(more[at]));
+}
+
+template <class T, class More>
+void add_to_sum(const KernelCall& call, const std::byte* more) {
+  const std::int64_t elements = call.out(0).elements();
+  add_kernel<<<static_cast<unsigned>(ceil_div(elements, kThreads)), kThreads, 0, stream_of(call)>>>(
+      cuda_data<T>(call.out(0)), reinterpret_cast<const More*>(more), elements);
+  check_launch("ranks_accumulate");
 }
 
 // Copies a row of a rank's block; blockIdx.x is the row, blockIdx.y the rank.
@@ -73,10 +81,8 @@ void accumulate(const KernelCall& call) {
   std::byte* const sums = call.workspace.data();
   group.copy(sums, dy.data, dy.type->bytes());
   group.all_reduce(sums, dy.dtype(), static_cast<std::size_t>(dy.elements()));
-  for_cuda_floating(dy.dtype(), [&]<class T>() {
-    add_kernel<<<static_cast<unsigned>(ceil_div(dy.elements(), kThreads)), kThreads, 0, stream_of(call)>>>(
-        cuda_data<T>(call.out(0)), reinterpret_cast<const T*>(sums), dy.elements());
-    check_launch("ranks_accumulate");
+  for_cuda_floating(call.out(0).dtype(), [&]<class T>() {
+    dy.dtype() == call.out(0).dtype() ? add_to_sum<T, T>(call, sums) : add_to_sum<T, CudaAccumulator<T>>(call, sums);
   });
 }
 
@@ -85,7 +91,7 @@ void accumulate(const KernelCall& call) {
 void register_ranks_cuda(KernelRegistry& registry) {
   registry.add("ranks_sum", DeviceKind::kCuda, {sum, {}});
   registry.add("ranks_gather", DeviceKind::kCuda, {gather, bytes_of_output});
-  registry.add("ranks_accumulate", DeviceKind::kCuda, {accumulate, bytes_of_output});
+  registry.add("ranks_accumulate", DeviceKind::kCuda, {accumulate, summed_gradient_bytes});
 }
 
 }  // namespace hone

@@ -9,7 +9,8 @@
 namespace hone {
 namespace {
 
-// (dy, sum) -> sum, in place: the accumulated gradient of a weight plus the sum over all ranks of dy.
+// (dy, sum) -> sum, in place: the accumulated gradient of a weight plus the sum over all ranks of dy, which may be of
+// the type in which gradients of the weight's type are added up.
 class RanksAccumulate final : public Op {
  public:
   std::string_view name() const override { return "ranks_accumulate"; }
@@ -17,7 +18,8 @@ class RanksAccumulate final : public Op {
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& dy = required(inputs, RanksAccumulateIn::dy, name());
     const Type& sum = required(inputs, RanksAccumulateIn::sum, name());
-    expect(dy == sum, name(), text_of("dy is ", to_text(dy), ", the sum ", to_text(sum), "; expected one type"));
+    expect(dy.shape == sum.shape && (dy.dtype == sum.dtype || dy.dtype == accumulator_of(sum.dtype)), name(),
+           text_of("dy is ", to_text(dy), ", the sum ", to_text(sum), "; expected one type, or a wider dy"));
     return {sum};
   }
   std::optional<std::size_t> alias(std::size_t) const override { return RanksAccumulateIn::sum; }
