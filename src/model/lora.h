@@ -100,7 +100,8 @@ class LoraModel final : public WrappedModel {
 // Initializes a new adapter as PEFT does. Linear layers: A uniform in +-1/sqrt(columns) (kaiming_uniform with a =
 // sqrt(5)), B zero. Embedding: A zero, B standard normal. DoRA magnitudes are the norms of the base's rows; copies
 // equal the base's weights. Each random number depends only on the seed, the tensor's name and its index. Weights that
-// the store lacks, those of other stages of a pipeline, are left out, and copies whose base's weight it lacks.
-void initialize_adapter(const LoraModel& model, TensorStore& weights, std::uint64_t seed);
+// the store lacks, those of other stages of a pipeline, are left out, and copies whose base's weight it lacks. model: a
+// LoraModel, or what a rank has of one.
+void initialize_adapter(const Model& model, TensorStore& weights, std::uint64_t seed);
 
 }  // namespace hone

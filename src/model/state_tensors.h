@@ -21,6 +21,7 @@ struct StateTensor {
   std::vector<std::int64_t> shape;  // shape of the range
   TensorPlace place;                // position in the tensor of that name; empty: the whole tensor
   std::int64_t first = 0;           // index of its first element in the store's tensor
+  bool is_part = true;              // false: rows that belong to no part, which files of tensor groups lack
 };
 
 // Rows of a block whose states a store holds, if it does not hold those of the whole block: one rank's share.
@@ -40,7 +41,7 @@ enum class StateNames : std::uint8_t {
 // A weight or a state of the same shape ("BLOCK.STATE" in the store) becomes one tensor for each part of its block,
 // named PART or PART.STATE. Its shape is that of the part in the block, [rows, columns], even if model folders store
 // the part transposed or merged with others. Rows that belong to no part (for example of an adapter's B) are stored as
-// pieces of BLOCK.STATE.
+// pieces of BLOCK.STATE, except those of a tensor group's ranks: no program reads them.
 //
 // Scales of 8-bit moments, one for each 256 elements of the flattened block, become one tensor [scales] for each part
 // if every part begins and ends on a boundary of 256 elements. Otherwise they stay one tensor, BLOCK.STATE, and so do

@@ -32,6 +32,13 @@ class LinearInputGradient final : public Op {
     return product_cost(Op::cost(inputs, outputs, attributes), outputs[0],
                         required(inputs, LinearInputGradientIn::weight, name()).shape[0].size);
   }
+  // In product(), of which a rank may have rows of the first operand.
+  void shard(ShardBuilder& builder, const Node& node) const override {
+    const bool by_rows = builder.division(LinearInputGradientIn::dy) == kDividedRows &&
+                         builder.division(LinearInputGradientIn::weight) == kWhole;
+    if (!by_rows) return Op::shard(builder, node);
+    shard_alike(builder, node.attributes, kDividedRows);
+  }
 };
 
 // (dy, x, dweight) -> dweight, in place.

@@ -7,6 +7,7 @@
 #include "core/strings.h"
 #include "ops/fill/fill.h"
 #include "ops/linear/linear.h"
+#include "ops/lora/division.h"
 #include "ops/registry.h"
 #include "program/gradient_builder.h"
 #include "program/kernel.h"
@@ -54,6 +55,7 @@ class LoraSpread final : public Op {
     expect(parts > 0, name(), "parts is empty; expected at least one part with an adapter");
     return {Type{b.dtype, {b.shape[0], parts * b.shape[1].size}}};
   }
+  void shard(ShardBuilder& builder, const Node& node) const override { divide_lora_spread(builder, *this, node); }
   void gradient(GradientBuilder& builder, const Node& node) const override {
     const Tensor dup = builder.output_gradient(0);
     if (!dup || !builder.needs(0)) return;
@@ -93,6 +95,7 @@ class LinearAdapted final : public Op {
                                      required(inputs, LoraLinearIn::up, name()).shape[1].size);
     return cost;
   }
+  void shard(ShardBuilder& builder, const Node& node) const override { divide_lora_linear(builder, *this, node); }
   void gradient(GradientBuilder& builder, const Node& node) const override {
     const Tensor dy = builder.output_gradient(0);
     if (!dy) return;
@@ -126,6 +129,7 @@ class DoraNorm final : public Op {
     cost.flops = 3.0 * static_cast<double>(required(inputs, LoraDoraNormIn::weight, name()).elements());
     return cost;
   }
+  void shard(ShardBuilder& builder, const Node& node) const override { divide_dora_norm(builder, *this, node); }
   void gradient(GradientBuilder&, const Node&) const override {}
 };
 
@@ -171,6 +175,7 @@ class DoraScale final : public Op {
     cost.flops = 2.0 * static_cast<double>(outputs[0].elements());
     return cost;
   }
+  void shard(ShardBuilder& builder, const Node& node) const override { divide_dora_scale(builder, *this, node); }
   void gradient(GradientBuilder& builder, const Node& node) const override {
     const Tensor dy = builder.output_gradient(0);
     if (!dy) return;
@@ -221,6 +226,7 @@ class Bias final : public Op {
     expect_vector(inputs, LoraBiasIn::frozen, name(), "frozen", trained);
     return {trained};
   }
+  void shard(ShardBuilder& builder, const Node& node) const override { divide_lora_bias(builder, *this, node); }
   void gradient(GradientBuilder& builder, const Node& node) const override {
     const Tensor dbias = builder.output_gradient(0);
     if (!dbias || !builder.needs(LoraBiasIn::trained)) return;
@@ -264,6 +270,7 @@ class JoinColumns final : public Op {
            name(), text_of("a is ", to_text(a), ", b ", to_text(b), "; expected [rows, m] and [rows, n]"));
     return {Type{a.dtype, {a.shape[0], a.shape[1].size + b.shape[1].size}}};
   }
+  void shard(ShardBuilder& builder, const Node& node) const override { divide_join_columns(builder, *this, node); }
   void gradient(GradientBuilder& builder, const Node&) const override {
     const Tensor dy = builder.output_gradient(0);
     if (!dy) return;
