@@ -53,6 +53,17 @@ struct IndexRange {
   std::int64_t end = 0;
 };
 
+// Returns "PART.8,0+24x32" for a rank's part of a block, [24, 32], that begins at row 8 of PART.
+std::string name_of_share(const WeightSpec& spec) {
+  const auto listed = [](std::span<const std::int64_t> numbers, char between) {
+    std::string text;
+    for (const std::int64_t number : numbers) text += (text.empty() ? "" : std::string(1, between)) + text_of(number);
+    return text;
+  };
+  const WeightPart& first = spec.parts[0];
+  return text_of(first.name, ".", listed(first.box->offset, ','), "+", listed(spec.shape, 'x'));
+}
+
 // Returns the place that begins at an index of the first dimension of a tensor of the shape `whole`.
 TensorPlace place_at(std::int64_t index, std::vector<std::int64_t> whole) {
   TensorPlace place{.offset = std::vector<std::int64_t>(whole.size(), 0), .whole = std::move(whole)};
@@ -76,6 +87,13 @@ TensorPlace place_of_rows(const WeightSpec& spec, const WeightPart* part, IndexR
 }
 
 }  // namespace
+
+bool has_whole_state_blocks(const WeightSpec& part) {
+  const std::int64_t row = row_elements(part);
+  return std::ranges::all_of(part.parts, [&](const WeightPart& piece) {
+    return piece.rows * row % kStateBlock == 0 && (!piece.box || piece.box->whole == part_shape(part, piece));
+  });
+}
 
 StateLayout::StateLayout(const std::vector<WeightSpec>& specs, StateNames names, std::map<std::string, HeldRows> held)
     : names_(names), held_(std::move(held)) {
@@ -114,6 +132,10 @@ std::vector<StateTensor> StateLayout::of(const NamedType& tensor) const {
   whole_sizes[0] = is_scales ? scales_of(elements) : spec.shape[0];
   if (is_piece) whole[0].place = place_at(start, whole_sizes);
   if (names_ == StateNames::kBlocks) return whole;
+  if (is_scales && is_part_of_rank(spec) && !has_whole_state_blocks(spec)) {
+    whole[0].name = name_of_share(spec) + state;
+    return whole;
+  }
   std::vector<StateTensor> stretches;
   for (const auto& [part, first_row, row_count] : cuts_of(spec)) {
     StateTensor stretch{.name = part != nullptr ? part->name + state : tensor.name,

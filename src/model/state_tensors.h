@@ -36,6 +36,10 @@ enum class StateNames : std::uint8_t {
   kParts,   // format 2: by parts, see StateLayout
 };
 
+// Returns true if the blocks of 8-bit moments of a rank's part of a weight are blocks of the whole weight's: it has
+// whole parts, which begin and end at boundaries of 256 elements.
+[[nodiscard]] bool has_whole_state_blocks(const WeightSpec& part);
+
 // The mapping from the tensors of a store to those of a training state.
 //
 // A weight or a state of the same shape ("BLOCK.STATE" in the store) becomes one tensor for each part of its block,
@@ -45,7 +49,8 @@ enum class StateNames : std::uint8_t {
 //
 // Scales of 8-bit moments, one for each 256 elements of the flattened block, become one tensor [scales] for each part
 // if every part begins and ends on a boundary of 256 elements. Otherwise they stay one tensor, BLOCK.STATE, and so do
-// states that belong to no weight ("nonfinite").
+// states that belong to no weight ("nonfinite"). Scales of a rank's part whose blocks are not those of the whole weight
+// are one tensor, whose name has the place and the shape of that part; only ranks with the same part can load them.
 class StateLayout {
  public:
   // `specs` must outlive the layout. held: by name of the block; its states ("BLOCK.STATE") then have these rows only,
