@@ -1,7 +1,9 @@
 // Initializes new adapters, or what a rank has of them.
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "core/error.h"
@@ -59,9 +61,19 @@ std::vector<float> uniform_values(const WeightSpec& spec, std::uint64_t seed) {
   return values;
 }
 
-// Magnitudes start as the norms of the base's rows, so DoRA starts as the base model.
-void initialize_magnitudes(TensorStore& weights, const std::string& block) {
-  const std::vector<float> rows = values_of(weights, block);
+// Returns true if the store has all columns of the block's weight.
+bool has_whole_rows(const Model& model, const std::string& block) {
+  const auto spec_in = [&](const std::vector<WeightSpec>& specs) {
+    return std::ranges::find(specs, block, &WeightSpec::name);
+  };
+  const auto own = spec_in(model.weights());
+  return own != model.weights().end() && row_elements(*own) == row_elements(*spec_in(model.whole().weights()));
+}
+
+}  // namespace
+
+void initialize_magnitudes(const TensorStore& base, const std::string& block, TensorStore& weights) {
+  const std::vector<float> rows = values_of(base, block);
   const std::string magnitude = LoraModel::magnitude_name(block);
   const auto count = static_cast<std::size_t>(weights.type(magnitude).elements());
   const std::size_t columns = rows.size() / count;
@@ -74,8 +86,6 @@ void initialize_magnitudes(TensorStore& weights, const std::string& block) {
   upload(weights, magnitude, norms);
 }
 
-}  // namespace
-
 void initialize_adapter(const Model& model, TensorStore& weights, std::uint64_t seed) {
   const LoraModel& lora = *model.whole().adapter();
   for (const auto& [block, parts] : lora.blocks()) {
@@ -85,7 +95,7 @@ void initialize_adapter(const Model& model, TensorStore& weights, std::uint64_t 
       if (spec.name == down) upload(weights, down, uniform_values(spec, seed));
     }
     fill_zero(weights, LoraModel::up_name(block));
-    if (lora.lora().dora) initialize_magnitudes(weights, block);
+    if (lora.lora().dora && has_whole_rows(model, block)) initialize_magnitudes(weights, block, weights);
   }
   if (lora.adapts_embedding() && weights.contains(LoraModel::kEmbeddingDown)) {
     fill_zero(weights, LoraModel::kEmbeddingDown);

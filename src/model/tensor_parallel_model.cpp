@@ -7,7 +7,6 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "model/expert_parallel_model.h"
-#include "model/lora.h"
 #include "model/weight_layout.h"
 #include "program/shard_builder.h"
 
@@ -33,19 +32,6 @@ void check_divides(const Model& model, int ranks) {
   }
   if (shape.num_key_value_heads % ranks != 0) {
     refuse(ranks, text_of("num_key_value_heads is ", shape.num_key_value_heads), "a size that divides it");
-  }
-}
-
-// DoRA divides by the norm of a weight's rows, of which a rank has some columns only.
-void check_dora(const Model& model, int ranks, const TensorDivision::Dimensions& divided) {
-  const LoraModel* lora = model.adapter();
-  if (lora == nullptr || !lora->lora().dora) return;
-  for (const WeightSpec& spec : model.weights()) {
-    const auto found = divided.find(spec.name);
-    if (!lora->blocks().contains(spec.name) || found == divided.end() || found->second != kDividedColumns) continue;
-    throw Error("use_dora",
-                text_of("needs whole rows of ", spec.parts[0].name, ", which ", kKey, " ", ranks, " divides"),
-                text_of("leave it out of lora_target_modules, or --", kKey, " 1"));
   }
 }
 
@@ -104,7 +90,6 @@ TensorParallelModel::TensorParallelModel(std::unique_ptr<Model> whole, int rank,
     if (!is_divided(spec)) continue;
     division_.weights[spec.name] = spec.kind == WeightKind::expert ? kDividedRows : axis_of(spec.parts[0]).dimension;
   }
-  check_dora(base(), ranks, division_.weights);
   // Pages have the heads of the rank, [num_blocks, block_size, kv_heads x head_dim], and the scales of FP8 pages too,
   // [num_blocks, kv_heads x block_size].
   for (std::int64_t layer = 0; layer < shape().num_hidden_layers; ++layer) {

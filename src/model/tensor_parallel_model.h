@@ -20,7 +20,7 @@ namespace hone {
 class TensorParallelModel final : public WrappedModel {
  public:
   // rows: sequence_parallel, TensorDivision::rows. Throws Error that names tensor_parallel_size and what the ranks do
-  // not divide, or what is not supported: DoRA where columns are divided; with rows mixtures and latent attention.
+  // not divide, or what is not supported: with rows mixtures and latent attention.
   TensorParallelModel(std::unique_ptr<Model> whole, int rank, int ranks, bool rows = false);
 
   const Model& whole() const override { return base(); }

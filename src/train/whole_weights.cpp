@@ -67,6 +67,11 @@ void HeldWeights::take(std::size_t index, const TensorStore& weight, TensorStore
         stored.device().synchronize();
       }
     }
+    // Norms of rows of which this rank has some columns.
+    if (lora->lora().dora && lora->blocks().contains(spec.name) && stored.contains(spec.name) &&
+        spec.shape[0] == parts.whole().weights()[index].shape[0]) {
+      initialize_magnitudes(weight, spec.name, stored);
+    }
   }
   if (!stored.contains(spec.name) || !spec.in_folder) return;  // of another stage, or of an adapter
   const std::vector<std::byte> part = part_of(parts, index, weight);

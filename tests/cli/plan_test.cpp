@@ -81,9 +81,6 @@ TEST_F(PlanCommand, RefusesWhatTheRunRefuses) {
   };
   EXPECT_THAT(refused("grpo", with({"--pipeline_parallel_size", "2"})),
               HasSubstr("pipeline_parallel_size: is 2; hone grpo divides weights by tensor_parallel_size only"));
-  EXPECT_THAT(refused("grpo", with({"--tensor_parallel_size", "2", "--use_peft", "true", "--use_dora", "true",
-                                    "--lora_target_modules", "all-linear"})),
-              HasSubstr("use_dora: needs whole rows of model.layers.0.self_attn.o_proj.weight"));
 }
 
 // The plan shows a time only for this machine's device, and only if its rates are known.

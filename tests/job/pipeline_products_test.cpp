@@ -221,7 +221,6 @@ TEST(PipelineContext, RecomputationAndAnotherRunChangeNoBit) {
 std::unique_ptr<Model> with_adapter_of(const std::string& family, bool of_all_kinds) {
   LoraConfig config{.r = 4, .alpha = 8, .target_modules = {"q_proj", "v_proj", "down_proj"}};
   if (of_all_kinds) {
-    config.target_modules.back() = "up_proj";  // tensor groups divide rows of layers with magnitudes only
     config.modules_to_save = {"embed_tokens", "lm_head"};
     config.bias = LoraBias::kAll;
     config.dora = true;

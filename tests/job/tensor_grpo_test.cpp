@@ -126,10 +126,13 @@ TEST_F(TensorGrpo, AnAdapterHasTheNumbersOfOneProcess) {
 }
 
 TEST_F(TensorGrpo, AnAdapterIsExactInBfloat16AndContinuesBitForBit) {
-  const Flags more{"--use_peft", "true", "--lora_target_modules", "all-linear", "--torch_dtype", "bfloat16"};
-  for (const char* family : {"llama", "gpt2"}) {
+  for (const auto& [family, targets] : {std::pair{"llama", "all-linear"},
+                                        {"gpt2", "all-linear"},
+                                        {"mixtral", "q_proj,v_proj,o_proj"},
+                                        {"deepseek_v3", "q_b_proj,kv_b_proj,o_proj"}}) {
     const std::string name = family;
     make_model(name);
+    const Flags more{"--use_peft", "true", "--lora_target_modules", targets, "--torch_dtype", "bfloat16"};
     for (const auto& [data, size] : {std::pair{1, 2}, {2, 2}}) {
       const std::string output = text_of(name, " ", data, " x ", size);
       run(name, output, data, size, more);
@@ -137,7 +140,7 @@ TEST_F(TensorGrpo, AnAdapterIsExactInBfloat16AndContinuesBitForBit) {
       copy_checkpoint(output, output + " parts", 4);
       run(name, output + " parts", data, size, more);
       const auto adapter = [&](const std::string& of) { return read_file(path(of) / "adapter_model.safetensors"); };
-      EXPECT_EQ(adapter(output + " parts"), adapter(output));
+      EXPECT_EQ(adapter(output + " parts"), adapter(output)) << output;
     }
   }
 }

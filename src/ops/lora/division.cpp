@@ -66,10 +66,11 @@ void divide_lora_bias(ShardBuilder& builder, const Op& op, const Node& node) {
 }
 
 void divide_dora_norm(ShardBuilder& builder, const Op& op, const Node& node) {
-  const bool by_rows = builder.division(LoraDoraNormIn::weight) == kDividedRows &&
-                       builder.division(LoraDoraNormIn::delta) == kDividedRows;
-  if (!by_rows) return op.Op::shard(builder, node);
-  shard_alike(builder, node.attributes, kDividedRows);
+  const std::int64_t division = builder.division(LoraDoraNormIn::weight);
+  if (division == kWhole || builder.division(LoraDoraNormIn::delta) != division) return op.Op::shard(builder, node);
+  if (division == kDividedRows) return shard_alike(builder, node.attributes, kDividedRows);
+  const Tensor norms = dora_norm_part(builder.input(LoraDoraNormIn::weight), builder.input(LoraDoraNormIn::delta));
+  builder.set_output(0, norms, kWhole);
 }
 
 void divide_dora_scale(ShardBuilder& builder, const Op& op, const Node& node) {

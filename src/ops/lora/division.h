@@ -1,6 +1,6 @@
 // Rules of the operations of adapters for a rank of a tensor group (program/shard_builder.h). Where the rows of a
 // layer's weight are divided, so are those of B, magnitudes and biases, and A is whole; where its columns are divided,
-// so are those of A, and B is whole. Ranks sum x W^T and x A^T where columns are divided.
+// so are those of A, and B is whole. Ranks sum x W^T, x A^T and the squares of rows where columns are divided.
 #pragma once
 
 #include "program/op.h"

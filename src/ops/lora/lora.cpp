@@ -113,10 +113,8 @@ class LinearAdapted final : public Op {
   }
 };
 
-class DoraNorm final : public Op {
+class RowNorm : public Op {
  public:
-  std::string_view name() const override { return "lora_dora_norm"; }
-  OpCategory category() const override { return OpCategory::kNormalization; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& weight = required(inputs, LoraDoraNormIn::weight, name());
     expect_vector(inputs, LoraDoraNormIn::delta, name(), "delta", weight);
@@ -129,8 +127,20 @@ class DoraNorm final : public Op {
     cost.flops = 3.0 * static_cast<double>(required(inputs, LoraDoraNormIn::weight, name()).elements());
     return cost;
   }
-  void shard(ShardBuilder& builder, const Node& node) const override { divide_dora_norm(builder, *this, node); }
   void gradient(GradientBuilder&, const Node&) const override {}
+};
+
+class DoraNorm final : public RowNorm {
+ public:
+  std::string_view name() const override { return "lora_dora_norm"; }
+  OpCategory category() const override { return OpCategory::kNormalization; }
+  void shard(ShardBuilder& builder, const Node& node) const override { divide_dora_norm(builder, *this, node); }
+};
+
+class DoraNormPart final : public RowNorm {
+ public:
+  std::string_view name() const override { return "lora_dora_norm_part"; }
+  OpCategory category() const override { return OpCategory::kCommunication; }
 };
 
 // (dy, z, norm) -> dy z / norm in the columns of parts and 0 in the others, whose sum over rows is the gradient of the
@@ -289,6 +299,7 @@ const JoinColumns kJoinColumns;
 
 const LinearAdapted kAdapted;
 const DoraNorm kNorm;
+const DoraNormPart kNormPart;
 const DoraScale kScale;
 
 std::int64_t number(std::string_view text, std::string_view whole) {
@@ -340,6 +351,8 @@ Tensor linear_adapted(Tensor x, Tensor weight, Tensor bias, Tensor h, Tensor up)
 
 Tensor dora_norm(Tensor weight, Tensor delta) { return weight.program().append1(kNorm, {}, {weight, delta}); }
 
+Tensor dora_norm_part(Tensor weight, Tensor delta) { return weight.program().append1(kNormPart, {}, {weight, delta}); }
+
 Tensor dora_scale(Tensor z, Tensor magnitude, Tensor norm, Tensor bias, const LoraParts& parts) {
   return z.program().append1(kScale, LoraAttributes{.parts = to_text(parts)}, {z, magnitude, norm, bias});
 }
@@ -355,6 +368,7 @@ void register_lora(OpRegistry& registry) {
   registry.add(kCollect);
   registry.add(kAdapted);
   registry.add(kNorm);
+  registry.add(kNormPart);
   registry.add(kScale);
   registry.add(kProduct);
   registry.add(kBias);
