@@ -57,6 +57,7 @@ class PiecedTensors {
   explicit PiecedTensors(std::span<const SafetensorsFile> files);
   explicit PiecedTensors(const SafetensorsFile& file) : PiecedTensors(std::span(&file, 1)) {}
 
+  [[nodiscard]] bool contains(std::string_view name) const { return boxes_.contains(name); }
   // Returns elements [first, first + count) of the whole tensor `name` of this shape. Throws Error if the files have no
   // piece of the tensor, give another shape of the whole (the message states both), lack some of the elements or have
   // some of them twice.

@@ -2,15 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <set>
-#include <span>
 
 #include "core/error.h"
-#include "core/random.h"
 #include "core/strings.h"
 #include "model/weights.h"
-#include "program/kernel.h"
 
 namespace hone {
 namespace {
@@ -79,29 +75,6 @@ ModuleSet choose_by_pattern(const std::string& source, const Modules& modules) {
                 text_of("names are as ", adaptable.front()));
   }
   return ModuleSet(std::move(pattern));
-}
-
-// Downloads a tensor as f32.
-std::vector<float> values_of(const TensorStore& store, std::string_view name) {
-  const std::vector<std::byte> bytes = store.download(name);
-  std::vector<float> values(static_cast<std::size_t>(store.type(name).elements()));
-  for_floating(store.type(name).dtype, [&]<class T>() {
-    const auto* from = reinterpret_cast<const T*>(bytes.data());
-    for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(from[i]);
-  });
-  return values;
-}
-
-// Uploads f32 values in the type of the tensor.
-void upload(TensorStore& store, std::string_view name, std::span<const float> values) {
-  std::vector<std::byte> bytes(store.type(name).bytes());
-  HONE_ASSERT(static_cast<std::int64_t>(values.size()) == store.type(name).elements(), values.size(), " values for ",
-              name);
-  for_floating(store.type(name).dtype, [&]<class T>() {
-    auto* to = reinterpret_cast<T*>(bytes.data());
-    for (std::size_t i = 0; i < values.size(); ++i) to[i] = static_cast<T>(values[i]);
-  });
-  store.upload(name, bytes);
 }
 
 }  // namespace
@@ -315,56 +288,6 @@ std::vector<std::string> LoraModel::target_names() const {
     if (std::find(targets_.begin(), targets_.end(), module) == targets_.end()) return targets_;
   }
   return {names.begin(), names.end()};
-}
-
-void initialize_adapter(const LoraModel& model, TensorStore& weights, std::uint64_t seed) {
-  for (const auto& [block, parts] : model.blocks()) {
-    // A is uniform. Random numbers are indexed by part, so they do not depend on how parts are grouped into blocks.
-    const std::string down = LoraModel::down_name(block);
-    if (!weights.contains(down)) continue;
-    for (const WeightSpec& spec : model.weights()) {
-      if (spec.name != down) continue;
-      const std::int64_t columns = spec.shape[1];
-      const auto bound = static_cast<float>(1.0 / std::sqrt(static_cast<double>(columns)));
-      std::vector<float> values(static_cast<std::size_t>(spec.shape[0] * columns));
-      for (const WeightPart& part : spec.parts) {
-        const RandomStream random(seed, part.name);
-        for (std::int64_t i = 0; i < part.rows * columns; ++i) {
-          values[static_cast<std::size_t>(part.row * columns + i)] =
-              bound * (2.0f * random.uniform(static_cast<std::uint64_t>(i)) - 1.0f);
-        }
-      }
-      upload(weights, down, values);
-    }
-    const std::string up = LoraModel::up_name(block);
-    upload(weights, up, std::vector<float>(static_cast<std::size_t>(weights.type(up).elements())));
-    if (!model.lora().dora) continue;
-    // Magnitudes start as the norms of the base's rows, so DoRA starts as the base model.
-    const std::vector<float> rows = values_of(weights, block);
-    const std::string magnitude = LoraModel::magnitude_name(block);
-    const auto count = static_cast<std::size_t>(weights.type(magnitude).elements());
-    const std::size_t columns = rows.size() / count;
-    std::vector<float> norms(count);
-    for (std::size_t row = 0; row < count; ++row) {
-      double sum = 0;
-      for (std::size_t i = 0; i < columns; ++i) sum += std::pow(static_cast<double>(rows[row * columns + i]), 2);
-      norms[row] = static_cast<float>(std::sqrt(sum));
-    }
-    upload(weights, magnitude, norms);
-  }
-  if (model.adapts_embedding() && weights.contains(LoraModel::kEmbeddingDown)) {
-    const Type& down = weights.type(LoraModel::kEmbeddingDown);
-    upload(weights, LoraModel::kEmbeddingDown, std::vector<float>(static_cast<std::size_t>(down.elements())));
-    std::vector<float> up(static_cast<std::size_t>(weights.type(LoraModel::kEmbeddingUp).elements()));
-    const RandomStream random(seed, LoraModel::kEmbeddingUp);
-    for (std::size_t i = 0; i < up.size(); ++i) up[i] = random.normal(i);
-    upload(weights, LoraModel::kEmbeddingUp, up);
-  }
-  for (const SavedModule& saved : model.saved()) {
-    if (weights.contains(saved.copy) && weights.contains(saved.block)) {
-      weights.upload(saved.copy, weights.download(saved.block));
-    }
-  }
 }
 
 }  // namespace hone

@@ -100,7 +100,10 @@ class LoraModel final : public WrappedModel {
 // Initializes a new adapter as PEFT does. Linear layers: A uniform in +-1/sqrt(columns) (kaiming_uniform with a =
 // sqrt(5)), B zero. Embedding: A zero, B standard normal. DoRA magnitudes are the norms of the base's rows; copies
 // equal the base's weights. Each random number depends only on the seed, the tensor's name and its index. Weights that
-// the store lacks, those of other stages of a pipeline, are left out, and copies whose base's weight it lacks.
-void initialize_adapter(const LoraModel& model, TensorStore& weights, std::uint64_t seed);
+// the store lacks, those of other stages of a pipeline, are left out, and copies whose base's weight it lacks. model: a
+// LoraModel, or what a rank has of one; then magnitudes of blocks of which the rank has some columns are left out.
+void initialize_adapter(const Model& model, TensorStore& weights, std::uint64_t seed);
+// Makes a block's magnitudes in `weights` the norms of the base's rows, so that DoRA starts as the base model.
+void initialize_magnitudes(const TensorStore& base, const std::string& block, TensorStore& weights);
 
 }  // namespace hone

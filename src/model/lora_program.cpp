@@ -1,6 +1,7 @@
 // Inserts adapters into a traced program by rewriting its linear layers, so model families need no code for adapters.
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 
 #include "core/error.h"
 #include "model/lora.h"
@@ -148,6 +149,8 @@ class Adapting {
 
 }  // namespace
 
-Program LoraModel::adapted(Program program, const TraceUse& use) const { return Adapting(*this, program, use).run(); }
+Program LoraModel::adapted(Program program, const TraceUse& use) const {
+  return use.adapter ? Adapting(*this, program, use).run() : std::move(program);
+}
 
 }  // namespace hone

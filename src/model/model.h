@@ -64,6 +64,7 @@ struct ModelTraining {
 struct TraceUse {
   bool trainable = false;
   bool dropout = false;
+  bool adapter = true;  // false: the base model of one with an adapter
 };
 
 // A model of a certain configuration, without its weights' values.

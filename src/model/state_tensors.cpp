@@ -31,6 +31,9 @@ struct Cut {
   std::int64_t rows = 0;
 };
 
+bool is_part_of_rank(const WeightSpec& spec) { return !spec.parts.empty() && spec.parts[0].box.has_value(); }
+
+// Rows that belong to no part are left out of a rank's part of a weight.
 std::vector<Cut> cuts_of(const WeightSpec& spec) {
   std::vector<Cut> cuts;
   std::int64_t row = 0;
@@ -40,7 +43,25 @@ std::vector<Cut> cuts_of(const WeightSpec& spec) {
     row = part.row + part.rows;
   }
   if (row < spec.shape[0]) cuts.push_back({nullptr, row, spec.shape[0] - row});
+  if (is_part_of_rank(spec)) std::erase_if(cuts, [](const Cut& cut) { return cut.part == nullptr; });
   return cuts;
+}
+
+// A range of indices along the first dimension of a block's tensor.
+struct IndexRange {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+
+// Returns "PART.8,0+24x32" for a rank's part of a block, [24, 32], that begins at row 8 of PART.
+std::string name_of_share(const WeightSpec& spec) {
+  const auto listed = [](std::span<const std::int64_t> numbers, char between) {
+    std::string text;
+    for (const std::int64_t number : numbers) text += (text.empty() ? "" : std::string(1, between)) + text_of(number);
+    return text;
+  };
+  const WeightPart& first = spec.parts[0];
+  return text_of(first.name, ".", listed(first.box->offset, ','), "+", listed(spec.shape, 'x'));
 }
 
 // Returns the place that begins at an index of the first dimension of a tensor of the shape `whole`.
@@ -50,7 +71,29 @@ TensorPlace place_at(std::int64_t index, std::vector<std::int64_t> whole) {
   return place;
 }
 
+// Returns the place of what a store holds of a part, or of rows that belong to none, in the checkpoint's tensor. whole:
+// shape of the block's tensor.
+TensorPlace place_of_rows(const WeightSpec& spec, const WeightPart* part, IndexRange of_part, IndexRange held,
+                          std::vector<std::int64_t> whole) {
+  if (part == nullptr) return place_at(held.begin, std::move(whole));
+  if (part->box && part->box->whole != part_shape(spec, *part)) {
+    TensorPlace place{.offset = part->box->offset, .whole = part->box->whole};
+    place.offset[0] += held.begin - of_part.begin;
+    return place;
+  }
+  if (held.end - held.begin == of_part.end - of_part.begin) return {};
+  whole[0] = of_part.end - of_part.begin;
+  return place_at(held.begin - of_part.begin, std::move(whole));
+}
+
 }  // namespace
+
+bool has_whole_state_blocks(const WeightSpec& part) {
+  const std::int64_t row = row_elements(part);
+  return std::ranges::all_of(part.parts, [&](const WeightPart& piece) {
+    return piece.rows * row % kStateBlock == 0 && (!piece.box || piece.box->whole == part_shape(part, piece));
+  });
+}
 
 StateLayout::StateLayout(const std::vector<WeightSpec>& specs, StateNames names, std::map<std::string, HeldRows> held)
     : names_(names), held_(std::move(held)) {
@@ -89,9 +132,16 @@ std::vector<StateTensor> StateLayout::of(const NamedType& tensor) const {
   whole_sizes[0] = is_scales ? scales_of(elements) : spec.shape[0];
   if (is_piece) whole[0].place = place_at(start, whole_sizes);
   if (names_ == StateNames::kBlocks) return whole;
+  if (is_scales && is_part_of_rank(spec) && !has_whole_state_blocks(spec)) {
+    whole[0].name = name_of_share(spec) + state;
+    return whole;
+  }
   std::vector<StateTensor> stretches;
   for (const auto& [part, first_row, row_count] : cuts_of(spec)) {
-    StateTensor stretch{.name = part != nullptr ? part->name + state : tensor.name, .shape = sizes, .place = {}};
+    StateTensor stretch{.name = part != nullptr ? part->name + state : tensor.name,
+                        .shape = sizes,
+                        .place = {},
+                        .is_part = part != nullptr};
     // Indices along the first dimension of the whole tensor: of the part, then of what the store holds of it.
     std::int64_t begin = first_row;
     std::int64_t end = first_row + row_count;
@@ -106,17 +156,7 @@ std::vector<StateTensor> StateLayout::of(const NamedType& tensor) const {
     if (held_begin >= held_end) continue;
     stretch.first = (held_begin - start) * (is_scales ? 1 : row);
     stretch.shape[0] = held_end - held_begin;
-    if (part == nullptr) {
-      stretch.place = place_at(held_begin, whole_sizes);
-    } else if (part->box && part->box->whole != part_shape(spec, *part)) {
-      HONE_ASSERT(!is_scales, "scales of ", part->name, ", of which this rank has some elements");
-      stretch.place = {.offset = part->box->offset, .whole = part->box->whole};
-      stretch.place.offset[0] += held_begin - begin;
-    } else if (held_end - held_begin != end - begin) {
-      std::vector<std::int64_t> part_sizes = sizes;
-      part_sizes[0] = end - begin;
-      stretch.place = place_at(held_begin - begin, std::move(part_sizes));
-    }
+    stretch.place = place_of_rows(spec, part, {begin, end}, {held_begin, held_end}, whole_sizes);
     stretches.push_back(std::move(stretch));
   }
   return stretches;
@@ -182,6 +222,7 @@ void load_states(const StateLayout& layout, const PiecedTensors& file, const std
     const std::size_t size = size_of(dtype);
     const std::int64_t most = elements_in_piece(piece_bytes, dtype);
     for (const StateTensor& stretch : layout.of(tensor)) {
+      if (!stretch.is_part && !file.contains(prefix + stretch.name)) continue;
       load_stretch(stretch, file, prefix, most,
                    [&](const PiecedTensor& stored, std::int64_t from, std::int64_t done, std::int64_t count) {
                      staging.resize(static_cast<std::size_t>(count) * size);

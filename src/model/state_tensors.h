@@ -21,6 +21,7 @@ struct StateTensor {
   std::vector<std::int64_t> shape;  // shape of the range
   TensorPlace place;                // position in the tensor of that name; empty: the whole tensor
   std::int64_t first = 0;           // index of its first element in the store's tensor
+  bool is_part = true;              // false: rows that belong to no part, which files of tensor groups lack
 };
 
 // Rows of a block whose states a store holds, if it does not hold those of the whole block: one rank's share.
@@ -35,16 +36,21 @@ enum class StateNames : std::uint8_t {
   kParts,   // format 2: by parts, see StateLayout
 };
 
+// Returns true if the blocks of 8-bit moments of a rank's part of a weight are blocks of the whole weight's: it has
+// whole parts, which begin and end at boundaries of 256 elements.
+[[nodiscard]] bool has_whole_state_blocks(const WeightSpec& part);
+
 // The mapping from the tensors of a store to those of a training state.
 //
 // A weight or a state of the same shape ("BLOCK.STATE" in the store) becomes one tensor for each part of its block,
 // named PART or PART.STATE. Its shape is that of the part in the block, [rows, columns], even if model folders store
 // the part transposed or merged with others. Rows that belong to no part (for example of an adapter's B) are stored as
-// pieces of BLOCK.STATE.
+// pieces of BLOCK.STATE, except those of a tensor group's ranks: no program reads them.
 //
 // Scales of 8-bit moments, one for each 256 elements of the flattened block, become one tensor [scales] for each part
 // if every part begins and ends on a boundary of 256 elements. Otherwise they stay one tensor, BLOCK.STATE, and so do
-// states that belong to no weight ("nonfinite").
+// states that belong to no weight ("nonfinite"). Scales of a rank's part whose blocks are not those of the whole weight
+// are one tensor, whose name has the place and the shape of that part; only ranks with the same part can load them.
 class StateLayout {
  public:
   // `specs` must outlive the layout. held: by name of the block; its states ("BLOCK.STATE") then have these rows only,

@@ -20,7 +20,6 @@ constexpr const char* kKey = "tensor_parallel_size";
 }
 
 void check_divides(const Model& model, int ranks) {
-  if (model.adapter() != nullptr) refuse(ranks, "the weights of adapters cannot be divided over processes");
   for (const WeightSpec& spec : model.weights()) {
     // A router has a row for each expert.
     if (spec.kind == WeightKind::router && spec.shape[0] % ranks != 0) {
@@ -50,12 +49,13 @@ template <class Run>
 void for_each_run(const WeightSpec& part, const WeightSpec& whole, const Run& run) {
   const std::int64_t columns = row_elements(part);
   const std::int64_t whole_columns = row_elements(whole);
-  if (!is_divided(part)) return run(0, 0, part.shape[0] * columns);
+  if (whole.parts.empty()) return run(0, 0, part.shape[0] * columns);
   for (const WeightPart& piece : part.parts) {
     const auto of = std::ranges::find(whole.parts, piece.name, &WeightPart::name);
-    HONE_ASSERT(of != whole.parts.end() && piece.box, "no place of ", piece.name, " in ", whole.name);
-    const std::int64_t column = piece.box->offset.size() > 1 ? piece.box->offset[1] : 0;
-    const std::int64_t row = of->row + piece.box->offset[0];
+    HONE_ASSERT(of != whole.parts.end(), "no place of ", piece.name, " in ", whole.name);
+    const std::vector<std::int64_t> offset = piece.box ? piece.box->offset : std::vector<std::int64_t>{0};
+    const std::int64_t column = offset.size() > 1 ? offset[1] : 0;
+    const std::int64_t row = of->row + offset[0];
     if (columns == whole_columns) {
       run(piece.row * columns, row * columns, piece.rows * columns);
       continue;
@@ -101,7 +101,6 @@ WeightSpec part_spec(const WeightSpec& whole, int rank, int ranks) {
   WeightSpec spec = whole;
   spec.parts.clear();
   spec.shape[dimension] /= ranks;
-  std::int64_t row = 0;
   for (const WeightPart& part : whole.parts) {
     const PartAxis own = axis_of(part);
     HONE_ASSERT(own.axis == axis.axis && own.dimension == axis.dimension && (dimension == 0 || own.sections == 1),
@@ -114,13 +113,14 @@ WeightSpec part_spec(const WeightSpec& whole, int rank, int ranks) {
              "a size that divides them");
     }
     const std::int64_t share = section / ranks;
+    // Rows that belong to no part are divided like those around them.
+    const std::int64_t first = dimension == 0 ? part.row / ranks : part.row;
     for (std::int64_t s = 0; s < own.sections; ++s) {
       WeightPart piece = part;
-      piece.row = row;
+      piece.row = first + s * share;
       piece.rows = dimension == 0 ? share : part.rows;
       piece.box = PartBox{.offset = std::vector<std::int64_t>(shape.size(), 0), .whole = shape};
       piece.box->offset[dimension] = s * section + rank * share;
-      row += piece.rows;
       spec.parts.push_back(std::move(piece));
     }
   }
@@ -139,13 +139,17 @@ std::vector<std::byte> part_of(const Model& model, std::size_t index, const Tens
   std::vector<std::byte> from = weight.download(whole.name);
   if (!is_divided(part)) return from;
   const Type& type = weight.type(whole.name);
-  const std::size_t size = size_of(type.dtype);
   std::vector<std::byte> to(Type{type.dtype, Shape(part.shape.begin(), part.shape.end())}.bytes());
+  take_part(part, whole, size_of(type.dtype), from, to);
+  return to;
+}
+
+void take_part(const WeightSpec& part, const WeightSpec& whole, std::size_t size, std::span<const std::byte> from,
+               std::span<std::byte> to) {
   for_each_run(part, whole, [&](std::int64_t own, std::int64_t there, std::int64_t count) {
     std::memcpy(to.data() + static_cast<std::size_t>(own) * size, from.data() + static_cast<std::size_t>(there) * size,
                 static_cast<std::size_t>(count) * size);
   });
-  return to;
 }
 
 void put_part(const WeightSpec& part, const WeightSpec& whole, std::size_t size, std::span<const std::byte> from,

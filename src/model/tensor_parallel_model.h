@@ -20,7 +20,7 @@ namespace hone {
 class TensorParallelModel final : public WrappedModel {
  public:
   // rows: sequence_parallel, TensorDivision::rows. Throws Error that names tensor_parallel_size and what the ranks do
-  // not divide, or that adapters are not supported.
+  // not divide.
   TensorParallelModel(std::unique_ptr<Model> whole, int rank, int ranks, bool rows = false);
 
   const Model& whole() const override { return base(); }
@@ -38,8 +38,10 @@ class TensorParallelModel final : public WrappedModel {
 // Returns the bytes of this rank's part of a weight. index: of the weight in model.weights(); weight: the store of the
 // whole weight, under its name.
 [[nodiscard]] std::vector<std::byte> part_of(const Model& model, std::size_t index, const TensorStore& weight);
-// Copies the elements of a rank's part to the whole weight. `whole` is the spec of the same weight in Model::whole();
-// size: bytes of an element.
+// Copy the elements of a rank's part from the whole weight, and to it; rows that belong to no part stay. `whole` is the
+// spec of the same weight in Model::whole(); size: bytes of an element.
+void take_part(const WeightSpec& part, const WeightSpec& whole, std::size_t size, std::span<const std::byte> from,
+               std::span<std::byte> to);
 void put_part(const WeightSpec& part, const WeightSpec& whole, std::size_t size, std::span<const std::byte> from,
               std::span<std::byte> to);
 

@@ -200,10 +200,9 @@ Workspace trace_run(const GrpoSizes& run, const TrainingOptions& training) {
   const GrpoOptions& keys = *run.options;
   Workspace workspace = training_workspace(training, *run.model, run.dtype);
   // The reference of an adapter is its base model, whose weights are loaded already.
-  const LoraModel* lora = run.model->adapter();
-  const Model& reference = lora != nullptr ? lora->base() : *run.model;
-  const char* reference_weights = lora != nullptr ? kWeightStore : kReferenceStore;
-  if (keys.beta != 0 && lora == nullptr) {
+  const bool has_adapter = run.model->whole().adapter() != nullptr;
+  const char* reference_weights = has_adapter ? kWeightStore : kReferenceStore;
+  if (keys.beta != 0 && !has_adapter) {
     workspace.add_weights(kReferenceStore, weight_types(*run.model, run.dtype), "extra.");
   }
   const MicroBatchShape shape = micro_batch_shape(run, training);
@@ -217,12 +216,14 @@ Workspace trace_run(const GrpoSizes& run, const TrainingOptions& training) {
     };
     add_sized(workspace, name, shape.capacities, of, use);
   };
-  const auto logps_of = [&](const Model& model) { return trace_target_logps(model, keys.temperature, options); };
+  const auto logps_of = [&](bool adapter) {
+    return trace_target_logps(*run.model, keys.temperature, options, adapter);
+  };
   add(kPolicyProgram, training_use(), [&] { return trace_policy(*run.model, loss, options); });
   if (needs_policy_evaluation(keys, run.evaluates))
     add(kPolicyEvaluationProgram, {}, [&] { return trace_policy_evaluation(*run.model, loss, options); });
-  if (needs_forward(keys)) add(kForwardProgram, {}, [&] { return logps_of(*run.model); });
-  if (keys.beta != 0) add(kReferenceProgram, {.weights = reference_weights}, [&] { return logps_of(reference); });
+  if (needs_forward(keys)) add(kForwardProgram, {}, [&] { return logps_of(true); });
+  if (keys.beta != 0) add(kReferenceProgram, {.weights = reference_weights}, [&] { return logps_of(false); });
   // Nothing trains while completions are generated, so the KV cache and the rollouts' activations take the memory of
   // gradients and training activations.
   if (keys.rollout == RolloutKind::kOwn) {
@@ -288,8 +289,8 @@ MetricValues train(GrpoRun& run) {
                         ? held_weights(*run.model, optimizer_options(run.options), run.dtype, device, load)
                         : load_weights(*run.model, *run.initial, run.dtype, device));
   TensorStore& weights = workspace.store(kWeightStore);
-  if (const LoraModel* lora = run.model->adapter()) {
-    initialize_adapter(*lora, weights, static_cast<std::uint64_t>(run.options.seed));
+  if (run.model->whole().adapter() != nullptr) {
+    initialize_adapter(*run.model, weights, static_cast<std::uint64_t>(run.options.seed));
   }
   workspace.allocate(device);
   if (workspace.has_store(kReferenceStore)) workspace.store(kReferenceStore).copy_from(weights);

@@ -79,12 +79,12 @@ Program trace_policy_evaluation(const Model& model, const PolicyLossOptions& los
   return trace_loss(model, loss, options, false);
 }
 
-Program trace_target_logps(const Model& model, double temperature, const LossProgramOptions& options) {
+Program trace_target_logps(const Model& model, double temperature, const LossProgramOptions& options, bool adapter) {
   LossTrace trace;
   trace_log_probabilities(trace, model, options.capacity, {.temperature = temperature});
   trace.program.output("logp", trace.logp);
   trace.program.output("entropy", trace.entropy);
-  return Compiler(options.compile).inference(model.adapted(std::move(trace.program), {}));
+  return Compiler(options.compile).inference(model.adapted(std::move(trace.program), {.adapter = adapter}));
 }
 
 }  // namespace hone

@@ -46,7 +46,9 @@ struct PolicyTerms {
 // The same without gradients, for evaluation.
 [[nodiscard]] Program trace_policy_evaluation(const Model& model, const PolicyLossOptions& loss,
                                               const LossProgramOptions& options);
-// Traces log-probabilities of the targets without gradients. Outputs: "logp" and "entropy", each [tokens].
-[[nodiscard]] Program trace_target_logps(const Model& model, double temperature, const LossProgramOptions& options);
+// Traces log-probabilities of the targets without gradients. Outputs: "logp" and "entropy", each [tokens]. adapter:
+// false leaves the model's adapter out, if it has one.
+[[nodiscard]] Program trace_target_logps(const Model& model, double temperature, const LossProgramOptions& options,
+                                         bool adapter = true);
 
 }  // namespace hone

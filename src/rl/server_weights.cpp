@@ -164,7 +164,7 @@ std::string ServerWeights::obstacle_at(const std::string& server) {
 }
 
 void ServerWeights::send_over_nccl(const TensorStore& weights) {
-  const LoraModel* lora = run_.model->adapter();
+  const LoraModel* lora = run_.model->whole().adapter();
   if (lora == nullptr) {
     SentTensors tensors(run_.model->whole(), weights, device_, narrows_);
     return sender_->send(tensors);
@@ -182,7 +182,7 @@ void ServerWeights::write_folder(const fs::path& folder, const TensorStore& weig
   remove_path(beside);
   hone::create_directories(beside);
   const Json generation_config = parse_json(run_.generation_config, "generation_config.json");
-  if (const LoraModel* lora = run_.model->adapter()) {
+  if (const LoraModel* lora = run_.model->whole().adapter()) {
     with_adapter_folder(beside.string() + ".adapter", *lora, weights, [&](const ModelDirectory& adapter) {
       const DType dtype = model_dtype(*lora, weights);
       save_model(beside, lora->base(), load_weights(lora->base(), adapter, dtype, cpu_device()), &generation_config);

@@ -325,8 +325,9 @@ void provide_weights(const LanguageRun& run, Workspace& workspace, Device& devic
                                                                           Vocabulary::kMayGrow)
                                                            : random_weights(*run.model, seed, run.dtype, device));
   }
-  const LoraModel* lora = run.model->whole().adapter();
-  if (lora != nullptr) initialize_adapter(*lora, workspace.store(kWeightStore), seed);
+  if (run.model->whole().adapter() != nullptr) {
+    initialize_adapter(*run.model, workspace.store(kWeightStore), seed);
+  }
 }
 
 // Logs the line that a run starts with. bytes: of its memory.

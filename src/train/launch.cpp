@@ -11,8 +11,6 @@
 #include "model/expert_parallel_model.h"
 #include "model/stage_model.h"
 #include "model/tensor_parallel_model.h"
-#include "model/weight_layout.h"
-#include "ops/adamw_8bit/adamw_8bit.h"
 #include "system/process.h"
 #include "train/accelerate.h"
 #include "train/memory_fit.h"
@@ -117,47 +115,11 @@ void check_mesh(const TrainingOptions& options) {
   check_pipeline(options);
   check_sequence_parallel(options);
   const std::int64_t size = options.tensor_parallel_size;
-  if (size == 1) return;
-  constexpr const char* kKey = "tensor_parallel_size";
-  switch (options.optim) {
-    case OptimizerType::kAdamw:
-    case OptimizerType::kAdamwBf16:
-    case OptimizerType::kPagedAdamw:
-    case OptimizerType::kSgd:
-      break;
-    case OptimizerType::kMuon:
-      throw Error(kKey, text_of("is ", size, ", but optim muon updates whole matrices"), "--optim adamw_torch");
-    case OptimizerType::kAdamw8bit:
-    case OptimizerType::kPagedAdamw8bit:
-      throw Error(kKey,
-                  text_of("is ", size, ", but the blocks of optim ", name_of(options.optim), " are of whole weights"),
-                  "--optim adamw_bf16");
+  if (size > 1 && options.optim == OptimizerType::kMuon) {
+    throw Error("tensor_parallel_size", text_of("is ", size, ", but optim muon updates whole matrices"),
+                "--optim adamw_torch");
   }
 }
-
-namespace {
-
-// Throws Error if 8-bit states of a rank's experts would not be those of the whole weight: their blocks must end where
-// experts end, and both must be large enough.
-void check_state_blocks(const TrainingOptions& options, const Model& model) {
-  if (optimizer_options(options).moments != MomentFormat::kInt8) return;
-  for (std::size_t i = 0; i < model.weights().size(); ++i) {
-    const WeightSpec& spec = model.weights()[i];
-    if (spec.kind != WeightKind::expert) continue;
-    const std::int64_t row = row_elements(spec);
-    const bool is_small =
-        spec.shape[0] * row < kMin8BitElements && model.whole().weights()[i].shape[0] * row >= kMin8BitElements;
-    const bool are_aligned =
-        std::ranges::all_of(spec.parts, [&](const WeightPart& part) { return part.rows * row % kStateBlock == 0; });
-    if (are_aligned && !is_small) continue;
-    throw Error("expert_parallel_size",
-                text_of("is ", options.expert_parallel_size, ", but the blocks of optim ", name_of(options.optim),
-                        " are of whole weights: ", spec.name, " has matrices of ", spec.parts[0].rows, " x ", row),
-                "--optim adamw_bf16");
-  }
-}
-
-}  // namespace
 
 std::unique_ptr<Model> divided_model(const TrainingOptions& options, std::unique_ptr<Model> model) {
   if (options.divides_weights() && model->adapter() != nullptr) {
@@ -171,7 +133,6 @@ std::unique_ptr<Model> divided_model(const TrainingOptions& options, std::unique
   }
   if (mesh.expert_size() > 1) {
     model = std::make_unique<ExpertParallelModel>(std::move(model), mesh.expert_rank(), mesh.expert_size());
-    check_state_blocks(options, *model);
   }
   if (mesh.pipeline_size() == 1) return model;
   return std::make_unique<StageModel>(std::move(model), mesh.stage(), mesh.pipeline_size(),

@@ -12,10 +12,14 @@
 #include "core/log.h"
 #include "core/strings.h"
 #include "model/adapter_files.h"
+#include "model/expert_parallel_model.h"
 #include "model/state_tensors.h"
+#include "model/tensor_parallel_model.h"
+#include "model/weight_layout.h"
 #include "model/weights.h"
 #include "train/rank_tensors.h"
 #include "train/run_notes.h"
+#include "train/setup.h"
 #include "train/task_snapshot.h"
 #include "train/whole_weights.h"
 
@@ -61,6 +65,16 @@ std::vector<TaskTensor> task_tensors(const WeightFiles& files) {
     tensors.push_back({name.substr(kTaskPrefix.size()), dtype, stored.shape, std::move(bytes)});
   }
   return tensors;
+}
+
+// Returns true if the 8-bit states of what ranks of such groups have are those of whole weights, in any other division.
+bool has_states_of_whole(const Model& whole, int tensor_size, int expert_size) {
+  return std::ranges::all_of(whole.weights(), [&](const WeightSpec& spec) {
+    const WeightSpec part = expert_spec(part_spec(spec, 0, tensor_size), 0, expert_size);
+    const auto elements = [](const WeightSpec& of) { return of.shape[0] * row_elements(of); };
+    if (!spec.trainable || !is_divided(part) || elements(spec) < kMin8BitElements) return true;
+    return elements(part) >= kMin8BitElements && has_whole_state_blocks(part);
+  });
 }
 
 }  // namespace
@@ -137,6 +151,7 @@ Json RunCheckpoints::load(const fs::path& checkpoint, TrainingTask& task) {
                 text_of("is a checkpoint of an earlier version of hone, which ", key, " cannot continue"),
                 text_of("--", key, " 1 until the next checkpoint"));
   }
+  if (optimizer_options(options_).moments == MomentFormat::kInt8) check_state_blocks(checkpoint, state.json());
   load_model(checkpoint);
   const StateLayout layout(subject_.model.weights(),
                            state.format() == kStateFormat ? StateNames::kParts : StateNames::kBlocks,
@@ -151,6 +166,23 @@ Json RunCheckpoints::load(const fs::path& checkpoint, TrainingTask& task) {
   }
   task.restore(state.json().at("task"), task_tensors(state.tensors()));
   return state.json().value("options", Json());
+}
+
+void RunCheckpoints::check_state_blocks(const fs::path& checkpoint, const Json& state) const {
+  const Json before = state.value("options", Json::object());
+  const auto size_before = [&](const char* key) { return static_cast<int>(before.value(key, std::int64_t{1})); };
+  const int tensor = size_before("tensor_parallel_size");
+  const int experts = size_before("expert_parallel_size");
+  const Job& job = setup_.job;
+  if (tensor == job.tensor_size() && experts == job.expert_size()) return;
+  const Model& whole = subject_.model.whole();
+  if (has_states_of_whole(whole, tensor, experts) && has_states_of_whole(whole, job.tensor_size(), job.expert_size())) {
+    return;
+  }
+  throw Error(checkpoint.string(),
+              text_of("holds states of optim ", name_of(options_.optim), " for tensor_parallel_size ", tensor,
+                      " and expert_parallel_size ", experts, ", whose blocks are not those of this run's parts"),
+              text_of("--tensor_parallel_size ", tensor, " --expert_parallel_size ", experts));
 }
 
 std::int64_t RunCheckpoints::resume(TrainingTask& task) {

@@ -67,6 +67,8 @@ class RunCheckpoints {
   template <class Write>
   void with_weights(const Write& write) const;
   void load_model(const std::filesystem::path& checkpoint);
+  // Throws Error if 8-bit states of a checkpoint have the blocks of another division of the weights.
+  void check_state_blocks(const std::filesystem::path& checkpoint, const Json& state) const;
   // Loads a checkpoint and returns the options with which it was saved.
   Json load(const std::filesystem::path& checkpoint, TrainingTask& task);
 

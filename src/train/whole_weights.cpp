@@ -59,13 +59,18 @@ ByteRange HeldWeights::rows_of(const WeightSpec& spec, std::size_t bytes) const 
 void HeldWeights::take(std::size_t index, const TensorStore& weight, TensorStore& stored) const {
   const Model& parts = of_all_stages(shards_.model());
   const WeightSpec& spec = parts.weights()[index];
-  if (const LoraModel* lora = parts.adapter()) {
+  if (const LoraModel* lora = parts.whole().adapter()) {
     // The stage that trains a copy need not have the base's weight.
     for (const SavedModule& saved : lora->saved()) {
       if (saved.block == spec.name && stored.contains(saved.copy)) {
-        stored.upload(saved.copy, weight.download(spec.name));
+        stored.upload(saved.copy, part_of(parts, index, weight));
         stored.device().synchronize();
       }
+    }
+    // Norms of rows of which this rank has some columns.
+    if (lora->lora().dora && lora->blocks().contains(spec.name) && stored.contains(spec.name) &&
+        spec.shape[0] == parts.whole().weights()[index].shape[0]) {
+      initialize_magnitudes(weight, spec.name, stored);
     }
   }
   if (!stored.contains(spec.name) || !spec.in_folder) return;  // of another stage, or of an adapter
@@ -91,21 +96,22 @@ void HeldWeights::load(const ModelDirectory& directory, Vocabulary vocabulary, T
 }
 
 void HeldWeights::load_adapter(const std::filesystem::path& folder, TensorStore& stored) const {
-  const LoraModel& lora = *of_all_stages(shards_.model()).adapter();
+  const Model& parts = of_all_stages(shards_.model());
+  const LoraModel& lora = *parts.whole().adapter();
   std::vector<NamedType> types = weight_types(lora, model_dtype(shards_.model(), stored));
   std::erase_if(types, [&](const NamedType& type) {
     const auto is_it = [&](const WeightSpec& spec) { return spec.name == type.name && !spec.in_folder; };
     return std::ranges::none_of(lora.weights(), is_it);
   });
   TensorStore all(cpu_device(), types);
-  const auto copy_held = [&](const TensorStore& from, TensorStore& to) {
-    for (const NamedType& type : types) {
-      if (stored.contains(type.name)) to.upload(type.name, from.download(type.name));
-    }
-  };
-  copy_held(stored, all);  // rows that belong to no part
   hone::load_adapter(folder, lora, all);
-  copy_held(all, stored);
+  for (std::size_t i = 0; i < lora.weights().size(); ++i) {
+    const WeightSpec& spec = parts.weights()[i];
+    if (spec.in_folder || !stored.contains(spec.name)) continue;
+    std::vector<std::byte> held = stored.download(spec.name);  // rows that belong to no part stay
+    take_part(spec, lora.weights()[i], size_of(all.type(spec.name).dtype), all.download(spec.name), held);
+    stored.upload(spec.name, held);
+  }
   stored.device().synchronize();
 }
 

@@ -81,8 +81,6 @@ TEST_F(PlanCommand, RefusesWhatTheRunRefuses) {
   };
   EXPECT_THAT(refused("grpo", with({"--pipeline_parallel_size", "2"})),
               HasSubstr("pipeline_parallel_size: is 2; hone grpo divides weights by tensor_parallel_size only"));
-  EXPECT_THAT(refused("grpo", with({"--tensor_parallel_size", "2", "--use_peft", "true"})),
-              HasSubstr("tensor_parallel_size: is 2, but the weights of adapters cannot be divided"));
 }
 
 // The plan shows a time only for this machine's device, and only if its rates are known.

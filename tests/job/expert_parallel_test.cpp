@@ -221,8 +221,6 @@ TEST_F(ExpertJob, BadInputHasOneLine) {
               HasSubstr("expert_parallel_size: is 4, which does not divide num_processes 2"));
   EXPECT_THAT(refused("qwen3_moe", 2, 2, {"--benchmarks", "gsm8k"}),
               HasSubstr("benchmarks: need whole weights on the device, which expert_parallel_size divides"));
-  EXPECT_THAT(refused("qwen3_moe", 2, 2, {"--optim", "adamw_8bit"}),
-              HasSubstr("is 2, but the blocks of optim adamw_8bit are of whole weights"));
   EXPECT_THAT(refused("qwen3_moe", 2, 2, {"--model_config_path", path("model.json").string()}),
               HasSubstr("the model has no mixture of experts"));
 }

@@ -52,21 +52,6 @@ std::vector<HostBatch> batches_of(const hone::Job& job) {
 
 std::vector<double> numbers_of(const LossSums& sums) { return {sums.loss, sums.entropy, sums.hits}; }
 
-using MakeModel = std::function<std::unique_ptr<Model>()>;
-
-// Random weights, also of adapters.
-TensorStore random_whole(const Model& model) {
-  TensorStore weights = random_weights(model, 5, DType::kF32, cpu_device());
-  for (const WeightSpec& spec : model.weights()) {
-    if (spec.in_folder) continue;
-    const RandomStream random(6, spec.name);
-    std::vector<float> values(static_cast<std::size_t>(weights.type(spec.name).elements()));
-    for (std::size_t i = 0; i < values.size(); ++i) values[i] = 0.05f * random.normal(i);
-    weights.upload(spec.name, std::as_bytes(std::span(values)));
-  }
-  return weights;
-}
-
 // A mesh of ranks and what each of them computes with.
 struct Divided {
   JobShape shape;
@@ -110,7 +95,7 @@ RankResult run_rank(const MakeModel& make, const Divided& division, Peers& peers
   programs.compile.activation_budget = std::size_t{1} << 30;
   add_stage_training(workspace, model, programs, job.data_size() > 1, expert_gradients(options, model));
   add_stage_evaluation(workspace, model, programs);
-  const TensorStore whole = random_whole(model.whole());
+  const TensorStore whole = random_weights_of(model.whole());
   TensorStore weights(cpu_device(), weight_types(model, DType::kF32));
   for (std::size_t i = 0; i < all.weights().size(); ++i) {
     const std::string& name = all.weights()[i].name;
@@ -167,7 +152,7 @@ RankLosses run_mesh(const MakeModel& make, const Divided& division) {
 RankLosses one_process(const MakeModel& make) {
   register_operations();
   const std::unique_ptr<Model> model = make();
-  const TensorStore weights = random_whole(*model);
+  const TensorStore weights = random_weights_of(*model);
   TensorStore gradients(cpu_device(), weight_types(*model, DType::kF32));
   Executable executable(trace_training(*model, {.capacity = kCapacity}), std::make_shared<Arena>(cpu_device()),
                         {.weights = &weights, .gradients = &gradients});
@@ -266,7 +251,10 @@ TEST(PipelineAdapter, GradientsAreThoseOfOneProcess) {
                       {{.shape = {.pipeline_size = 2}},
                        {.shape = {.pipeline_size = 4}},
                        {.shape = {.pipeline_size = 2}, .data = 2},
-                       {.shape = {.pipeline_size = 2, .context_size = 2}, .data = 2}});
+                       {.shape = {.pipeline_size = 2, .context_size = 2}, .data = 2},
+                       {.shape = {.tensor_size = 2, .pipeline_size = 2}, .data = 2},
+                       {.shape = {.tensor_size = 4, .pipeline_size = 2}},
+                       {.shape = {.tensor_size = 2, .pipeline_size = 2, .context_size = 2}, .data = 2}});
     }
   }
 }

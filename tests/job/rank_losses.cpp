@@ -59,8 +59,20 @@ std::vector<std::vector<TokenId>> random_documents(std::uint64_t seed, std::span
   return documents;
 }
 
+TensorStore random_weights_of(const Model& model) {
+  TensorStore weights = random_weights(model, 5, DType::kF32, cpu_device());
+  for (const WeightSpec& spec : model.weights()) {
+    if (spec.in_folder) continue;
+    const RandomStream random(6, spec.name);
+    std::vector<float> values(static_cast<std::size_t>(weights.type(spec.name).elements()));
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = 0.05f * random.normal(i);
+    weights.upload(spec.name, std::as_bytes(std::span(values)));
+  }
+  return weights;
+}
+
 TensorStore random_parts(const Model& model) {
-  const TensorStore whole = random_weights(model.whole(), 5, DType::kF32, cpu_device());
+  const TensorStore whole = random_weights_of(model.whole());
   TensorStore parts(cpu_device(), weight_types(model, DType::kF32));
   for (std::size_t i = 0; i < model.weights().size(); ++i) {
     parts.upload(model.weights()[i].name, part_of(model, i, whole));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -34,6 +35,7 @@ struct SmallModel {
 };
 
 [[nodiscard]] std::unique_ptr<Model> model_of(const std::string& config);
+using MakeModel = std::function<std::unique_ptr<Model>()>;
 
 // Documents of random tokens, which depend on the number of tokens before them.
 [[nodiscard]] std::vector<std::vector<TokenId>> random_documents(std::uint64_t seed, std::span<const int> lengths,
@@ -47,7 +49,9 @@ struct RankLosses {
   NamedValues gradients;
 };
 
-// Returns random weights in f32, the same in each call; those of a rank of a tensor or an expert group are its parts of
+// Returns random weights in f32, the same in each call, also of adapters.
+[[nodiscard]] TensorStore random_weights_of(const Model& model);
+// Returns those of a rank; those of a rank of a tensor or an expert group are its parts of
 // the whole ones.
 [[nodiscard]] TensorStore random_parts(const Model& model);
 [[nodiscard]] NamedValues values_of(const Model& model, const TensorStore& store);

@@ -16,9 +16,9 @@ namespace {
 
 HostBatch micro_batch() { return batch_of(random_documents(3, std::vector{17, 5, 30}, 308)); }
 
-std::unique_ptr<Model> part_of_group(const std::string& config, int rank, const TensorGroup& group) {
-  if (group.size == 1) return model_of(config);
-  return std::make_unique<TensorParallelModel>(model_of(config), rank, group.size, group.rows);
+std::unique_ptr<Model> part_of_group(const MakeModel& make, int rank, const TensorGroup& group) {
+  if (group.size == 1) return make();
+  return std::make_unique<TensorParallelModel>(make(), rank, group.size, group.rows);
 }
 
 Program program_of(const Model& model, const TensorGroup& group) {
@@ -48,23 +48,27 @@ Configs dense_families() {
 }
 
 RankLosses tensor_group(const std::string& config, const TensorGroup& group) {
+  return tensor_group([&] { return model_of(config); }, group);
+}
+
+RankLosses tensor_group(const MakeModel& make, const TensorGroup& group) {
   register_operations();
-  const std::unique_ptr<Model> model = model_of(config);
+  const std::unique_ptr<Model> model = make();
   if (group.size == 1) return run_model(*model, group);
   std::vector<RankLosses> of_rank(static_cast<std::size_t>(group.size));
   run_group(group.size, &MeshCollectives::tensor, [&](int rank) {
-    of_rank[static_cast<std::size_t>(rank)] = run_model(*part_of_group(config, rank, group), group);
+    of_rank[static_cast<std::size_t>(rank)] = run_model(*part_of_group(make, rank, group), group);
   });
   RankLosses all{.sums = of_rank[0].sums, .gradients = {}};
   for (int rank = 0; rank < group.size; ++rank) {
     const RankLosses& own = of_rank[static_cast<std::size_t>(rank)];
-    EXPECT_EQ(own.sums, all.sums) << config << ": rank " << rank << " has other bits";
+    EXPECT_EQ(own.sums, all.sums) << "rank " << rank << " has other bits";
     for (const WeightSpec& spec : model->weights()) {
       const WeightSpec part = part_spec(spec, rank, group.size);
       const std::vector<float>& values = own.gradients.at(spec.name);
       std::vector<float>& whole = all.gradients[spec.name];
       if (rank > 0 && !is_divided(part)) {
-        EXPECT_EQ(values, whole) << config << ": " << spec.name << " differs between ranks";
+        EXPECT_EQ(values, whole) << spec.name << " differs between ranks";
       }
       whole.resize(static_cast<std::size_t>(spec.shape[0] * row_elements(spec)));
       put_part(part, spec, sizeof(float), std::as_bytes(std::span(values)), std::as_writable_bytes(std::span(whole)));
@@ -75,7 +79,7 @@ RankLosses tensor_group(const std::string& config, const TensorGroup& group) {
 
 Program training_program(const std::string& config, const TensorGroup& group) {
   register_operations();
-  return program_of(*part_of_group(config, 0, group), group);
+  return program_of(*part_of_group([&] { return model_of(config); }, 0, group), group);
 }
 
 }  // namespace hone::test

@@ -22,6 +22,7 @@ struct TensorGroup {
 
 // Runs one micro-batch of 52 tokens by a thread for each rank. Expects the same bits of losses and of the gradients of
 // whole weights on all ranks.
+[[nodiscard]] RankLosses tensor_group(const MakeModel& make, const TensorGroup& group);
 [[nodiscard]] RankLosses tensor_group(const std::string& config, const TensorGroup& group);
 
 // Returns the training program of rank 0.

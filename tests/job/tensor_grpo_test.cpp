@@ -100,6 +100,51 @@ TEST_F(TensorGrpo, MixturesHaveTheNumbersOfOneProcess) {
   }
 }
 
+TEST_F(TensorGrpo, AnAdapterHasTheNumbersOfOneProcess) {
+  const Flags kinds[] = {
+      {"--use_peft", "true", "--lora_r", "4", "--lora_target_modules", "all-linear", "--beta", "0.04"},
+      {"--use_peft", "true", "--lora_r", "4", "--lora_target_modules", "q_proj,v_proj,lm_head", "--lora_bias", "all",
+       "--eval_strategy", "steps", "--eval_steps", "3", "--eval_dataset_name", path("data/held_out.jsonl").string()}};
+  make_model("qwen2");
+  for (std::size_t kind = 0; kind < std::size(kinds); ++kind) {
+    const std::string one = text_of(kind, " one");
+    run("qwen2", one, 1, 1, kinds[kind]);
+    EXPECT_THAT(series(one, "grad_norm"), ::testing::Each(::testing::Gt(0.0)));
+    if (kind == 0) EXPECT_THAT(series(one, "kl"), ::testing::Contains(::testing::Gt(1e-6)));
+    for (const auto& [data, size] : {std::pair{1, 2}, {1, 4}, {2, 2}}) {
+      const std::string output = text_of(kind, ": ", data, " x ", size);
+      run("qwen2", output, data, size, kinds[kind]);
+      expect_near(output, one, kReinforced);
+      if (kind == 0) expect_near(output, one, {"kl"});
+      if (kind == 1) expect_near(output, one, {"eval_reward"});
+      expect_exact(output, 6);
+      EXPECT_EQ(completions(output, 1), completions(one, 1)) << output;
+      EXPECT_EQ(completions(output, 6), completions(one, 6)) << output;
+      expect_near_weights(output, one, 1e-3);
+    }
+  }
+}
+
+TEST_F(TensorGrpo, AnAdapterIsExactInBfloat16AndContinuesBitForBit) {
+  for (const auto& [family, targets] : {std::pair{"llama", "all-linear"},
+                                        {"gpt2", "all-linear"},
+                                        {"mixtral", "q_proj,v_proj,o_proj"},
+                                        {"deepseek_v3", "q_b_proj,kv_b_proj,o_proj"}}) {
+    const std::string name = family;
+    make_model(name);
+    const Flags more{"--use_peft", "true", "--lora_target_modules", targets, "--torch_dtype", "bfloat16"};
+    for (const auto& [data, size] : {std::pair{1, 2}, {2, 2}}) {
+      const std::string output = text_of(name, " ", data, " x ", size);
+      run(name, output, data, size, more);
+      expect_exact(output, 6);
+      copy_checkpoint(output, output + " parts", 4);
+      run(name, output + " parts", data, size, more);
+      const auto adapter = [&](const std::string& of) { return read_file(path(of) / "adapter_model.safetensors"); };
+      EXPECT_EQ(adapter(output + " parts"), adapter(output)) << output;
+    }
+  }
+}
+
 TEST_F(TensorGrpo, ReferencesEvaluationsAndQuantilesAreThoseOfOneProcess) {
   make_model("qwen3");
   const std::vector<Flags> kinds{
@@ -137,7 +182,7 @@ TEST_F(TensorGrpo, LogProbabilitiesAreExactInBfloat16) {
 
 TEST_F(TensorGrpo, TheSameJobHasTheSameBits) {
   make_model("llama");
-  const Flags kinds[] = {{}, {"--torch_dtype", "bfloat16"}};
+  const Flags kinds[] = {{}, {"--torch_dtype", "bfloat16"}, {"--optim", "adamw_8bit"}};
   for (const Flags& kind : kinds) {
     run("llama", "a", 2, 2, joined(kind, {"--overwrite_output_dir", "true"}));
     run("llama", "b", 2, 2, joined(kind, {"--overwrite_output_dir", "true", "--gradient_checkpointing", "true"}));
@@ -200,6 +245,12 @@ TEST_F(TensorGrpo, ServersGetWholeWeights) {
     expect_near(output, "one", kReinforced);
     EXPECT_EQ(completions(output, 6), completions("one", 6));
   }
+  // Adapters are merged into them.
+  const Flags adapter = joined(served_by({&server}), {"--use_peft", "true", "--lora_target_modules", "all-linear"});
+  run("llama", "adapter", 1, 1, adapter);
+  run("llama", "divided adapter", 1, 2, adapter);
+  expect_near("divided adapter", "adapter", kReinforced);
+  EXPECT_EQ(completions("divided adapter", 6), completions("adapter", 6));
 }
 
 TEST_F(TensorGrpo, ThePlanIsThatOfTheRun) {
@@ -285,10 +336,6 @@ TEST_F(TensorGrpo, WhatIsMissingIsRefused) {
   EXPECT_THAT(refused(1, 2, {"--num_processes", "3"}),
               HasSubstr("tensor_parallel_size: is 2, which does not divide num_processes 3"));
   EXPECT_THAT(refused(1, 3, {}), HasSubstr("tensor_parallel_size: is 3, but num_attention_heads is 4"));
-  EXPECT_THAT(refused(1, 2, {"--use_peft", "true"}),
-              HasSubstr("tensor_parallel_size: is 2, but the weights of adapters cannot be divided over processes"));
-  EXPECT_THAT(refused(1, 2, {"--optim", "adamw_8bit"}),
-              HasSubstr("the blocks of optim adamw_8bit are of whole weights"));
   EXPECT_THAT(refused(2, 2, {"--zero_stage", "2"}),
               HasSubstr("zero_stage: is 2; hone grpo divides the optimizer states only"));
   EXPECT_THAT(refused(2, 2, {"--context_parallel_size", "2"}),

@@ -200,14 +200,9 @@ TEST_F(TensorJob, WhatIsMissingIsRefused) {
               HasSubstr("tensor_parallel_size: is 2, which does not divide num_processes 3"));
   EXPECT_THAT(refusal(arguments("llama", "none", 1, 2, {"--optim", "muon"})),
               HasSubstr("tensor_parallel_size: is 2, but optim muon updates whole matrices"));
-  EXPECT_THAT(refusal(arguments("llama", "none", 1, 2, {"--optim", "adamw_8bit"})),
-              HasSubstr("tensor_parallel_size: is 2, but the blocks of optim adamw_8bit are of whole weights"));
   EXPECT_THAT(refusal(arguments("llama", "none", 1, 2, {"--benchmarks", "gsm8k"})),
               HasSubstr("benchmarks: need whole weights on the device, which tensor_parallel_size divides"));
   EXPECT_THAT(refusal(arguments("llama", "none", 1, 3)), HasSubstr("is 3, but num_attention_heads is 4"));
-  run("llama", "model", 1, 1);
-  EXPECT_THAT(refusal(fine_tuning("model", "adapter", joined(layout(1, 2), {"--use_peft", "true"}))),
-              HasSubstr("is 2, but the weights of adapters cannot be divided"));
 }
 
 }  // namespace

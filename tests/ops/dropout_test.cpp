@@ -47,6 +47,43 @@ TEST(Dropout, Cases) {
   check(dropout_case(4, 16, 0.0, 1));
 }
 
+// The elements that stay in columns of a value are those of the whole.
+TEST(Dropout, PartsAreColumnsOfTheWhole) {
+  constexpr std::int64_t kRows = 5;
+  for (const auto& [columns, ranks] : {std::pair<std::int64_t, std::int64_t>{32, 2}, {33, 3}, {20, 4}}) {
+    const std::int64_t count = columns / ranks;
+    Program program;
+    const Type whole{DType::kF32, {{kRows, Count::tokens}, columns}};
+    const Type part{DType::kF32, {{kRows, Count::tokens}, count}};
+    const Tensor draw = program.input("draw", {DType::kI32, {kDropoutDraw}});
+    program.output("whole", dropout(program.input("x", whole), draw, {.probability = 0.4, .site = 3}));
+    const Tensor x = program.input("part", part);
+    for (std::int64_t r = 0; r < ranks; ++r) {
+      program.output(text_of("part ", r),
+                     dropout_part(x, draw, {.probability = 0.4, .site = 3, .first = r * count, .columns = columns}));
+    }
+    Executable executable(std::move(program), std::make_shared<Arena>(test_device()), {});
+    executable.set<float>("x", std::vector<float>(static_cast<std::size_t>(kRows * columns), 1.0f));
+    executable.set<float>("part", std::vector<float>(static_cast<std::size_t>(kRows * count), 1.0f));
+    executable.set<std::int32_t>("draw", dropout_draw(7, 3, 1));
+    executable.set_count(Count::tokens, kRows - 1);
+    executable.run();
+    const auto values = [&](const std::string& output, std::int64_t width) {
+      std::vector<float> y(static_cast<std::size_t>(kRows * width));
+      executable.get<float>(output, y);
+      return y;
+    };
+    const std::vector<float> all = values("whole", columns);
+    for (std::int64_t r = 0; r < ranks; ++r) {
+      const std::vector<float> own = values(text_of("part ", r), count);
+      for (std::int64_t i = 0; i < kRows * count; ++i) {
+        const std::int64_t place = i / count * columns + r * count + i % count;
+        EXPECT_EQ(own[static_cast<std::size_t>(i)], all[static_cast<std::size_t>(place)]) << columns << ", " << r;
+      }
+    }
+  }
+}
+
 struct Draw {
   std::uint64_t seed = 1;
   std::int64_t step = 0;

@@ -19,11 +19,15 @@ class Add final : public Op {
     expect(a == b, name(), text_of("a and b must have one type, not ", to_text(a), " and ", to_text(b)));
     return {a};
   }
-  // Two sums over the ranks are added before the ranks sum.
+  // Two sums over the ranks are added before the ranks sum; values that are divided alike, as they are.
   void shard(ShardBuilder& builder, const Node& node) const override {
     const Tensor a = builder.addend(AddIn::a);
     const Tensor b = builder.addend(AddIn::b);
     if (a && b) return builder.set_addend(0, add(a, b));
+    const std::int64_t division = builder.division(AddIn::a);
+    if (division == builder.division(AddIn::b) && division != kWhole) {
+      return shard_alike(builder, node.attributes, division);
+    }
     if (!shard_rows(builder, node)) Op::shard(builder, node);
   }
   void gradient(GradientBuilder& builder, const Node&) const override {

@@ -19,10 +19,23 @@ struct Dropping {
   std::int64_t row_size;
   std::uint32_t site, threshold;
   A scale;
+  DropoutColumns columns = {};  // of a part
 };
 
-// A thread has blocks `first` and first + kThreads of elements.
+// Returns element i's random number in a block of a part, whose elements may be in several blocks of the whole value.
 template <class T>
+__device__ std::uint32_t number_of_part(const Dropping<T>& p, const std::array<std::uint32_t, kDropoutDraw>& draw,
+                                        std::int64_t element, std::array<std::uint32_t, 4>& bits, std::int64_t& held) {
+  const std::int64_t place = p.columns.place(element);
+  if (place / kDropoutBlock != held) {
+    held = place / kDropoutBlock;
+    bits = dropout_bits(draw, p.site, static_cast<std::uint32_t>(held));
+  }
+  return dropout_number(bits, static_cast<int>(place % kDropoutBlock));
+}
+
+// A thread has blocks `first` and first + kThreads of elements.
+template <class T, bool part>
 __global__ void __launch_bounds__(kThreads) dropout_kernel(Dropping<T> p) {
   constexpr int kBlock = static_cast<int>(kDropoutBlock);
   using Elements = Pack<T, kBlock>;
@@ -47,10 +60,14 @@ __global__ void __launch_bounds__(kThreads) dropout_kernel(Dropping<T> p) {
   for (int h = 0; h < kHeld; ++h) {
     const std::int64_t block = first + h * kThreads;
     const std::int64_t at = block * kBlock;
-    const auto bits = dropout_bits(draw, p.site, static_cast<std::uint32_t>(block));
+    std::array<std::uint32_t, 4> bits{};
+    std::int64_t block_of_bits = -1;
+    if constexpr (!part) bits = dropout_bits(draw, p.site, static_cast<std::uint32_t>(block));
 #pragma unroll
     for (int i = 0; i < kBlock; ++i) {
-      const bool stays = dropout_number(bits, i) >= p.threshold && at + i < used;
+      const std::uint32_t number =
+          part ? number_of_part(p, draw, at + i, bits, block_of_bits) : dropout_number(bits, i);
+      const bool stays = number >= p.threshold && at + i < used;
       held[h][i] = stays ? narrowed<T>(widened(held[h][i]) * p.scale) : T(0);
     }
     if (at + kBlock <= capacity) {
@@ -64,23 +81,36 @@ __global__ void __launch_bounds__(kThreads) dropout_kernel(Dropping<T> p) {
   }
 }
 
-template <class T>
-void forward(const KernelCall& call) {
+template <class T, bool part>
+void drop(const KernelCall& call, double probability, std::int64_t site, const DropoutColumns& columns) {
   const TensorView& x = call.in(DropoutIn::x);
-  const auto& a = call.attributes_as<DropoutAttributes>();
-  const std::uint32_t threshold = dropout_threshold(a.probability);
+  const std::uint32_t threshold = dropout_threshold(probability);
   const std::int64_t blocks = ceil_div(x.elements(), kDropoutBlock * kThreads * kHeld);
   if (blocks == 0) return;
-  dropout_kernel<T><<<static_cast<unsigned>(blocks), kThreads, 0, stream_of(call)>>>(
+  dropout_kernel<T, part><<<static_cast<unsigned>(blocks), kThreads, 0, stream_of(call)>>>(
       Dropping<T>{.x = cuda_data<T>(x),
                   .draw = cuda_data<std::int32_t>(call.in(DropoutIn::draw)),
                   .y = cuda_data<T>(call.out(0)),
                   .rows = row_count(x),
                   .row_size = x.row_size(),
-                  .site = static_cast<std::uint32_t>(a.site),
+                  .site = static_cast<std::uint32_t>(site),
                   .threshold = threshold,
-                  .scale = static_cast<CudaAccumulator<T>>(dropout_scale(threshold))});
-  check_launch("dropout");
+                  .scale = static_cast<CudaAccumulator<T>>(dropout_scale(threshold)),
+                  .columns = columns});
+  check_launch(part ? "dropout_part" : "dropout");
+}
+
+template <class T>
+void forward(const KernelCall& call) {
+  const auto& a = call.attributes_as<DropoutAttributes>();
+  drop<T, false>(call, a.probability, a.site, {});
+}
+
+template <class T>
+void forward_part(const KernelCall& call) {
+  const auto& a = call.attributes_as<DropoutPartAttributes>();
+  drop<T, true>(call, a.probability, a.site,
+                {.first = a.first, .count = call.in(DropoutIn::x).row_size(), .whole = a.columns});
 }
 
 }  // namespace
@@ -89,6 +119,11 @@ void register_dropout_cuda(KernelRegistry& registry) {
   registry.add("dropout", DeviceKind::kCuda,
                {[](const KernelCall& call) {
                   for_cuda_floating(call.in(DropoutIn::x).dtype(), [&]<class T>() { forward<T>(call); });
+                },
+                {}});
+  registry.add("dropout_part", DeviceKind::kCuda,
+               {[](const KernelCall& call) {
+                  for_cuda_floating(call.in(DropoutIn::x).dtype(), [&]<class T>() { forward_part<T>(call); });
                 },
                 {}});
 }

@@ -27,6 +27,22 @@ struct DropoutAttributes {
   }
 };
 
+// Attributes of dropout_part.
+struct DropoutPartAttributes {
+  double probability = 0.1;
+  std::int64_t site = 0;
+  std::int64_t first = 0;    // first column in the whole value
+  std::int64_t columns = 1;  // of the whole value
+
+  template <class Visitor>
+  void fields(Visitor& v) {
+    v("probability", probability);
+    v("site", site);
+    v("first", first);
+    v("columns", columns);
+  }
+};
+
 // Contents of the input `draw`, which all dropouts of one run share: the key of the random stream (two words), step and
 // micro-batch.
 inline constexpr std::int64_t kDropoutDraw = 4;
@@ -37,6 +53,10 @@ inline constexpr std::int64_t kDropoutDraw = 4;
 // and the element's index in x, so that the same program run again drops the same elements. The probability is rounded
 // to a multiple of 2^-16, and the scale is that of the rounded probability.
 [[nodiscard]] Tensor dropout(Tensor x, Tensor draw, const DropoutAttributes& attributes);
+
+// Returns the same for some columns x [rows, n] of a value, those that one rank of a tensor group has: the elements
+// stay that dropout() of the whole value leaves.
+[[nodiscard]] Tensor dropout_part(Tensor x, Tensor draw, const DropoutPartAttributes& attributes);
 
 // Threshold for the 16-bit random number of an element: the element is dropped if its number is below it.
 [[nodiscard]] std::uint32_t dropout_threshold(double probability);
@@ -51,6 +71,18 @@ inline constexpr std::int64_t kDropoutBlock = 8;  // elements for each Philox bl
                                                                   std::uint32_t site, std::uint32_t block) {
   return philox((std::uint64_t{draw[1]} << 32) | draw[0], {block, site, draw[2], draw[3]});
 }
+// The places of a rank's columns in the rows of a whole value.
+struct DropoutColumns {
+  std::int64_t first = 0;
+  std::int64_t count = 1;
+  std::int64_t whole = 1;
+
+  // Index in the whole value of an element of the part.
+  [[nodiscard]] constexpr std::int64_t place(std::int64_t element) const {
+    return element / count * whole + first + element % count;
+  }
+};
+
 // The 16-bit number of element i of a block.
 [[nodiscard]] constexpr std::uint32_t dropout_number(const std::array<std::uint32_t, 4>& bits, int i) {
   return (bits[static_cast<std::size_t>(i / 2)] >> (i % 2 * 16)) & 0xFFFFu;

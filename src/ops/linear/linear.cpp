@@ -32,6 +32,15 @@ class LinearInputGradient final : public Op {
     return product_cost(Op::cost(inputs, outputs, attributes), outputs[0],
                         required(inputs, LinearInputGradientIn::weight, name()).shape[0].size);
   }
+  // In product(), of which a rank may have rows of the first operand or columns of the second.
+  void shard(ShardBuilder& builder, const Node& node) const override {
+    const std::int64_t first = builder.division(LinearInputGradientIn::dy);
+    const std::int64_t second = builder.division(LinearInputGradientIn::weight);
+    const bool by_rows = first == kDividedRows && second == kWhole;
+    const bool by_columns = first == kWhole && second == kDividedColumns;
+    if (!by_rows && !by_columns) return Op::shard(builder, node);
+    shard_alike(builder, node.attributes, by_rows ? kDividedRows : kDividedColumns);
+  }
 };
 
 // (dy, x, dweight) -> dweight, in place.

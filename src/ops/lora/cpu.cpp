@@ -6,6 +6,7 @@
 #include "backend/cpu/gemm.h"
 #include "ops/linear/products.h"
 #include "ops/lora/lora.h"
+#include "ops/ranks/communication.h"
 #include "ops/registry.h"
 #include "ops/rows.h"
 
@@ -111,6 +112,17 @@ void norm(const KernelCall& call) {
 }
 
 template <class T>
+void norm_part(const KernelCall& call) {
+  using A = Accumulator<T>;
+  norm<T>(call);
+  A* norms = call.out(0).as<A>();
+  const std::int64_t rows = call.out(0).capacity();
+  for (std::int64_t row = 0; row < rows; ++row) norms[row] *= norms[row];
+  tensor_group().all_reduce(call.out(0).data, call.out(0).dtype(), static_cast<std::size_t>(rows));
+  for (std::int64_t row = 0; row < rows; ++row) norms[row] = std::sqrt(norms[row]);
+}
+
+template <class T>
 void scale(const KernelCall& call) {
   using A = Accumulator<T>;
   const LoraParts parts = parts_of(call);
@@ -213,6 +225,9 @@ void register_lora_cpu(KernelRegistry& registry) {
   registry.add("lora_linear", DeviceKind::kCpu, {adapted, adapted_workspace});
   add("lora_dora_norm", [](const KernelCall& call) {
     for_floating(call.in(LoraDoraNormIn::weight).dtype(), [&]<class T>() { norm<T>(call); });
+  });
+  add("lora_dora_norm_part", [](const KernelCall& call) {
+    for_floating(call.in(LoraDoraNormIn::weight).dtype(), [&]<class T>() { norm_part<T>(call); });
   });
   add("lora_dora_scale", [](const KernelCall& call) {
     for_floating(call.in(LoraDoraScaleIn::z).dtype(), [&]<class T>() { scale<T>(call); });

@@ -5,6 +5,7 @@
 #include "ops/cuda_kernel.cuh"
 #include "ops/linear/products.h"
 #include "ops/lora/lora.h"
+#include "ops/ranks/communication.h"
 #include "ops/registry.h"
 
 namespace hone {
@@ -125,6 +126,30 @@ void norm(const KernelCall& call) {
       cuda_data<T>(call.in(LoraDoraNormIn::weight)), cuda_data<T>(call.in(LoraDoraNormIn::delta)),
       call.in(LoraDoraNormIn::weight).row_size(), cuda_data<CudaAccumulator<T>>(call.out(0)));
   check_launch("lora_dora_norm");
+}
+
+template <class A>
+__global__ void __launch_bounds__(kThreads) square_kernel(A* values, std::int64_t count) {
+  if (const std::int64_t at = element(); at < count) values[at] *= values[at];
+}
+
+template <class A>
+__global__ void __launch_bounds__(kThreads) root_kernel(A* values, std::int64_t count) {
+  if (const std::int64_t at = element(); at < count) values[at] = sqrt(values[at]);
+}
+
+template <class T>
+void norm_part(const KernelCall& call) {
+  using A = CudaAccumulator<T>;
+  norm<T>(call);
+  const std::int64_t rows = call.out(0).elements();
+  if (rows == 0) return;
+  A* const norms = cuda_data<A>(call.out(0));
+  square_kernel<A><<<blocks_for(rows), kThreads, 0, stream_of(call)>>>(norms, rows);
+  check_launch("lora_dora_norm_part: squares");
+  tensor_group().all_reduce(call.out(0).data, call.out(0).dtype(), static_cast<std::size_t>(rows));
+  root_kernel<A><<<blocks_for(rows), kThreads, 0, stream_of(call)>>>(norms, rows);
+  check_launch("lora_dora_norm_part");
 }
 
 // The first of a thread's kColumns elements of one row, which are kThreads columns apart.
@@ -283,6 +308,9 @@ void register_lora_cuda(KernelRegistry& registry) {
   registry.add("lora_linear", DeviceKind::kCuda, {adapted, adapted_workspace});
   add("lora_dora_norm", [](const KernelCall& call) {
     for_cuda_floating(call.in(LoraDoraNormIn::weight).dtype(), [&]<class T>() { norm<T>(call); });
+  });
+  add("lora_dora_norm_part", [](const KernelCall& call) {
+    for_cuda_floating(call.in(LoraDoraNormIn::weight).dtype(), [&]<class T>() { norm_part<T>(call); });
   });
   add("lora_dora_scale", [](const KernelCall& call) {
     for_cuda_floating(call.in(LoraDoraScaleIn::z).dtype(), [&]<class T>() { scale<T>(call); });

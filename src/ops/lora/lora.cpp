@@ -7,6 +7,7 @@
 #include "core/strings.h"
 #include "ops/fill/fill.h"
 #include "ops/linear/linear.h"
+#include "ops/lora/division.h"
 #include "ops/registry.h"
 #include "program/gradient_builder.h"
 #include "program/kernel.h"
@@ -55,6 +56,7 @@ class LoraSpread final : public Op {
     expect(parts > 0, name(), "parts is empty; expected at least one part with an adapter");
     return {Type{b.dtype, {b.shape[0], parts * b.shape[1].size}}};
   }
+  void shard(ShardBuilder& builder, const Node& node) const override { divide_lora_spread(builder, *this, node); }
   void gradient(GradientBuilder& builder, const Node& node) const override {
     const Tensor dup = builder.output_gradient(0);
     if (!dup || !builder.needs(0)) return;
@@ -94,6 +96,7 @@ class LinearAdapted final : public Op {
                                      required(inputs, LoraLinearIn::up, name()).shape[1].size);
     return cost;
   }
+  void shard(ShardBuilder& builder, const Node& node) const override { divide_lora_linear(builder, *this, node); }
   void gradient(GradientBuilder& builder, const Node& node) const override {
     const Tensor dy = builder.output_gradient(0);
     if (!dy) return;
@@ -111,10 +114,8 @@ class LinearAdapted final : public Op {
   }
 };
 
-class DoraNorm final : public Op {
+class RowNorm : public Op {
  public:
-  std::string_view name() const override { return "lora_dora_norm"; }
-  OpCategory category() const override { return OpCategory::kNormalization; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& weight = required(inputs, LoraDoraNormIn::weight, name());
     expect_vector(inputs, LoraDoraNormIn::delta, name(), "delta", weight);
@@ -128,6 +129,19 @@ class DoraNorm final : public Op {
     return cost;
   }
   void gradient(GradientBuilder&, const Node&) const override {}
+};
+
+class DoraNorm final : public RowNorm {
+ public:
+  std::string_view name() const override { return "lora_dora_norm"; }
+  OpCategory category() const override { return OpCategory::kNormalization; }
+  void shard(ShardBuilder& builder, const Node& node) const override { divide_dora_norm(builder, *this, node); }
+};
+
+class DoraNormPart final : public RowNorm {
+ public:
+  std::string_view name() const override { return "lora_dora_norm_part"; }
+  OpCategory category() const override { return OpCategory::kCommunication; }
 };
 
 // (dy, z, norm) -> dy z / norm in the columns of parts and 0 in the others, whose sum over rows is the gradient of the
@@ -172,6 +186,7 @@ class DoraScale final : public Op {
     cost.flops = 2.0 * static_cast<double>(outputs[0].elements());
     return cost;
   }
+  void shard(ShardBuilder& builder, const Node& node) const override { divide_dora_scale(builder, *this, node); }
   void gradient(GradientBuilder& builder, const Node& node) const override {
     const Tensor dy = builder.output_gradient(0);
     if (!dy) return;
@@ -222,6 +237,7 @@ class Bias final : public Op {
     expect_vector(inputs, LoraBiasIn::frozen, name(), "frozen", trained);
     return {trained};
   }
+  void shard(ShardBuilder& builder, const Node& node) const override { divide_lora_bias(builder, *this, node); }
   void gradient(GradientBuilder& builder, const Node& node) const override {
     const Tensor dbias = builder.output_gradient(0);
     if (!dbias || !builder.needs(LoraBiasIn::trained)) return;
@@ -265,9 +281,7 @@ class JoinColumns final : public Op {
            name(), text_of("a is ", to_text(a), ", b ", to_text(b), "; expected [rows, m] and [rows, n]"));
     return {Type{a.dtype, {a.shape[0], a.shape[1].size + b.shape[1].size}}};
   }
-  void shard(ShardBuilder& builder, const Node& node) const override {
-    if (!shard_rows(builder, node)) Op::shard(builder, node);
-  }
+  void shard(ShardBuilder& builder, const Node& node) const override { divide_join_columns(builder, *this, node); }
   void gradient(GradientBuilder& builder, const Node&) const override {
     const Tensor dy = builder.output_gradient(0);
     if (!dy) return;
@@ -286,6 +300,7 @@ const JoinColumns kJoinColumns;
 
 const LinearAdapted kAdapted;
 const DoraNorm kNorm;
+const DoraNormPart kNormPart;
 const DoraScale kScale;
 
 std::int64_t number(std::string_view text, std::string_view whole) {
@@ -337,6 +352,8 @@ Tensor linear_adapted(Tensor x, Tensor weight, Tensor bias, Tensor h, Tensor up)
 
 Tensor dora_norm(Tensor weight, Tensor delta) { return weight.program().append1(kNorm, {}, {weight, delta}); }
 
+Tensor dora_norm_part(Tensor weight, Tensor delta) { return weight.program().append1(kNormPart, {}, {weight, delta}); }
+
 Tensor dora_scale(Tensor z, Tensor magnitude, Tensor norm, Tensor bias, const LoraParts& parts) {
   return z.program().append1(kScale, LoraAttributes{.parts = to_text(parts)}, {z, magnitude, norm, bias});
 }
@@ -352,6 +369,7 @@ void register_lora(OpRegistry& registry) {
   registry.add(kCollect);
   registry.add(kAdapted);
   registry.add(kNorm);
+  registry.add(kNormPart);
   registry.add(kScale);
   registry.add(kProduct);
   registry.add(kBias);

@@ -81,6 +81,10 @@ struct LoraAttributes {
 // no gradient: DoRA treats them as constants.
 [[nodiscard]] Tensor dora_norm(Tensor weight, Tensor delta);
 
+// Returns the same norms for a rank's columns of the weight and of delta, which the ranks of a tensor group have.
+// Communicates.
+[[nodiscard]] Tensor dora_norm_part(Tensor weight, Tensor delta);
+
 // Returns z magnitude / norm + bias for z [rows, n], magnitude [n], norm [n] and bias [n] or none. Columns that belong
 // to no part are z + bias.
 [[nodiscard]] Tensor dora_scale(Tensor z, Tensor magnitude, Tensor norm, Tensor bias, const LoraParts& parts);

@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "ops/registry.h"
 #include "program/gradient_builder.h"
+#include "program/shard_builder.h"
 
 namespace hone {
 namespace {
@@ -22,6 +23,11 @@ class Scale final : public Op {
     Cost cost = Op::cost(inputs, outputs, attributes);
     cost.flops = static_cast<double>(outputs[0].elements());
     return cost;
+  }
+  void shard(ShardBuilder& builder, const Node& node) const override {
+    const std::int64_t division = builder.division(0);
+    if (division == kWhole) return Op::shard(builder, node);
+    shard_alike(builder, node.attributes, division);
   }
   void gradient(GradientBuilder& builder, const Node& node) const override {
     const Tensor dy = builder.output_gradient(0);
