@@ -11,6 +11,7 @@
 
 #include "core/error.h"
 #include "core/strings.h"
+#include "system/local_connections.h"
 #include "system/poll.h"
 #include "system/streams.h"
 
@@ -54,27 +55,6 @@ std::string text_in(const std::array<char, kSize>& from) {
   return printable_line(std::string(from.data(), ::strnlen(from.data(), kSize - 1)));
 }
 
-// Receives all bytes of a struct before the deadline.
-template <class T>
-bool receive(int connection, std::span<T> values, Clock::time_point deadline) {
-  std::span<std::byte> rest = std::as_writable_bytes(values);
-  while (!rest.empty()) {
-    if (!wait_readable(connection, deadline)) return false;
-    const ssize_t count = ::recv(connection, rest.data(), rest.size(), MSG_DONTWAIT);
-    if (count < 0 && (errno == EAGAIN || errno == EINTR)) continue;
-    if (count <= 0) return false;
-    rest = rest.subspan(static_cast<std::size_t>(count));
-  }
-  return true;
-}
-
-template <class T>
-bool send(int connection, std::span<const T> values) {
-  const auto bytes = std::as_bytes(values);
-  // The messages of a meeting are smaller than the buffer of a new connection.
-  return ::send(connection, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
-}
-
 sockaddr_in address_of_first(const JobPlace& place) { return ipv4_address(place.address, place.port, "MASTER_ADDR"); }
 
 bool is_loopback(const sockaddr_in& address) { return (ntohl(address.sin_addr.s_addr) >> 24) == 127; }
@@ -91,7 +71,7 @@ Descriptor accept_hello(int listener, Hello& hello, Clock::time_point deadline) 
   if (!wait_readable(listener, deadline)) return {};
   Descriptor connection(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
   if (!connection.open()) return {};
-  const bool came = receive(connection.number(), std::span(&hello, 1), std::min(deadline, Clock::now() + kHelloLimit));
+  const bool came = receive_struct(connection.number(), hello, std::min(deadline, Clock::now() + kHelloLimit));
   if (!came || hello.greeting != kGreeting) return {};
   configure(connection.number());
   return connection;
@@ -147,7 +127,7 @@ Meeting meet_as_first(const JobPlace& place, Clock::time_point deadline) {
     Answer answer;
     const std::string refusal = refusal_of(place, hello, meeting.connections);
     copy_text(answer.refusal, refusal);
-    (void)send(connection.number(), std::span<const Answer>(&answer, 1));
+    (void)send_struct(connection.number(), answer);
     if (!refusal.empty()) {
       refused = text_of("; rank ", hello.rank, " (", text_in(hello.host), ") was refused: ", refusal);
       continue;
@@ -159,7 +139,7 @@ Meeting meet_as_first(const JobPlace& place, Clock::time_point deadline) {
   }
   for (std::size_t r = 0; r < size; ++r) {
     meeting.hosts[r] = text_in(seats[r].host);
-    if (r > 0) (void)send(meeting.connections[r].number(), std::span<const Seat>(seats));
+    if (r > 0) (void)send_bytes(meeting.connections[r].number(), std::as_bytes(std::span(seats)));
   }
   return meeting;
 }
@@ -173,8 +153,8 @@ Meeting meet_others(const JobPlace& place, Clock::time_point deadline) {
   Descriptor connection = connect_to(first, name, kNoRank, deadline);
   const Hello hello = hello_of(place, own.port);
   Answer answer;
-  if (!send(connection.number(), std::span<const Hello>(&hello, 1)) ||
-      !receive(connection.number(), std::span(&answer, 1), deadline) || answer.greeting != kGreeting) {
+  if (!send_struct(connection.number(), hello) || !receive_struct(connection.number(), answer, deadline) ||
+      answer.greeting != kGreeting) {
     throw Error(name, "does not answer as rank 0 of a job of hone",
                 "another program may use the port: set MASTER_PORT to another one for all ranks");
   }
@@ -183,7 +163,7 @@ Meeting meet_others(const JobPlace& place, Clock::time_point deadline) {
                 "all ranks need the same HONE_JOB_KEY and number of processes, and distinct ranks");
   }
   std::vector<Seat> seats(size);
-  if (!receive(connection.number(), std::span(seats), deadline)) {
+  if (!receive_bytes(connection.number(), std::as_writable_bytes(std::span(seats)), deadline)) {
     throw Error(name, "has ended, or not all ranks joined in time", "its log says which ranks are missing");
   }
   for (std::size_t r = 0; r < size; ++r) meeting.hosts[r] = text_in(seats[r].host);
@@ -197,7 +177,7 @@ Meeting meet_others(const JobPlace& place, Clock::time_point deadline) {
     address.sin_addr.s_addr = seat.address;
     address.sin_port = htons(static_cast<std::uint16_t>(seat.port));
     Descriptor below = connect_to(address, text_of("rank ", r, " (", text_in(seat.host), ")"), kNoRank, deadline);
-    (void)send(below.number(), std::span<const Hello>(&hello, 1));
+    (void)send_struct(below.number(), hello);
     meeting.connections[static_cast<std::size_t>(r)] = std::move(below);
   }
   for (int missing = place.size - 1 - place.rank; missing > 0;) {
@@ -225,6 +205,7 @@ Listener listen_on(std::uint16_t port, bool loopback) {
 
 Meeting meet(const JobPlace& place, Clock::time_point deadline) {
   Meeting meeting = place.rank == 0 ? meet_as_first(place, deadline) : meet_others(place, deadline);
+  use_local_connections(place.rank, meeting.connections, deadline);
   for (const Descriptor& connection : meeting.connections) {
     if (connection.open()) set_nonblocking(connection.number());
   }

@@ -1,5 +1,6 @@
 // Connects the processes of a job with each other: all connect to rank 0, which checks their key and their number and
-// tells them where the others listen; then each connects to every rank below its own.
+// tells them where the others listen; then each connects to every rank below its own. Ranks on one machine then change
+// to local connections (local_connections.h).
 #pragma once
 
 #include <chrono>

@@ -4,6 +4,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 
 #include <algorithm>
 #include <array>
@@ -27,6 +28,16 @@ constexpr std::size_t kMostText = 4096;
 constexpr auto kReportLimit = std::chrono::milliseconds(1000);  // for the reason of a rank that has ended
 
 bool would_block() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
+
+// Returns what is left of a header and its payload after `done` bytes of both.
+std::array<iovec, 2> unfinished(std::span<const std::byte> header, std::span<const std::byte> payload,
+                                std::size_t done) {
+  const auto rest = [](std::span<const std::byte> bytes, std::size_t begun) {
+    bytes = bytes.subspan(std::min(begun, bytes.size()));
+    return iovec{const_cast<std::byte*>(bytes.data()), bytes.size()};  // the same type for sending and receiving
+  };
+  return {rest(header, done), rest(payload, done - std::min(done, header.size()))};
+}
 
 std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
 
@@ -69,12 +80,12 @@ std::string Peers::name_of(int rank) const {
 void Peers::send_some(Flow& flow) {
   while (!flow.has_sent()) {
     const auto header = std::as_bytes(std::span(&flow.out_header, 1));
-    const bool in_header = flow.sent < header.size();
-    const std::span<const std::byte> rest =
-        in_header ? header.subspan(flow.sent) : flow.transfer.out.subspan(flow.sent - header.size());
-    const int more = in_header && !flow.transfer.out.empty() ? MSG_MORE : 0;
-    const ssize_t count = ::send(connections_[static_cast<std::size_t>(flow.transfer.peer)].number(), rest.data(),
-                                 rest.size(), MSG_NOSIGNAL | MSG_DONTWAIT | more);
+    std::array<iovec, 2> parts = unfinished(header, flow.transfer.out, flow.sent);
+    msghdr message{};
+    message.msg_iov = parts.data();
+    message.msg_iovlen = parts.size();
+    const ssize_t count = ::sendmsg(connections_[static_cast<std::size_t>(flow.transfer.peer)].number(), &message,
+                                    MSG_NOSIGNAL | MSG_DONTWAIT);
     if (count < 0 && would_block()) return;
     if (count < 0) throw_ended(flow.transfer.peer);
     flow.sent += static_cast<std::size_t>(count);
@@ -84,7 +95,11 @@ void Peers::send_some(Flow& flow) {
 void Peers::receive_header(Flow& flow) {
   const FrameHeader& header = flow.in_header;
   HONE_ASSERT(header.magic == kMagic, "a message of ", name_of(flow.transfer.peer), " begins with ", header.magic);
-  if (header.kind != kData) throw_reported(flow.transfer.peer, header.kind, header.number, header.bytes);
+  if (header.kind != kData) {
+    const std::size_t begun = std::min(flow.received - sizeof header, header.bytes);
+    const std::string text(reinterpret_cast<const char*>(flow.transfer.in.data()), begun);
+    throw_reported(flow.transfer.peer, header.kind, header.number, header.bytes, text);
+  }
   HONE_ASSERT(header.number == flow.out_header.number && header.bytes == flow.transfer.in.size(),
               name_of(flow.transfer.peer), " sent ", header.bytes, " bytes in exchange ", header.number,
               "; this rank expects ", flow.transfer.in.size(), " in ", flow.out_header.number);
@@ -92,16 +107,18 @@ void Peers::receive_header(Flow& flow) {
 
 void Peers::receive_some(Flow& flow) {
   while (!flow.has_received()) {
-    const auto header = std::as_writable_bytes(std::span(&flow.in_header, 1));
-    const bool in_header = flow.received < header.size();
-    const std::span<std::byte> rest =
-        in_header ? header.subspan(flow.received) : flow.transfer.in.subspan(flow.received - header.size());
-    const ssize_t count = ::recv(connections_[static_cast<std::size_t>(flow.transfer.peer)].number(), rest.data(),
-                                 rest.size(), MSG_DONTWAIT);
+    const auto header = std::as_bytes(std::span(&flow.in_header, 1));
+    std::array<iovec, 2> parts = unfinished(header, flow.transfer.in, flow.received);
+    msghdr message{};
+    message.msg_iov = parts.data();
+    message.msg_iovlen = parts.size();
+    const ssize_t count =
+        ::recvmsg(connections_[static_cast<std::size_t>(flow.transfer.peer)].number(), &message, MSG_DONTWAIT);
     if (count < 0 && would_block()) return;
     if (count <= 0) throw_ended(flow.transfer.peer);
+    const bool had_header = flow.received >= header.size();
     flow.received += static_cast<std::size_t>(count);
-    if (in_header && flow.received == header.size()) receive_header(flow);
+    if (!had_header && flow.received >= header.size()) receive_header(flow);
   }
 }
 
@@ -239,10 +256,10 @@ void Peers::fail(std::string_view reason) noexcept {
   for (Descriptor& connection : connections_) connection = Descriptor();
 }
 
-void Peers::throw_reported(int from, std::uint32_t kind, std::uint64_t about, std::size_t bytes) {
-  std::string text(std::min(bytes, kMostText), ' ');
+void Peers::throw_reported(int from, std::uint32_t kind, std::uint64_t about, std::size_t bytes, std::string text) {
   const int connection = connections_[static_cast<std::size_t>(from)].number();
-  std::size_t done = 0;
+  std::size_t done = text.size();
+  text.resize(std::max(std::min(bytes, kMostText), done), ' ');
   while (done < text.size() && wait_readable(connection, kReportLimit)) {
     const ssize_t count = ::recv(connection, text.data() + done, text.size() - done, MSG_DONTWAIT);
     if (count == 0 || (count < 0 && !would_block())) break;
@@ -261,7 +278,7 @@ void Peers::look_for_reports() {
     const ssize_t count = ::recv(connection.number(), &header, sizeof(header), MSG_DONTWAIT | MSG_PEEK);
     if (count != sizeof(header) || header.magic != kMagic || header.kind == kData) continue;
     (void)::recv(connection.number(), &header, sizeof(header), MSG_DONTWAIT);
-    throw_reported(r, header.kind, header.number, header.bytes);
+    throw_reported(r, header.kind, header.number, header.bytes, {});
   }
 }
 

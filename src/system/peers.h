@@ -1,5 +1,6 @@
-// Connections between all processes ("ranks") of a job, over TCP: they find each other at rank 0's address, exchange
-// bytes in steps that two or more ranks take together, and learn of a rank that has failed, ended or stopped answering.
+// Connections between all processes ("ranks") of a job, over TCP or on one machine: they find each other at rank 0's
+// address, exchange bytes in steps that two or more ranks take together, and learn of a rank that has failed, ended or
+// stopped answering.
 //
 // Each rank has one connection to each other rank. A rank that fails sends the reason to the others. A rank that is
 // killed closes its connections. A rank that hangs is noticed when the others have waited for the answer limit.
@@ -106,8 +107,9 @@ class Peers {
   void send_some(Flow& flow);
   void receive_some(Flow& flow);
   void receive_header(Flow& flow);
-  // Throws JobFailure for a failure that rank `from` has reported.
-  [[noreturn]] void throw_reported(int from, std::uint32_t kind, std::uint64_t about, std::size_t bytes);
+  // Throws JobFailure for a failure that rank `from` has reported in a text of `bytes` bytes, which begins with `text`.
+  [[noreturn]] void throw_reported(int from, std::uint32_t kind, std::uint64_t about, std::size_t bytes,
+                                   std::string text);
   // Throws JobFailure about a rank whose connection has ended, or the reason for it that a rank has sent meanwhile.
   [[noreturn]] void throw_ended(int peer);
   [[noreturn]] void throw_silent(int peer);

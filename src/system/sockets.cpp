@@ -124,4 +124,19 @@ Listener listen_on(sockaddr_in address, const std::string& where, const std::str
   return listener;
 }
 
+bool send_bytes(int connection, std::span<const std::byte> bytes) {
+  return ::send(connection, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
+}
+
+bool receive_bytes(int connection, std::span<std::byte> bytes, Clock::time_point deadline) {
+  while (!bytes.empty()) {
+    if (!wait_readable(connection, deadline)) return false;
+    const ssize_t count = ::recv(connection, bytes.data(), bytes.size(), MSG_DONTWAIT);
+    if (count < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+    if (count <= 0) return false;
+    bytes = bytes.subspan(static_cast<std::size_t>(count));
+  }
+  return true;
+}
+
 }  // namespace hone

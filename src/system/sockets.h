@@ -1,12 +1,15 @@
-// TCP connections over IPv4 between processes that may be on several machines.
+// TCP connections over IPv4 between processes that may be on several machines, and small messages over sockets.
 #pragma once
 
 #include <netinet/in.h>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
+#include <type_traits>
 
 #include "core/descriptor.h"
 
@@ -41,5 +44,23 @@ struct Listener {
 // Returns a blocking socket that listens on an address, and its port, which the system chooses if it is 0. Throws Error
 // that begins with `where` and ends with `fix` if that is not possible.
 [[nodiscard]] Listener listen_on(sockaddr_in address, const std::string& where, const std::string& fix);
+
+// Send or receive all bytes over a blocking stream socket. Return false if the other end is closed, on an error, or if
+// they have not come before the deadline. A message must be smaller than the buffer of a new connection.
+[[nodiscard]] bool send_bytes(int connection, std::span<const std::byte> bytes);
+[[nodiscard]] bool receive_bytes(int connection, std::span<std::byte> bytes,
+                                 std::chrono::steady_clock::time_point deadline);
+
+// The same of a struct.
+template <class T>
+[[nodiscard]] bool send_struct(int connection, const T& value) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  return send_bytes(connection, std::as_bytes(std::span(&value, 1)));
+}
+template <class T>
+[[nodiscard]] bool receive_struct(int connection, T& value, std::chrono::steady_clock::time_point deadline) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  return receive_bytes(connection, std::as_writable_bytes(std::span(&value, 1)), deadline);
+}
 
 }  // namespace hone

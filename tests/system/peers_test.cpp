@@ -207,8 +207,7 @@ TEST(Peers, ARankThatEndsBecauseOfAnotherReportsNothing) {
   (void)run_ranks(3, [](Peers& peers) {
     peers.barrier();
     if (peers.rank() == 0) return peers.fail("");
-    if (peers.rank() == 2) EXPECT_TRUE(peers.has_failed_below());
-    if (peers.rank() == 1) EXPECT_FALSE(peers.has_failed_below());
+    EXPECT_EQ(peers.has_failed_below(), peers.rank() == 2);
     peers.fail("no such file");
   });
 }
