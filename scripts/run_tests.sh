@@ -21,7 +21,7 @@ cmake --build "$build"
 report=$(mktemp)
 trap 'rm -f "$report"' EXIT
 status=0
-ctest --test-dir "$build" --output-on-failure --parallel 2 --no-tests=error --output-junit "$report" "$@" || status=$?
+ctest --test-dir "$build" --output-on-failure --parallel $(($(nproc) + 1)) --no-tests=error --output-junit "$report" "$@" || status=$?
 
 # count NAME: prints the value of an attribute of the report's first element, 0 if it is missing. ctest writes no
 # attributes if it found no test.

@@ -40,7 +40,9 @@ void expect_definition(int exponent, std::int64_t count) {
   for (const T value : values) largest = std::max(largest, std::fabs(static_cast<float>(value)));
   const float scale = scale_of_head(byte);
   EXPECT_LE(largest, kE4m3Max * scale);
-  if (scale > kLeastScale) EXPECT_GT(largest, kE4m3Max * scale / 2);
+  if (scale > kLeastScale) {
+    EXPECT_GT(largest, kE4m3Max * scale / 2);
+  }
   std::vector<T> read(values.size());
   dequantize_head(bytes.data(), byte, count, read.data());
   for (std::size_t i = 0; i < values.size(); ++i) {

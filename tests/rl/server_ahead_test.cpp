@@ -125,8 +125,11 @@ TEST_F(ServerAhead, AStepThatEndsEarlySavesWhatWasBefore) {
     });
     {
       const InterruptHandlers handlers;
-      if (interrupts) EXPECT_THROW((void)train(run), Interrupted);
-      if (!interrupts) EXPECT_THROW((void)train(run), Error);
+      if (interrupts) {
+        EXPECT_THROW((void)train(run), Interrupted);
+      } else {
+        EXPECT_THROW((void)train(run), Error);
+      }
     }
     // An interrupt may come after the servers have drawn the generation; the step is then completed.
     EXPECT_TRUE(is_folder(ended.path() / "checkpoint-2") || (interrupts && is_folder(ended.path() / "checkpoint-3")));

@@ -74,11 +74,11 @@ class ScaledGroupedWeightGradient final : public Op {
   OpCategory category() const override { return OpCategory::kGemm; }
   Attributes default_attributes() const override { return GroupedLinearAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
-    using In = ScaledGroupedWeightGradientIn;
-    const Type& dy = required(inputs, In::dy, name());
-    const Type& x = required(inputs, In::x, name());
-    const Type& start = required(inputs, In::start, name());
-    const Type& dweight = required(inputs, In::dweight, name());
+    using WeightIn = ScaledGroupedWeightGradientIn;
+    const Type& dy = required(inputs, WeightIn::dy, name());
+    const Type& x = required(inputs, WeightIn::x, name());
+    const Type& start = required(inputs, WeightIn::start, name());
+    const Type& dweight = required(inputs, WeightIn::dweight, name());
     const std::int64_t experts = attributes.as<GroupedLinearAttributes>().experts;
     expect(
         dy.dtype == DType::kU8 && x.dtype == DType::kU8 && dy.shape.size() == 2 && x.shape.size() == 2 &&
@@ -88,19 +88,19 @@ class ScaledGroupedWeightGradient final : public Op {
         name(),
         text_of("dy is ", to_text(dy), ", x ", to_text(x), ", start ", to_text(start), ", dweight ", to_text(dweight),
                 "; expected u8 [n, padded], u8 [k, padded], i32[experts + 1] and [experts x n, k]"));
-    expect_scale(inputs, In::dy_scale, {scale_blocks(dy.shape[1].size), dy.shape[0].size}, name());
-    expect_scale(inputs, In::x_scale, {scale_blocks(x.shape[0].size), weight_scale_stride(x.shape[1].size)}, name());
+    expect_scale(inputs, WeightIn::dy_scale, {scale_blocks(dy.shape[1].size), dy.shape[0].size}, name());
+    expect_scale(inputs, WeightIn::x_scale, {scale_blocks(x.shape[0].size), weight_scale_stride(x.shape[1].size)}, name());
     return {dweight};
   }
   // The rows that fill up those of experts are not counted.
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
-    using In = ScaledGroupedWeightGradientIn;
+    using WeightIn = ScaledGroupedWeightGradientIn;
     Cost cost = Op::cost(inputs, outputs, attributes);
-    const Type& x = required(inputs, In::x, name());
+    const Type& x = required(inputs, WeightIn::x, name());
     const auto& a = attributes.as<GroupedLinearAttributes>();
     const std::int64_t filled = padded_rows(0, a.experts);
     cost.flops = 2.0 * static_cast<double>(x.shape[1].size - filled) * a.share * static_cast<double>(x.shape[0].size) *
-                 static_cast<double>(required(inputs, In::dy, name()).shape[0].size);
+                 static_cast<double>(required(inputs, WeightIn::dy, name()).shape[0].size);
     return cost;
   }
   std::optional<std::size_t> alias(std::size_t) const override { return ScaledGroupedWeightGradientIn::dweight; }
