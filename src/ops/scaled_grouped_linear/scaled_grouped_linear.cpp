@@ -89,7 +89,8 @@ class ScaledGroupedWeightGradient final : public Op {
         text_of("dy is ", to_text(dy), ", x ", to_text(x), ", start ", to_text(start), ", dweight ", to_text(dweight),
                 "; expected u8 [n, padded], u8 [k, padded], i32[experts + 1] and [experts x n, k]"));
     expect_scale(inputs, WeightIn::dy_scale, {scale_blocks(dy.shape[1].size), dy.shape[0].size}, name());
-    expect_scale(inputs, WeightIn::x_scale, {scale_blocks(x.shape[0].size), weight_scale_stride(x.shape[1].size)}, name());
+    expect_scale(inputs, WeightIn::x_scale, {scale_blocks(x.shape[0].size), weight_scale_stride(x.shape[1].size)},
+                 name());
     return {dweight};
   }
   // The rows that fill up those of experts are not counted.
