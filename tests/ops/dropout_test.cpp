@@ -62,16 +62,14 @@ TEST(Dropout, PartsAreColumnsOfTheWhole) {
       program.output(text_of("part ", r),
                      dropout_part(x, draw, {.probability = 0.4, .site = 3, .first = r * count, .columns = columns}));
     }
-    Executable executable(std::move(program), std::make_shared<Arena>(test_device()), {});
-    executable.set<float>("x", std::vector<float>(static_cast<std::size_t>(kRows * columns), 1.0f));
-    executable.set<float>("part", std::vector<float>(static_cast<std::size_t>(kRows * count), 1.0f));
-    executable.set<std::int32_t>("draw", dropout_draw(7, 3, 1));
-    executable.set_count(Count::tokens, kRows - 1);
-    executable.run();
+    TestRun run(std::move(program));
+    run.set("x", std::vector<float>(static_cast<std::size_t>(kRows * columns), 1.0f));
+    run.set("part", std::vector<float>(static_cast<std::size_t>(kRows * count), 1.0f));
+    run.executable().set<std::int32_t>("draw", dropout_draw(7, 3, 1));
+    run.executable().set_count(Count::tokens, kRows - 1);
+    run.executable().run();
     const auto values = [&](const std::string& output, std::int64_t width) {
-      std::vector<float> y(static_cast<std::size_t>(kRows * width));
-      executable.get<float>(output, y);
-      return y;
+      return run.output<float>(output, static_cast<std::size_t>(kRows * width));
     };
     const std::vector<float> all = values("whole", columns);
     for (std::int64_t r = 0; r < ranks; ++r) {
