@@ -44,6 +44,12 @@ class ChatTest : public testing::Test {
     arguments.insert(arguments.end(), more.begin(), more.end());
     return arguments;
   }
+  // The tokens that end an answer, as a list. Penalties make a model draw each token at some time; an answer without
+  // these lasts until it is stopped.
+  static std::string stop_tokens(const std::string& folder) {
+    const Json ids = read_json(std::filesystem::path(folder) / "generation_config.json").at("eos_token_id");
+    return ids.is_array() ? ids.dump() : "[" + ids.dump() + "]";
+  }
   // Saves the conversation, leaves the chat and returns the user's messages.
   static std::vector<std::string> questions(TerminalProgram& program) {
     program.type("/save " + saved() + kEnter + "/quit" + kEnter);
@@ -146,7 +152,8 @@ TEST_F(ChatTest, ATensorGroupConverses) {
   std::vector<std::vector<std::string>> answers;
   for (const char* size : {"1", "2"}) {
     TerminalProgram program({"chat", divided, "--temperature", "0", "--max_tokens", "12", "--max_model_len", "100000",
-                             "--keep_history", "false", "--device", "cpu", "--tensor_parallel_size", size});
+                             "--keep_history", "false", "--device", "cpu", "--tensor_parallel_size", size,
+                             "--banned_token_ids", stop_tokens(divided)});
     ASSERT_TRUE(program.sees("> ")) << program.output();
     program.type(std::string("What is 1 + 2?") + kEnter);
     ASSERT_TRUE(program.sees("allows more")) << program.output();
