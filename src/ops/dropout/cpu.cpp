@@ -7,33 +7,19 @@
 namespace hone {
 namespace {
 
-// The random numbers of elements in ascending order.
-class Numbers {
- public:
-  Numbers(const KernelCall& call, std::int64_t site) : site_(static_cast<std::uint32_t>(site)) {
-    const auto* given = call.in(DropoutIn::draw).as<std::int32_t>();
-    for (std::size_t i = 0; i < draw_.size(); ++i) draw_[i] = static_cast<std::uint32_t>(given[i]);
-  }
+using Draw = std::array<std::uint32_t, kDropoutDraw>;
+using BlockNumbers = std::array<std::uint32_t, kDropoutBlock>;
 
-  // element: index in the whole value
-  [[nodiscard]] std::uint32_t of(std::int64_t element) {
-    if (const std::int64_t block = element / kDropoutBlock; block != block_) {
-      bits_ = dropout_bits(draw_, site_, static_cast<std::uint32_t>(block));
-      block_ = block;
-    }
-    return dropout_number(bits_, static_cast<int>(element % kDropoutBlock));
-  }
+Draw draw_of(const KernelCall& call) {
+  const auto* given = call.in(DropoutIn::draw).as<std::int32_t>();
+  Draw draw{};
+  for (std::size_t i = 0; i < draw.size(); ++i) draw[i] = static_cast<std::uint32_t>(given[i]);
+  return draw;
+}
 
- private:
-  std::array<std::uint32_t, kDropoutDraw> draw_{};
-  std::uint32_t site_;
-  std::int64_t block_ = -1;
-  std::array<std::uint32_t, 4> bits_{};
-};
-
-// place(element) is the index in the whole value of an element of x.
-template <class T, class Place>
-void drop(const KernelCall& call, double probability, std::int64_t site, const Place& place) {
+// numbers_of(block) returns the random numbers of eight elements of x that follow each other.
+template <class T, class NumbersOf>
+void drop(const KernelCall& call, double probability, const NumbersOf& numbers_of) {
   using A = Accumulator<T>;
   const TensorView& x = call.in(DropoutIn::x);
   const std::uint32_t threshold = dropout_threshold(probability);
@@ -43,9 +29,14 @@ void drop(const KernelCall& call, double probability, std::int64_t site, const P
   const std::int64_t elements = x.rows() * x.row_size();
   const std::int64_t blocks = (elements + kDropoutBlock - 1) / kDropoutBlock;
   parallel_for(blocks, 256, [&](std::int64_t begin, std::int64_t end) {
-    Numbers numbers(call, site);
-    for (std::int64_t i = begin * kDropoutBlock; i < std::min(elements, end * kDropoutBlock); ++i) {
-      ys[i] = numbers.of(place(i)) >= threshold ? static_cast<T>(widen(xs[i]) * scale) : T(0);
+    for (std::int64_t block = begin; block < end; ++block) {
+      const BlockNumbers numbers = numbers_of(block);
+      const std::int64_t first = block * kDropoutBlock;
+      const std::int64_t count = std::min(kDropoutBlock, elements - first);
+      for (std::int64_t i = 0; i < count; ++i) {
+        const bool stays = numbers[static_cast<std::size_t>(i)] >= threshold;
+        ys[first + i] = stays ? static_cast<T>(widen(xs[first + i]) * scale) : T(0);
+      }
     }
   });
   zero_tail(call.out(0));
@@ -54,14 +45,35 @@ void drop(const KernelCall& call, double probability, std::int64_t site, const P
 template <class T>
 void forward(const KernelCall& call) {
   const auto& a = call.attributes_as<DropoutAttributes>();
-  drop<T>(call, a.probability, a.site, [](std::int64_t element) { return element; });
+  const Draw draw = draw_of(call);
+  drop<T>(call, a.probability, [&](std::int64_t block) {
+    const auto bits = dropout_bits(draw, static_cast<std::uint32_t>(a.site), static_cast<std::uint32_t>(block));
+    BlockNumbers numbers{};
+    for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = dropout_number(bits, static_cast<int>(i));
+    return numbers;
+  });
 }
 
+// Eight elements of a part may be in several blocks of the whole value.
 template <class T>
 void forward_part(const KernelCall& call) {
   const auto& a = call.attributes_as<DropoutPartAttributes>();
+  const Draw draw = draw_of(call);
   const DropoutColumns columns{.first = a.first, .count = call.in(DropoutIn::x).row_size(), .whole = a.columns};
-  drop<T>(call, a.probability, a.site, [&](std::int64_t element) { return columns.place(element); });
+  drop<T>(call, a.probability, [&](std::int64_t block) {
+    BlockNumbers numbers{};
+    std::int64_t held = -1;
+    std::array<std::uint32_t, 4> bits{};
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      const std::int64_t place = columns.place(block * kDropoutBlock + static_cast<std::int64_t>(i));
+      if (place / kDropoutBlock != held) {
+        held = place / kDropoutBlock;
+        bits = dropout_bits(draw, static_cast<std::uint32_t>(a.site), static_cast<std::uint32_t>(held));
+      }
+      numbers[i] = dropout_number(bits, static_cast<int>(place % kDropoutBlock));
+    }
+    return numbers;
+  });
 }
 
 }  // namespace
