@@ -1,5 +1,5 @@
-// Connections between the ranks of a job on one machine, over AF_UNIX sockets: they take half of the processor time of
-// TCP connections.
+// Connections between the ranks of a job on one machine, over AF_UNIX sockets, which take less processor time than TCP
+// connections.
 #pragma once
 
 #include <chrono>
