@@ -97,6 +97,10 @@ void check_divisions(const GrpoOptions& options, const OptionInput& input) {
     throw Error(input.place_of("sequence_parallel"),
                 "is for pretrain and sft; hone grpo computes all tokens on each rank", "--sequence_parallel false");
   }
+  if (options.virtual_pipeline_parallel_size > 1) {
+    throw Error(input.place_of("virtual_pipeline_parallel_size"),
+                "divides the stages of a pipeline; hone grpo has none", "--virtual_pipeline_parallel_size 1");
+  }
   for (const auto& [key, size, of_weights, of_tokens] : options.group_sizes()) {
     if (size == 1 || std::string_view(key) == "tensor_parallel_size") continue;
     const char* const needs = of_weights ? "divides weights by tensor_parallel_size only" : "computes whole sequences";

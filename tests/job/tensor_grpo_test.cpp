@@ -340,6 +340,8 @@ TEST_F(TensorGrpo, WhatIsMissingIsRefused) {
   EXPECT_THAT(refused(1, 3, {}), HasSubstr("tensor_parallel_size: is 3, but num_attention_heads is 4"));
   EXPECT_THAT(refused(2, 2, {"--zero_stage", "2"}),
               HasSubstr("zero_stage: is 2; hone grpo divides the optimizer states only"));
+  EXPECT_THAT(refused(1, 2, {"--virtual_pipeline_parallel_size", "2"}),
+              HasSubstr("virtual_pipeline_parallel_size: divides the stages of a pipeline; hone grpo has none"));
   EXPECT_THAT(refused(2, 2, {"--context_parallel_size", "2"}),
               HasSubstr("context_parallel_size: is 2; hone grpo computes whole sequences"));
   const std::string missing =
