@@ -33,11 +33,6 @@ struct SavedRun {
     if (found == options.end() || !found->is_number_integer()) return std::nullopt;
     return found->get<std::int64_t>();
   }
-  // Returns true if a switch of the options is on; a checkpoint of an earlier hone may not have it.
-  [[nodiscard]] bool is_on(const char* key) const {
-    const auto found = options.find(key);
-    return found != options.end() && found->is_boolean() && found->get<bool>();
-  }
 };
 
 std::optional<SavedRun> saved_run(const TrainingOptions& options) {
@@ -75,8 +70,6 @@ ChosenLayout chosen_layout(const Options& options, const OptionInput& input,
   if (processes != options.processes()) {
     log_info(text_of("layout: ", saved->checkpoint, " is of ", processes, " processes, this run has ",
                      options.processes(), ", so that another layout is searched"));
-  } else if (saved->is_on("sequence_parallel")) {
-    log_info(text_of("layout: ", saved->checkpoint, " has sequence_parallel, so that another layout is searched"));
   } else if (options.layout == LayoutChoice::kAutomatic) {
     return {layout_from_json(saved->options), text_of("that of ", saved->checkpoint)};
   }

@@ -20,6 +20,7 @@ constexpr std::int64_t kMostSequences = 64;
 // Chunks of each stage that are tried.
 constexpr std::array<std::int64_t, 3> kChunks{1, 2, 4};
 constexpr const char* kChunksKey = "virtual_pipeline_parallel_size";
+constexpr const char* kSequenceKey = "sequence_parallel";
 
 // A number of a layout and its key.
 struct LayoutNumber {
@@ -57,10 +58,14 @@ std::vector<Layout> group_layouts(std::int64_t unit) {
       for (const std::int64_t expert : sizes) {
         for (const std::int64_t context : sizes) {
           if (unit % (tensor * context * pipeline) != 0 || unit % (tensor * expert * pipeline) != 0) continue;
-          all.push_back({.tensor_parallel_size = tensor,
-                         .pipeline_parallel_size = pipeline,
-                         .expert_parallel_size = expert,
-                         .context_parallel_size = context});
+          Layout layout{.tensor_parallel_size = tensor,
+                        .pipeline_parallel_size = pipeline,
+                        .expert_parallel_size = expert,
+                        .context_parallel_size = context};
+          all.push_back(layout);
+          if (tensor == 1) continue;
+          layout.sequence_parallel = true;
+          all.push_back(layout);
         }
       }
     }
@@ -82,6 +87,7 @@ bool is_allowed(const TrainingOptions& options) {
 
 Layout layout_of(const TrainingOptions& options) {
   return {.tensor_parallel_size = options.tensor_parallel_size,
+          .sequence_parallel = options.sequence_parallel,
           .pipeline_parallel_size = options.pipeline_parallel_size,
           .virtual_pipeline_parallel_size = options.virtual_pipeline_parallel_size,
           .expert_parallel_size = options.expert_parallel_size,
@@ -94,6 +100,7 @@ Layout layout_of(const TrainingOptions& options) {
 
 void apply(const Layout& layout, TrainingOptions& options) {
   options.tensor_parallel_size = layout.tensor_parallel_size;
+  options.sequence_parallel = layout.sequence_parallel;
   options.pipeline_parallel_size = layout.pipeline_parallel_size;
   options.virtual_pipeline_parallel_size = layout.virtual_pipeline_parallel_size;
   options.expert_parallel_size = layout.expert_parallel_size;
@@ -111,6 +118,7 @@ std::string to_text(const Layout& layout) {
     const std::int64_t value = layout.*number.value;
     const std::int64_t unset = Layout{}.*number.value;
     if (value != unset) parts.push_back(text_of(number.shown, " ", value));
+    if (number.value == &Layout::tensor_parallel_size && layout.sequence_parallel) parts.emplace_back("sequence");
   }
   if (parts.empty()) parts.emplace_back("data parallel");
   parts.push_back(text_of(layout.per_device_train_batch_size, " x ", layout.gradient_accumulation_steps));
@@ -127,6 +135,7 @@ std::string flags_of(const Layout& layout) {
   for (const LayoutNumber& number : kGroups) {
     if (layout.*number.value != Layout{}.*number.value) add(number.key, std::to_string(layout.*number.value));
   }
+  if (layout.sequence_parallel) add(kSequenceKey, "true");
   for (const LayoutNumber& number : kBatches) add(number.key, std::to_string(layout.*number.value));
   add(kRecomputation, name_of(layout.gradient_checkpointing));
   return flags;
@@ -136,6 +145,7 @@ Json to_json(const Layout& layout) {
   Json json = Json::object();
   for (const LayoutNumber& number : kGroups) json[number.key] = layout.*number.value;
   for (const LayoutNumber& number : kBatches) json[number.key] = layout.*number.value;
+  json[kSequenceKey] = layout.sequence_parallel;
   json[kRecomputation] = name_of(layout.gradient_checkpointing);
   return json;
 }
@@ -159,6 +169,12 @@ Layout layout_from_json(const Json& options) {
   };
   for (const LayoutNumber& number : kGroups) read(number);
   for (const LayoutNumber& number : kBatches) read(number);
+  if (const auto rows = options.find(kSequenceKey); rows != options.end()) {  // older checkpoints have none
+    if (!rows->is_boolean()) {
+      throw Error("layout", text_of("the saved options have ", kSequenceKey, " ", rows->dump()), "--layout search");
+    }
+    layout.sequence_parallel = rows->get<bool>();
+  }
   const Json& recomputation = at(kRecomputation);
   if (!recomputation.is_boolean() && !recomputation.is_string()) {
     throw Error("layout", text_of("the saved options have ", kRecomputation, " ", recomputation.dump()),

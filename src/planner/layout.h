@@ -13,9 +13,10 @@
 
 namespace hone {
 
-// The values of the keys of these names, of which the first six are the keys of layouts.
+// The values of the keys of these names, of which those up to zero_stage are the keys of layouts.
 struct Layout {
   std::int64_t tensor_parallel_size = 1;
+  bool sequence_parallel = false;
   std::int64_t pipeline_parallel_size = 1;
   std::int64_t virtual_pipeline_parallel_size = 1;
   std::int64_t expert_parallel_size = 1;
@@ -47,7 +48,8 @@ void apply(const Layout& layout, TrainingOptions& options);
 // that is repeated over the job: groups divide it. sequence_tokens: of each sequence. batch_size: the only
 // per_device_train_batch_size, if there is one. gradient_checkpointing is that of the options. Leaves out what
 // check_mesh() refuses; what a model refuses is not known here. Stages have several chunks only where
-// pipeline_parallel_size divides the micro-batches of a step.
+// pipeline_parallel_size divides the micro-batches of a step. Each tensor group is there with and without
+// sequence_parallel.
 [[nodiscard]] std::vector<Layout> possible_layouts(const TrainingOptions& options, std::int64_t unit,
                                                    std::int64_t sequence_tokens,
                                                    std::optional<std::int64_t> batch_size = {});

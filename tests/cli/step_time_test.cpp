@@ -47,8 +47,16 @@ Layout tensor(std::int64_t size, Layout layout) {
   layout.tensor_parallel_size = size;
   return layout;
 }
+Layout sequence(Layout layout) {
+  layout.sequence_parallel = true;
+  return layout;
+}
 Layout stages(std::int64_t size, Layout layout) {
   layout.pipeline_parallel_size = size;
+  return layout;
+}
+Layout chunks(std::int64_t count, Layout layout) {
+  layout.virtual_pipeline_parallel_size = count;
   return layout;
 }
 Layout context(std::int64_t size, Layout layout) {
@@ -142,6 +150,14 @@ const std::vector<MeasuredRun>& measured_runs() {
        zero(2, batches(4, 4, kNothing)), 23494, 2},
       {"the same, zero_stage 1", "H200", "deepseek-v2-lite", 2048, zero(1, batches(4, 4, kNothing)), 26173, 2},
       {"the same, adamw_8bit", "H200", "deepseek-v2-lite", 2048, zero(1, batches(4, 4, kNothing)), 26307, 2, k8bit},
+      {"Llama 3.1 8B, 1 x 8192, tensor_parallel_size 2 (2)", "H200", "llama-3.1-8b", 8192,
+       tensor(2, batches(1, 2, kNothing)), 9815, 2, OptimizerType::kAdamwBf16, kWide},
+      {"the same, sequence_parallel", "H200", "llama-3.1-8b", 8192, sequence(tensor(2, batches(1, 2, kNothing))), 9685,
+       2, OptimizerType::kAdamwBf16, kWide},
+      {"Llama 3.1 8B, 1 x 8192, pipeline_parallel_size 2, 8 micro-batches (2)", "H200", "llama-3.1-8b", 8192,
+       stages(2, batches(1, 8, kNothing)), 10092, 2, OptimizerType::kAdamwBf16, kWide},
+      {"the same, virtual_pipeline_parallel_size 2", "H200", "llama-3.1-8b", 8192,
+       chunks(2, stages(2, batches(1, 8, kNothing))), 10377, 2, OptimizerType::kAdamwBf16, kWide},
   };
   return runs;
 }

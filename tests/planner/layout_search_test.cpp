@@ -103,6 +103,9 @@ TEST_F(LayoutSearch, ListsWhatRunsAcceptWithTheirMemory) {
       EXPECT_EQ(run.batches_per_step() * run.per_device_train_batch_size, 8) << to_text(plan.layout);
       EXPECT_GT(plan.time.total(), 0) << to_text(plan.layout);
       if (plan.layout.tensor_parallel_size > 1) kinds.insert("tensor");
+      if (plan.layout.sequence_parallel) kinds.insert("sequence");
+      if (plan.layout.sequence_parallel && plan.layout.expert_parallel_size > 1) kinds.insert("expert, sequence");
+      if (plan.layout.sequence_parallel && plan.layout.pipeline_parallel_size > 1) kinds.insert("pipeline, sequence");
       const bool has_experts = std::string_view(model) == "experts.json";
       if (has_experts && plan.layout.tensor_parallel_size > 1) kinds.insert("experts in tensor groups");
       if (plan.layout.expert_parallel_size > 1 && plan.layout.tensor_parallel_size > 1) kinds.insert("expert, tensor");
@@ -119,9 +122,10 @@ TEST_F(LayoutSearch, ListsWhatRunsAcceptWithTheirMemory) {
       if (plan.layout.context_parallel_size > 1) kinds.insert("pipeline and context");
     }
   }
-  EXPECT_EQ(kinds, (std::set<std::string>{"tensor", "pipeline", "chunks", "expert", "context", "zero 3",
-                                          "experts in tensor groups", "expert, tensor", "expert, context",
-                                          "pipeline and tensor", "pipeline and expert", "pipeline and context"}));
+  EXPECT_EQ(kinds, (std::set<std::string>{"tensor", "sequence", "expert, sequence", "pipeline, sequence", "pipeline",
+                                          "chunks", "expert", "context", "zero 3", "experts in tensor groups",
+                                          "expert, tensor", "expert, context", "pipeline and tensor",
+                                          "pipeline and expert", "pipeline and context"}));
 }
 
 // A run refuses every division of the job that the search leaves out.
@@ -265,12 +269,30 @@ TEST_F(LayoutSearch, ChunksWaitLess) {
   EXPECT_LT(estimate_layout(problem, layout).time.bubble, estimate_layout(problem, layout).time.total() / 8);
 }
 
-// Layouts of checkpoints from before there were chunks have none.
+// A tensor group whose ranks keep parts of the tokens needs less memory, and gathers them again.
+TEST_F(LayoutSearch, SequenceParallelismKeepsLess) {
+  PretrainOptions options = pretrain("divisible.json");
+  options.gradient_checkpointing = Recomputation::kOff;
+  const LayoutProblem problem = problem_of(options);
+  Layout layout = layout_of(options);
+  layout.tensor_parallel_size = 2;
+  layout.gradient_accumulation_steps = 8;
+  layout.per_device_train_batch_size = 1;
+  const LayoutPlan whole = plan_layout(problem, layout);
+  layout.sequence_parallel = true;
+  const LayoutPlan rows = plan_layout(problem, layout);
+  EXPECT_LT(rows.bytes, whole.bytes);
+  EXPECT_GT(rows.time.exposed, whole.time.exposed);
+  EXPECT_LT(rows.time.exposed, 3 * whole.time.exposed);
+}
+
+// Layouts of checkpoints from before there were chunks and sequence_parallel have none.
 TEST(LayoutText, AnOldCheckpointHasNoChunks) {
   const Layout layout{.tensor_parallel_size = 2, .virtual_pipeline_parallel_size = 1, .zero_stage = 1};
   Json saved = to_json(layout);
   EXPECT_EQ(layout_from_json(saved), layout);
   saved.erase("virtual_pipeline_parallel_size");
+  saved.erase("sequence_parallel");
   EXPECT_EQ(layout_from_json(saved), layout);
   saved.erase("zero_stage");
   EXPECT_THROW((void)layout_from_json(saved), Error);
@@ -332,9 +354,16 @@ TEST(LayoutText, NamesWhatDiffers) {
             "--tensor_parallel_size 2 --zero_stage 1 --per_device_train_batch_size 4 --gradient_accumulation_steps 8 "
             "--gradient_checkpointing false");
   EXPECT_EQ(layout_from_json(to_json(layout)), layout);
+  layout.sequence_parallel = true;
+  EXPECT_EQ(to_text(layout), "tensor 2, sequence, zero_stage 1, 4 x 8");
+  EXPECT_THAT(flags_of(layout), testing::HasSubstr("--zero_stage 1 --sequence_parallel true --per_device"));
+  EXPECT_EQ(layout_from_json(to_json(layout)), layout);
+  Json broken = to_json(layout);
+  broken["sequence_parallel"] = "yes";
+  EXPECT_THROW((void)layout_from_json(broken), Error);
   layout = {};
   EXPECT_EQ(to_text(layout), "data parallel, 1 x 1, recomputing what must be");
-  Json broken = to_json(layout);
+  broken = to_json(layout);
   broken["zero_stage"] = "two";
   EXPECT_THROW((void)layout_from_json(broken), Error);
   broken.erase("zero_stage");
