@@ -18,11 +18,13 @@ Unlike hone in bfloat16:
 Needs torch and transformers 5.
 """
 import argparse
+import itertools
 import json
 import math
 import pathlib
 import sys
 import time
+import typing
 
 import tokenizers
 import torch
@@ -91,7 +93,9 @@ def read_keys():
         text = str(value).lower() if isinstance(value, bool) else str(value)
         if key in IMPLEMENTED and text not in IMPLEMENTED[key]:
             sys.exit(f"deepseek_peer: {key}: is '{text}', expected one of {IMPLEMENTED[key]}")
-    return argparse.Namespace(**{**values, **{key: type(default)(values[key]) for key, default in KEYS.items()}})
+    keys = argparse.Namespace(**{**values, **{key: type(default)(values[key]) for key, default in KEYS.items()}})
+    keys.rows_per_step = keys.per_device_train_batch_size * keys.gradient_accumulation_steps
+    return keys
 
 
 def philox(key, counter):
@@ -138,15 +142,29 @@ def read_rows(keys):
     return rows(tokens[:cut]), rows(tokens[cut:])
 
 
-class Batch:
-    """Rows of tokens, filled up to the longest of them on the right, where attention does not look."""
+class Rows:
+    """Rows of tokens on the device, filled up to block_size on the right, where attention does not look."""
 
-    def __init__(self, rows, device):
-        length = max(map(len, rows))
-        self.tokens = torch.tensor([row + [0] * (length - len(row)) for row in rows], device=device)
-        self.targets = torch.tensor([row[1:] + [-100] * (length - len(row) + 1) for row in rows], device=device)
-        self.is_token = torch.tensor([[t < len(row) for t in range(length)] for row in rows], device=device)
-        self.target_count = sum(len(row) - 1 for row in rows)
+    def __init__(self, rows, block_size, device):
+        self.lengths = [len(row) for row in rows]
+        self.tokens = torch.tensor([row + [0] * (block_size - len(row)) for row in rows]).to(device)
+        self.targets = torch.tensor([row[1:] + [-100] * (block_size - len(row) + 1) for row in rows]).to(device)
+        self.is_token = (torch.arange(block_size) < torch.tensor(self.lengths).unsqueeze(1)).to(device)
+
+    def batches(self, order, size):
+        """Yields batches of `size` rows in this order of rows; the last one may have fewer."""
+        on_device = torch.tensor(order, device=self.tokens.device)
+        for begin in range(0, len(order), size):
+            rows = on_device[begin:begin + size]
+            yield Batch(self.tokens[rows], self.targets[rows], self.is_token[rows],
+                        sum(self.lengths[row] - 1 for row in order[begin:begin + size]))
+
+
+class Batch(typing.NamedTuple):
+    tokens: torch.Tensor  # [rows, block_size]
+    targets: torch.Tensor  # [rows, block_size], -100 where there is none
+    is_token: torch.Tensor  # [rows, block_size]
+    target_count: int
 
 
 class Routers:
@@ -234,7 +252,9 @@ class Trainer:
         loss.backward()
         for weight, master in zip(self.weights, self.masters):
             master.grad, weight.grad = weight.grad.float(), None
-        norm = torch.nn.utils.clip_grad_norm_(self.masters, self.keys.max_grad_norm or math.inf)
+        norms = [torch.linalg.vector_norm(master.grad, dtype=torch.float64) for master in self.masters]
+        norm = torch.linalg.vector_norm(torch.stack(norms))  # on a CPU, sums in f32 of many squares are off by 1e-4
+        torch.nn.utils.clip_grads_with_norm_(self.masters, self.keys.max_grad_norm or math.inf, norm.float())
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate
         self.optimizer.step()
@@ -242,17 +262,14 @@ class Trainer:
             torch._foreach_copy_(self.weights, self.masters)
             variation = self.routers.load_variation()
             self.routers.move_biases(self.keys.bias_update_speed)
-        return torch.stack([loss.detach(), norm, variation])
+        return torch.stack([loss.detach(), norm.float(), variation])
 
     @torch.no_grad()
     def evaluate(self, rows):
         sums = torch.zeros((), dtype=torch.float64, device=self.device)
-        targets = 0
-        for begin in range(0, len(rows), self.keys.per_device_eval_batch_size):
-            batch = Batch(rows[begin:begin + self.keys.per_device_eval_batch_size], self.device)
+        for batch in rows.batches(range(len(rows.lengths)), self.keys.per_device_eval_batch_size):
             sums += self.loss(batch).double() * batch.target_count
-            targets += batch.target_count
-        return sums.item() / targets
+        return sums.item() / sum(length - 1 for length in rows.lengths)
 
 
 def rate_factor(keys, step, total, warmup):
@@ -262,48 +279,48 @@ def rate_factor(keys, step, total, warmup):
     return 0.5 * (1 + math.cos(math.pi * progress)) if keys.lr_scheduler_type == "cosine" else max(0.0, 1 - progress)
 
 
+def train_batches(rows, keys):
+    """Yields the batches of the steps, epoch after epoch."""
+    for epoch in itertools.count():
+        yield from rows.batches(shuffled(len(rows.lengths), keys.seed, epoch), keys.rows_per_step)
+
+
 def main():
     keys = read_keys()
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    train_rows, test_rows = read_rows(keys)
-    rows_per_step = keys.per_device_train_batch_size * keys.gradient_accumulation_steps
-    steps_per_epoch = math.ceil(len(train_rows) / rows_per_step)
-    total = keys.max_steps if keys.max_steps > 0 else math.ceil(keys.num_train_epochs * steps_per_epoch)
-    warmup = keys.warmup_steps or math.ceil(total * keys.warmup_ratio)
     trainer = Trainer(keys)
+    train_rows, test_rows = (Rows(rows, keys.block_size, trainer.device) for rows in read_rows(keys))
+    total = keys.max_steps
+    if total <= 0:
+        total = math.ceil(keys.num_train_epochs * math.ceil(len(train_rows.lengths) / keys.rows_per_step))
+    warmup = keys.warmup_steps or math.ceil(total * keys.warmup_ratio)
     output = pathlib.Path(keys.output_dir)
     output.mkdir(parents=True, exist_ok=True)
-    metrics = (output / "metrics.jsonl").open("w")
-    pending = []  # (row without figures, figures on the device)
-
-    def write_pending():
-        for row, figures in pending:
-            loss, norm, variation = figures.tolist()
-            metrics.write(json.dumps({**row, "loss": loss, "grad_norm": norm, "expert_load_cv": variation}) + "\n")
-        pending.clear()
-
-    def evaluate(step):
-        write_pending()
-        loss = trainer.evaluate(test_rows)
-        metrics.write(json.dumps({"step": step, "eval_loss": loss}) + "\n")
-        metrics.flush()
-        print(f"torch: step {step}/{total} | eval_loss {loss:.4f} | {time.perf_counter() - start:.1f} s", flush=True)
-
+    pending = []  # of the steps since the last evaluation: (row without figures, figures on the device)
     start = time.perf_counter()
-    evaluate(0)
-    for step in range(total):
-        epoch, place = divmod(step, steps_per_epoch)
-        if place == 0:
-            order = shuffled(len(train_rows), keys.seed, epoch)
-        rows = [train_rows[i] for i in order[place * rows_per_step:(place + 1) * rows_per_step]]
-        rate = keys.learning_rate * rate_factor(keys, step, total, warmup)
-        figures = trainer.step(Batch(rows, trainer.device), rate)
-        pending.append(({"step": step + 1, "learning_rate": rate}, figures))
-        if keys.eval_steps > 0 and (step + 1) % keys.eval_steps == 0:
-            evaluate(step + 1)
-    write_pending()
-    metrics.close()
+    with (output / "metrics.jsonl").open("w") as metrics:
+
+        def write_pending():
+            for row, figures in pending:
+                loss, norm, variation = figures.tolist()
+                metrics.write(json.dumps({**row, "loss": loss, "grad_norm": norm, "expert_load_cv": variation}) + "\n")
+            pending.clear()
+
+        def evaluate(step):
+            write_pending()
+            loss = trainer.evaluate(test_rows)
+            metrics.write(json.dumps({"step": step, "eval_loss": loss}) + "\n")
+            seconds = time.perf_counter() - start
+            print(f"torch: step {step}/{total} | eval_loss {loss:.4f} | {seconds:.1f} s", flush=True)
+
+        evaluate(0)
+        for step, batch in enumerate(itertools.islice(train_batches(train_rows, keys), total)):
+            rate = keys.learning_rate * rate_factor(keys, step, total, warmup)
+            pending.append(({"step": step + 1, "learning_rate": rate}, trainer.step(batch, rate)))
+            if keys.eval_steps > 0 and (step + 1) % keys.eval_steps == 0:
+                evaluate(step + 1)
+        write_pending()
 
 
 if __name__ == "__main__":
