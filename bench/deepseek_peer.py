@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Trains a DeepSeek-V3 in PyTorch as `hone pretrain` does, for comparison.
 
-    deepseek_peer.py [--config RECIPE] --model_name_or_path FOLDER --dataset_name TEXT --output_dir FOLDER [--KEY VALUE ...]
+    deepseek_peer.py [--config RECIPE] --model_name_or_path FOLDER --dataset_name TEXT --output_dir FOLDER
+                     [--KEY VALUE ...]
 
 The keys, their defaults and metrics.jsonl in the output folder are those of `hone pretrain`. A key whose value would
 change the results and is not implemented here is refused. The model is DeepseekV3ForCausalLM of transformers, loaded
@@ -177,6 +178,7 @@ class Routers:
         self.experts, self.top_k, self.balances = config.n_routed_experts, config.num_experts_per_tok, balances
         self.gates = [m for m in model.modules() if hasattr(m, "e_score_correction_bias")]
         for gate in self.gates:
+            gate.e_score_correction_bias.data = gate.e_score_correction_bias.data.float()
             gate.register_forward_hook(self.read)
 
     def begin(self, batch):

@@ -1,9 +1,9 @@
 """Compares the curves of the runs of scripts/check_learning.sh, which runs this.
   check_learning.py FOLDER   with the folders hone, hone-fp8 (which may be missing) and torch
-Bounds: the lowest and the last validation loss differ from hone's by less than 1%, the lowest at other steps if need be;
-the first validation loss and the first training losses by less than MOST_FIRST_DIFFERENCE, because weights and batches
-are the same; and the variation of the experts' load is below 0.25 in the second half of each run, as a mean between
-evaluations."""
+Bounds: the lowest and the last validation loss differ from hone's by less than 1%, the lowest at other steps if need
+be; the first validation loss and the first training losses differ by less than MOST_FIRST_DIFFERENCE, because weights
+and batches are the same; and the variation of the experts' load is below 0.25 in the second half of each run, as a mean
+between evaluations."""
 import json
 import pathlib
 import sys
@@ -69,8 +69,8 @@ def main():
         check(f"{run.name}: training losses of the first {FIRST_STEPS} steps, largest difference", first, most)
         check(f"{run.name}: lowest validation loss (step {run.best}; hone: step {hone.best})",
               difference(run.losses[run.best], hone.losses[hone.best]), MOST_DIFFERENCE)
-        check(f"{run.name}: last validation loss (step {run.last})", difference(run.losses[run.last], hone.losses[hone.last]),
-              MOST_DIFFERENCE)
+        check(f"{run.name}: last validation loss (step {run.last})",
+              difference(run.losses[run.last], hone.losses[hone.last]), MOST_DIFFERENCE)
     for run in [hone, *others]:
         late = [step for step in sorted(run.losses) if step >= run.last / 2]
         most = max(run.variation(begin, end) for begin, end in zip(late, late[1:]))

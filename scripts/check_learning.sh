@@ -3,9 +3,9 @@
 # bench/deepseek_peer.py, from the same weights with the same batches. Prints the validation losses, their differences
 # and the variation of the load of experts, and exits with 1 if a bound of scripts/check_learning.py is missed.
 #   scripts/check_learning.sh PROGRAM TEXT [PYTHON]   PYTHON (python3) has torch and transformers 5
-# Environment: HONE_RECIPE (recipes/deepseek_v3/tiny.yaml), HONE_STEPS (2000), HONE_DEVICE (auto), HONE_LOGS (a temporary
-# folder, which is removed) is the folder of the runs and their metrics, HONE_FP8 (1) is 0 to leave out the run with fp8,
-# HONE_PEER_KEYS are keys of the peer alone, "--bias_update_speed 0", with which the check should fail.
+# Environment: HONE_RECIPE (recipes/deepseek_v3/tiny.yaml), HONE_STEPS (2000), HONE_DEVICE (auto). HONE_LOGS (a temporary
+# folder, which is removed) is an empty folder for the runs and their metrics. HONE_FP8=0 leaves out the run with fp8.
+# HONE_PEER_KEYS are keys of the peer alone: with "--bias_update_speed 0" the check must fail.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -47,8 +47,8 @@ timed tokenizer "$program" tokenizer train --vocab_size 8192 --input "$text" --o
 keys=(--config "$recipe" --dataset_name "$text" --tokenizer_name_or_path "$runs/tokenizer" --sampling blocks
   --device "$device" --save_strategy no)
 # A step with a learning rate of 0 saves the weights that a new model starts with.
-timed initial "$program" pretrain "${keys[@]}" --max_steps 1 --learning_rate 0 --bias_update_speed 0 --eval_strategy no \
-  --output_dir "$runs/initial"
+timed initial "$program" pretrain "${keys[@]}" --max_steps 1 --learning_rate 0 --bias_update_speed 0 \
+  --eval_strategy no --output_dir "$runs/initial"
 
 keys+=(--model_config_path "" --model_name_or_path "$runs/initial" --max_steps "$steps" --logging_steps 1
   --eval_strategy steps --eval_steps "$((steps / 8))" --eval_on_start true)
