@@ -3,9 +3,9 @@
 # bench/deepseek_peer.py, from the same weights with the same batches. Prints the validation losses, their differences
 # and the variation of the load of experts, and exits with 1 if a bound of scripts/check_learning.py is missed.
 #   scripts/check_learning.sh PROGRAM TEXT [PYTHON]   PYTHON (python3) has torch and transformers 5
-# Environment: HONE_RECIPE (recipes/deepseek_v3/tiny.yaml), HONE_STEPS (2000), HONE_DEVICE (auto). HONE_LOGS (a temporary
-# folder, which is removed) is an empty folder for the runs and their metrics. HONE_FP8=0 leaves out the run with fp8.
-# HONE_PEER_KEYS are keys of the peer alone: with "--bias_update_speed 0" the check must fail.
+# Environment: HONE_RECIPE (recipes/deepseek_v3/tiny.yaml), HONE_STEPS (2000), HONE_DEVICE (auto). HONE_LOGS (a
+# temporary folder, which is removed) is an empty folder for the runs and their metrics. HONE_FP8=0 leaves out the run
+# with fp8. HONE_PEER_KEYS are keys of the peer alone: with "--bias_update_speed 0" the check must fail.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
