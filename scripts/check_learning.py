@@ -74,7 +74,7 @@ def main():
     for run in [hone, *others]:
         late = [step for step in sorted(run.losses) if step >= run.last / 2]
         most = max(run.variation(begin, end) for begin, end in zip(late, late[1:]))
-        check(f"{run.name}: expert_load_cv after step {late[0]}, largest mean between evaluations", most, MOST_VARIATION)
+        check(f"{run.name}: expert_load_cv after step {late[0]}, largest mean of an interval", most, MOST_VARIATION)
     print(f"learning: {misses} bounds missed")
     sys.exit(misses > 0)
 
