@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "ops/grouped_linear/grouped_linear.h"
 #include "ops/linear/linear.h"

@@ -1,7 +1,6 @@
 // Runs a program on the tested device with its own zero-filled stores, for tests that compare runs bit by bit.
 #pragma once
 
-#include <cstring>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -10,6 +9,7 @@
 #include "core/random.h"
 #include "ops/registry.h"
 #include "program/executable.h"
+#include "support/bits.h"
 #include "support/device.h"
 
 namespace hone::test {
@@ -73,11 +73,6 @@ template <class T>
   std::vector<T> values(count);
   for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<T>(random.normal(i));
   return values;
-}
-
-template <class T>
-[[nodiscard]] bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
 }
 
 }  // namespace hone::test
