@@ -55,7 +55,6 @@ int run_as_job(TrainingOptions& options, const std::function<int(const Job& job)
   const JobPlace place = job_place();
   const LocalRanks ranks = ranks_to_start(options, place);
   options.num_processes = processes_of(options, place);
-  options.zero_stage = zero_stage_of(options);
   check_mesh(options);
   options.job_rank = place.rank;
   const auto settle = [&](const Job& job) {

@@ -72,6 +72,7 @@ LayoutProblem problem_of(const Options& options, const OptionInput& input, const
   problem.check = [shared, places](const TrainingOptions& changed) {
     Options all = *shared;
     static_cast<TrainingOptions&>(all) = changed;
+    all.layout = LayoutChoice::kKeys;  // the candidate's values are no keys that exclude a search
     check_options(all, *places);
   };
   problem.recomputation_set = input.was_set("gradient_checkpointing") || input.was_set("activation_memory_gib");

@@ -37,19 +37,30 @@ std::int64_t processes_of(const TrainingOptions& options, const JobPlace& place)
   return place.size;
 }
 
-std::int64_t zero_stage_of(const TrainingOptions& options) {
-  const std::string& text = launch_file(options).zero_stage;
-  return options.zero_stage.value_or(text == "1" ? 1 : text == "2" ? 2 : text == "3" ? 3 : 0);
+void apply_launch_file(TrainingOptions& options, const OptionInput& input) {
+  if (options.config_file.empty()) return;
+  const AccelerateDivision division = division_of(launch_file(options), options.config_file);
+  const auto set = [&](const char* key, auto& option, const auto& value) {
+    if (!input.was_set(key)) option = value;
+  };
+  set("zero_stage", options.zero_stage, division.zero_stage);
+  set("tensor_parallel_size", options.tensor_parallel_size, division.tensor_parallel_size);
+  set("pipeline_parallel_size", options.pipeline_parallel_size, division.pipeline_parallel_size);
+  set("context_parallel_size", options.context_parallel_size, division.context_parallel_size);
+  set("sequence_parallel", options.sequence_parallel, division.sequence_parallel);
 }
 
 std::optional<std::string> layout_key_set(const TrainingOptions& options, const OptionInput& input) {
-  std::vector<std::string> keys{"zero_stage", "virtual_pipeline_parallel_size", "sequence_parallel"};
-  for (const GroupSize& group : options.group_sizes()) keys.emplace_back(group.key);
-  for (const std::string& key : keys) {
-    if (input.was_set(key)) return key;
-  }
-  if (zero_stage_of(options) > 0) return "zero_stage";
-  return std::nullopt;
+  struct Key {
+    const char* name;
+    bool differs;  // from its default
+  };
+  std::vector<Key> keys{{"zero_stage", options.zero_stage.value_or(0) > 0},
+                        {"virtual_pipeline_parallel_size", options.virtual_pipeline_parallel_size > 1},
+                        {"sequence_parallel", options.sequence_parallel}};
+  for (const GroupSize& group : options.group_sizes()) keys.push_back({group.key, group.size > 1});
+  const auto found = std::ranges::find_if(keys, [&](const Key& key) { return key.differs || input.was_set(key.name); });
+  return found == keys.end() ? std::nullopt : std::optional<std::string>(found->name);
 }
 
 namespace {

@@ -21,10 +21,10 @@ namespace hone {
 // of config_file. Throws Error if num_processes contradicts the launcher.
 [[nodiscard]] std::int64_t processes_of(const TrainingOptions& options, const JobPlace& place);
 
-// Returns what is divided over the processes: zero_stage, otherwise that of config_file, otherwise 0.
-[[nodiscard]] std::int64_t zero_stage_of(const TrainingOptions& options);
-// Returns the first key of layouts, which divide a model or its batches, that the user has set or config_file sets
-// (zero_stage); nullopt if there is none.
+// Sets the keys of layouts that config_file sets (accelerate's division_of()) and the user does not.
+void apply_launch_file(TrainingOptions& options, const OptionInput& input);
+// Returns the first key of layouts, which divide a model or its batches, that the user has set or config_file sets,
+// after apply_launch_file(); nullopt if there is none.
 [[nodiscard]] std::optional<std::string> layout_key_set(const TrainingOptions& options, const OptionInput& input);
 // Throws Error if the processes are no multiple of tensor_parallel_size, pipeline_parallel_size, expert_parallel_size
 // and context_parallel_size together, or if an option does not support it, such as benchmarks, which need whole

@@ -60,9 +60,8 @@ void check_layout(const TrainingOptions& training, const OptionInput& input) {
   if (training.layout == LayoutChoice::kKeys) return;
   const std::optional<std::string> key = layout_key_set(training, input);
   if (!key) return;
-  const std::string set = input.was_set(*key)
-                              ? text_of(*key, " is set")
-                              : text_of(training.config_file, " sets ", *key, " ", zero_stage_of(training));
+  const std::string set =
+      input.was_set(*key) ? text_of(*key, " is set") : text_of(training.config_file, " sets ", *key);
   throw Error(input.place_of("layout"), text_of("is ", name_of(training.layout), ", but ", set),
               "remove one of the two");
 }

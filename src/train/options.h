@@ -296,7 +296,9 @@ struct TrainingOptions {
         "Trackers that receive the metrics, in addition to metrics.jsonl: " + tracker_list() + ", all, none");
       keys_of_trackers.fields(v);
       v("dry_run", dry_run, "Check and print everything up to the first step; train nothing, write nothing");
-      v("config_file", config_file, "accelerate's YAML");
+      v("config_file", config_file,
+        "accelerate's YAML: processes, and how DeepSpeed, FSDP or Megatron-LM divide the model, for keys that are "
+        "unset");
     });
     v.alias("evaluation_strategy", "eval_strategy");
   }

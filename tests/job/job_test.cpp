@@ -366,14 +366,26 @@ TEST_F(Job, WhatIsMissingIsRefused) {
       HasSubstr("zero_stage: 3 divides trained weights, of which an adapter has few"));
 }
 
-TEST_F(Job, AFileOfAccelerateDividesWeights) {
-  write_file(path("accelerate.yaml"), "num_processes: 2\ndeepspeed_config: {zero_stage: 3}\n");
-  Flags command = arguments("zero", 1, joined(kWide, {"--config_file", path("accelerate.yaml").string()}));
-  command.erase(std::ranges::find(command, "--num_processes"), std::ranges::find(command, "--num_processes") + 2);
-  const Ended zero = run_program(command);
-  EXPECT_EQ(zero.code, 0) << zero.output;
-  run("stage", 2, joined(kWide, {"--zero_stage", "3", "--gradient_accumulation_steps", "4"}));
-  EXPECT_EQ(weights("zero"), weights("stage"));
+// A file of DeepSpeed, of FSDP and of Megatron-LM, with the bits of the keys that have the same effect.
+TEST_F(Job, AFileOfAccelerateDividesAsKeysDo) {
+  const std::vector<std::pair<std::string, Flags>> files{
+      {"num_processes: 2\ndeepspeed_config: {zero_stage: 3}\n", {"--zero_stage", "3"}},
+      {"num_processes: 2\ndistributed_type: FSDP\nfsdp_config: {fsdp_sharding_strategy: SHARD_GRAD_OP}\n",
+       {"--zero_stage", "2"}},
+      {"num_processes: 2\ndistributed_type: MEGATRON_LM\nmegatron_lm_config: {megatron_lm_pp_degree: 2, "
+       "megatron_lm_num_micro_batches: 4}\n",
+       {"--pipeline_parallel_size", "2"}}};
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const auto& [text, keys] = files[i];
+    write_file(path("accelerate.yaml"), text);
+    const std::string output = text_of("file", i);
+    Flags command = arguments(output, 1, joined(kWide, {"--config_file", path("accelerate.yaml").string()}));
+    command.erase(std::ranges::find(command, "--num_processes"), std::ranges::find(command, "--num_processes") + 2);
+    const Ended ended = run_program(command);
+    EXPECT_EQ(ended.code, 0) << ended.output;
+    run(text_of("keys", i), 2, joined(joined(kWide, keys), {"--gradient_accumulation_steps", "4"}));
+    EXPECT_EQ(weights(output), weights(text_of("keys", i))) << text;
+  }
 }
 
 }  // namespace

@@ -100,13 +100,81 @@ TEST(TrainingOptions, ProcessesComeFromTheLauncherTheKeyOrTheFile) {
   sft.num_processes = 2;
   EXPECT_EQ(processes_of(sft, {}), 2);
   EXPECT_THROW((void)processes_of(sft, started), Error);
-  EXPECT_EQ(zero_stage_of(sft), 2);  // that of the file
-  sft.zero_stage = 3;
-  EXPECT_EQ(zero_stage_of(sft), 3);
-  EXPECT_TRUE(sft.divides_gradients() && sft.divides_weights());
-  sft.num_processes = 1;
-  EXPECT_EQ(zero_stage_of(sft), 3);  // nothing to divide
-  EXPECT_FALSE(sft.divides_gradients() || sft.divides_weights());
+}
+
+TEST(TrainingOptions, TheFileDividesWhereNoKeyDoes) {
+  SftOptions sft;
+  sft.config_file = recipe("accelerate.yaml");
+  sft.num_processes = 2;
+  apply_launch_file(sft, {});
+  EXPECT_EQ(sft.zero_stage, 2);
+  EXPECT_TRUE(sft.divides_gradients() && !sft.divides_weights());
+  const auto keys =
+      read<SftOptions>({"--zero_stage", "3", "--num_processes", "1", "--config_file", recipe("accelerate.yaml")});
+  sft = keys.options;
+  apply_launch_file(sft, keys.input);
+  EXPECT_EQ(sft.zero_stage, 3);
+  EXPECT_FALSE(sft.divides_gradients() || sft.divides_weights()) << "one process has nothing to divide";
+}
+
+// The files of accelerate's documentation for FSDP, Megatron-LM and native parallelism.
+TEST(TrainingOptions, TheFileDividesAsAccelerateWould) {
+  const test::TemporaryDirectory folder;
+  const auto file = folder.path() / "launch.yaml";
+  const auto division = [&](const std::string& text) {
+    write_file(file, text);
+    OptionInput input;
+    return division_of(read_accelerate(file, input), "launch.yaml");
+  };
+  const auto stage = [&](const std::string& keys) {
+    return division("distributed_type: FSDP\nnum_processes: 4\nfsdp_config: {" + keys + "}\n").zero_stage;
+  };
+  EXPECT_EQ(stage(""), 3);
+  EXPECT_EQ(stage("fsdp_sharding_strategy: FULL_SHARD, fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP"), 3);
+  EXPECT_EQ(stage("fsdp_sharding_strategy: SHARD_GRAD_OP"), 2);
+  EXPECT_EQ(stage("fsdp_sharding_strategy: 1"), 3);
+  EXPECT_EQ(stage("fsdp_sharding_strategy: NO_SHARD"), 0);
+  EXPECT_EQ(stage("fsdp_reshard_after_forward: SHARD_GRAD_OP"), 2);
+  EXPECT_EQ(stage("fsdp_sharding_strategy: HYBRID_SHARD_ZERO2"), 2);
+  EXPECT_EQ(stage("fsdp_version: 2, fsdp_reshard_after_forward: true"), 3);
+  EXPECT_EQ(stage("fsdp_version: 2, fsdp_reshard_after_forward: false, fsdp_state_dict_type: SHARDED_STATE_DICT"), 2);
+  EXPECT_THROW((void)stage("fsdp_sharding_strategy: FULL"), Error);
+  EXPECT_THROW((void)stage("fsdp_version: 2, fsdp_reshard_after_forward: FULL_SHARD"), Error);
+  EXPECT_THROW((void)division("distributed_type: FSDP\nnum_machines: 2\n"
+                              "fsdp_config: {fsdp_sharding_strategy: HYBRID_SHARD}\n"),
+               Error);
+  const AccelerateDivision megatron = division(R"(distributed_type: MEGATRON_LM
+num_processes: 4
+megatron_lm_config:
+  megatron_lm_gradient_clipping: 1.0
+  megatron_lm_num_micro_batches: 2
+  megatron_lm_pp_degree: 2
+  megatron_lm_recompute_activations: true
+  megatron_lm_sequence_parallelism: true
+  megatron_lm_tp_degree: 2
+  megatron_lm_use_distributed_optimizer: true
+)");
+  EXPECT_EQ(megatron.tensor_parallel_size, 2);
+  EXPECT_EQ(megatron.pipeline_parallel_size, 2);
+  EXPECT_TRUE(megatron.sequence_parallel);
+  EXPECT_EQ(megatron.zero_stage, 1);
+  const std::string native = R"(distributed_type: FSDP
+num_processes: 8
+fsdp_config: {fsdp_version: 2}
+parallelism_config:
+  parallelism_config_cp_size: 2
+  parallelism_config_dp_replicate_size: 1
+  parallelism_config_dp_shard_size: 2
+  parallelism_config_tp_size: 2
+)";
+  const AccelerateDivision mesh = division(native);
+  EXPECT_EQ(mesh.tensor_parallel_size, 2);
+  EXPECT_EQ(mesh.context_parallel_size, 2);
+  EXPECT_EQ(mesh.zero_stage, 3);
+  EXPECT_THROW((void)division(native + "  parallelism_config_cp_comm_strategy: allgather\nnum_machines: 1\n"
+                                       "machine_rank: 0\nparallelism_config_unknown: 2\n"),
+               Error);
+  EXPECT_THROW((void)division("num_processes: 3\nparallelism_config: {parallelism_config_tp_size: 2}\n"), Error);
 }
 
 TEST(TrainingOptions, ProcessesAreDividedOverMachines) {

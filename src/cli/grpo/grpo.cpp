@@ -12,6 +12,7 @@
 #include "rl/grpo_run.h"
 #include "rl/show.h"
 #include "train/foreign_keys.h"
+#include "train/launch.h"
 
 namespace hone {
 namespace {
@@ -37,8 +38,9 @@ int run(const GrpoCommandOptions& given, const OptionInput& input) {
     std::fputs(format_completions(given.show[0], step, given.num_completions_to_print).c_str(), stdout);
     return 0;
   }
-  check_options(given, input);
   GrpoCommandOptions options = given;
+  apply_launch_file(options, input);
+  check_options(options, input);
   return run_as_job(options, [&](const Job& job) {
     check_processes(options, input);
     std::optional<TrainingHooks> hooks;

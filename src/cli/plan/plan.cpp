@@ -183,10 +183,10 @@ int plan(std::span<const std::string> arguments) {
   apply_input(kPlanText, input);
   options.plan.asked = true;
   set_device(options, input);
+  apply_launch_file(options, input);
   check_options(options, input);
   set_processes(options, input);
   const bool searches = options.processes() > 1 && !layout_key_set(options, input);
-  options.zero_stage = zero_stage_of(options);
   check_mesh(options);
   constexpr bool kRanks = !std::is_same_v<Base, GrpoOptions>;
   for (const char* key : {"plan_ngpus", "plan_all"}) {

@@ -11,13 +11,15 @@
 #include "planner/dry_run.h"
 #include "train/foreign_keys.h"
 #include "train/language_run.h"
+#include "train/launch.h"
 
 namespace hone {
 namespace {
 
 int run(const PretrainOptions& given, const OptionInput& input) {
-  check_options(given, input);
   PretrainOptions options = given;
+  apply_launch_file(options, input);
+  check_options(options, input);
   const auto work = [&](const Job& job) {
     std::optional<TrainingHooks> hooks;
     if (job.is_first()) hooks.emplace("pretrain", options, input);
