@@ -90,8 +90,8 @@ endfunction()
 
 # hone_link_rooms(TARGET)
 #
-# Puts the objects of the rooms that are not COLD, and of FAST sources, before all libraries. An inline function or template that several rooms
-# use is then in the program as one of these has compiled it: the linker takes the first.
+# Puts the objects of the rooms that are not COLD, and of FAST sources, before all libraries. An inline function or
+# template that several rooms use is then in the program as one of these has compiled it: the linker takes the first.
 function(hone_link_rooms target)
   get_property(rooms GLOBAL PROPERTY hone_fast_rooms)
   foreach(room IN LISTS rooms)
