@@ -1,13 +1,14 @@
-# hone_room(NAME [COLD] [USES room ...] [LIBRARIES target ...])
+# hone_room(NAME [COLD [FAST regex]] [USES room ...] [LIBRARIES target ...])
 #
 # Builds one static library from src/NAME. Its headers are included as "NAME/header.h" through an include folder that
 # contains only a symbolic link to this room. A header of a room that is not in USES, directly or indirectly, is
 # therefore not found by the compiler.
 #
 # COLD: what the room does takes no time that counts, so that a release compiles it with -Og, in 60% of the time of -O2.
-# hone_link_rooms() keeps the other rooms as fast as they are.
+# FAST: except the sources whose paths in the room match, which are compiled with -O2 as a library hone_NAME_fast.
+# hone_link_rooms() keeps these and the other rooms as fast as they are.
 function(hone_room name)
-  cmake_parse_arguments(ROOM "COLD" "" "USES;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(ROOM "COLD" "FAST" "USES;LIBRARIES" ${ARGN})
   set(source_dir ${CMAKE_SOURCE_DIR}/src/${name})
   set(include_dir ${CMAKE_BINARY_DIR}/rooms/${name})
   file(MAKE_DIRECTORY ${include_dir})
@@ -25,61 +26,72 @@ function(hone_room name)
   else()
     list(FILTER sources EXCLUDE REGEX "(^|/)no_cuda\\.cpp$")  # stubs for builds without CUDA
   endif()
-  list(TRANSFORM sources PREPEND ${source_dir}/)
-  add_library(hone_${name} STATIC ${sources})
+  set(fast "")
+  if(ROOM_FAST)
+    set(fast ${sources})
+    list(FILTER fast INCLUDE REGEX "${ROOM_FAST}")
+    list(REMOVE_ITEM sources ${fast})
+  endif()
+  hone_add_room(${name} hone_${name} "${ROOM_COLD}" ${sources})
+  if(fast)
+    hone_add_room(${name} hone_${name}_fast "" ${fast})
+    target_link_libraries(hone_${name}_fast PUBLIC hone_${name})
+    target_link_libraries(hone_${name} PUBLIC hone_${name}_fast)
+  endif()
   target_include_directories(hone_${name} PUBLIC ${include_dir})
-  if(name MATCHES "^(backend|ops)$" AND CMAKE_BUILD_TYPE STREQUAL "Release")
-    target_compile_options(hone_${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O3>)
-  endif()
-  if(name STREQUAL "backend")  # the sources of its folder cpu differ in their instruction sets
-    list(FILTER sources EXCLUDE REGEX "/src/backend/(cpu|cuda|hip)/")
-    hone_unite(hone_backend ${sources})
-  else()
-    hone_unite(hone_${name} ${sources})
-    # A precompiled header serves sources with its own compile options only.
-    set(precompiled hone_core)
-    set(headers <nlohmann/json.hpp>)
-    if(name STREQUAL "ops")
-      set(precompiled hone_ops)
-      set(headers ${HONE_OPS_HEADERS})
-    elseif(ROOM_COLD)
-      get_property(precompiled GLOBAL PROPERTY hone_first_cold_room)
-      if(NOT precompiled)
-        set(precompiled hone_${name})
-        set_property(GLOBAL PROPERTY hone_first_cold_room hone_${name})
-      endif()
-    endif()
-    hone_precompile(hone_${name} ${precompiled} ${HONE_COMMON_HEADERS} ${headers})
-  endif()
-  if(ROOM_COLD)
-    target_compile_options(hone_${name} PRIVATE $<$<CONFIG:Release>:-Og>)
-  else()
-    set_property(GLOBAL APPEND PROPERTY hone_fast_rooms hone_${name})
-  endif()
   foreach(room IN LISTS ROOM_USES)
     target_link_libraries(hone_${name} PUBLIC hone_${room})
   endforeach()
   target_link_libraries(hone_${name} PUBLIC ${ROOM_LIBRARIES} Threads::Threads)
+endfunction()
+
+# hone_add_room(NAME TARGET COLD SOURCES): adds a library from sources of the room NAME, for hone_room().
+function(hone_add_room name target cold)
+  list(TRANSFORM ARGN PREPEND ${CMAKE_SOURCE_DIR}/src/${name}/ OUTPUT_VARIABLE sources)
+  add_library(${target} STATIC ${sources})
+  if(target MATCHES "^hone_(backend|ops_fast)$" AND CMAKE_BUILD_TYPE STREQUAL "Release")
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O3>)
+  endif()
+  if(name STREQUAL "backend")  # the sources of its folder cpu differ in their instruction sets
+    list(FILTER sources EXCLUDE REGEX "/src/backend/(cpu|cuda|hip)/")
+  endif()
+  hone_unite(${target} ${sources})
+  # A precompiled header serves sources with its own compile options only.
+  set(kind fast)
+  if(cold)
+    set(kind cold)
+    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-Og>)
+  else()
+    set_property(GLOBAL APPEND PROPERTY hone_fast_rooms ${target})
+  endif()
+  if(NOT target MATCHES "^hone_(backend|ops_fast)$")
+    get_property(precompiled GLOBAL PROPERTY hone_first_${kind}_room)
+    if(NOT precompiled)
+      set(precompiled ${target})
+      set_property(GLOBAL PROPERTY hone_first_${kind}_room ${target})
+    endif()
+    hone_precompile(${target} ${precompiled} ${HONE_COMMON_HEADERS} <nlohmann/json.hpp>)
+  endif()
   if(HONE_HIP AND name MATCHES "^(backend|ops)$")
-    target_link_libraries(hone_${name} PRIVATE ${HONE_HIP_RUNTIME} ${CMAKE_DL_LIBS})
-    target_include_directories(hone_${name} SYSTEM PRIVATE ${HONE_HIP_HEADERS})
+    target_link_libraries(${target} PRIVATE ${HONE_HIP_RUNTIME} ${CMAKE_DL_LIBS})
+    target_include_directories(${target} SYSTEM PRIVATE ${HONE_HIP_HEADERS})
     if(name STREQUAL "backend")  # HIP's functions are nodiscard, CUDA's are not
-      target_compile_options(hone_backend PRIVATE -Wno-unused-result)
+      target_compile_options(${target} PRIVATE -Wno-unused-result)
     endif()
   endif()
   if(HONE_CUDA AND name MATCHES "^(backend|ops)$")
     # PRIVATE, so that other rooms compile by the same commands with CUDA and without.
-    target_link_libraries(hone_${name} PRIVATE CUDA::cudart_static ${CMAKE_DL_LIBS})
+    target_link_libraries(${target} PRIVATE CUDA::cudart_static ${CMAKE_DL_LIBS})
     if(name STREQUAL "backend" AND CUDAToolkit_CUPTI_INCLUDE_DIR)  # often extras/CUPTI/include; without it backend/cuda/cupti.h leaves CUPTI out
-      target_include_directories(hone_${name} SYSTEM PRIVATE ${CUDAToolkit_CUPTI_INCLUDE_DIR})
+      target_include_directories(${target} SYSTEM PRIVATE ${CUDAToolkit_CUPTI_INCLUDE_DIR})
     endif()
   endif()
 endfunction()
 
 # hone_link_rooms(TARGET)
 #
-# Puts the objects of the rooms that are not COLD before all libraries. An inline function or template that several rooms
-# use is then in the program as one of these has compiled it: the linker takes the first.
+# Puts the objects of the rooms that are not COLD, and of FAST sources, before all libraries. An inline function or
+# template that several rooms use is then in the program as one of these has compiled it: the linker takes the first.
 function(hone_link_rooms target)
   get_property(rooms GLOBAL PROPERTY hone_fast_rooms)
   foreach(room IN LISTS rooms)
@@ -89,31 +101,21 @@ endfunction()
 
 # hone_unite(TARGET SOURCES)
 #
-# With HONE_UNITE, compiles up to 32 sources of a folder as one. This divides the time of a full build by three, most of
-# which is spent on headers and templates that the sources share. Names in the unnamed namespaces of a folder must then be
-# unique. In cli, eval and reward, which consist of many small folders, sources of several folders are compiled as one,
-# and the names must be unique in the room. CPU and CUDA kernels share names on purpose, so cuda.cpp files are compiled
-# separately.
+# With HONE_UNITE, compiles up to 32 sources of a target as one. This divides the time of a full build by three, most of
+# which is spent on headers and templates that the sources share. Names in the unnamed namespaces of a room must then be
+# unique. CPU and CUDA kernels share names on purpose, so sources of CUDA are compiled separately.
 function(hone_unite target)
   if(NOT HONE_UNITE)
     return()
   endif()
   set(count 0)
   foreach(source IN LISTS ARGN)
-    if(source MATCHES "/cuda\\.cpp$")
+    if(source MATCHES "/cuda\\.cpp$|\\.cu$")
       continue()
     endif()
-    cmake_path(GET source PARENT_PATH folder)
-    cmake_path(GET folder FILENAME name)
-    if(target MATCHES "^hone_(cli|eval|reward)$")
-      set(name ${target})
-    elseif(NOT folder STREQUAL last_folder)
-      set(count 0)
-    endif()
-    set(last_folder ${folder})
     math(EXPR part "${count} / 32")
     math(EXPR count "${count} + 1")
-    set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${name}_${part})
+    set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${target}_${part})
   endforeach()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
 endfunction()
@@ -127,7 +129,7 @@ endfunction()
 
 # hone_precompile(TARGET FIRST HEADER...): with HONE_UNITE the headers of libraries that most sources include are parsed
 # once. FIRST is a target with the same compile options that has parsed them, or TARGET itself. The headers are those of
-# libraries, and for ops those that nearly all of its sources include; never those of a room that a source may not use.
+# libraries, never those of a room that a source may not use.
 # Builds without HONE_UNITE show that each source includes what it uses.
 function(hone_precompile target first)
   if(NOT HONE_UNITE)
@@ -147,11 +149,17 @@ endfunction()
 set(HONE_COMMON_HEADERS <algorithm> <array> <atomic> <charconv> <chrono> <cmath> <cstdint> <cstdio> <cstdlib> <cstring>
   <filesystem> <fstream> <functional> <limits> <map> <memory> <mutex> <numeric> <optional> <ranges> <set> <span> <sstream>
   <string> <string_view> <thread> <unordered_map> <utility> <variant> <vector>)
-set(HONE_OPS_HEADERS <core/error.h> <ops/registry.h> <ops/rows.h> <program/gradient_builder.h> <program/kernel.h>
-  <program/shard_builder.h>)
 # Tests compile as fast with -Og as with -O0 and compute their references in half the time.
 set(HONE_TEST_OPTIMIZATION -Og)
 set(HONE_TEST_HEADERS ${HONE_COMMON_HEADERS} <nlohmann/json.hpp> <gmock/gmock.h> <gtest/gtest.h>)
+
+# hone_add_generated(TARGET FILE): adds a generated source to a room, and to its first group.
+function(hone_add_generated target file)
+  target_sources(${target} PRIVATE ${file})
+  if(HONE_UNITE)
+    set_source_files_properties(${file} PROPERTIES UNITY_GROUP ${target}_0)
+  endif()
+endfunction()
 
 # hone_registry(ROOM [SUFFIX cpu|cuda])
 #
@@ -169,6 +177,7 @@ function(hone_registry room)
     set(suffix "_${REGISTRY_SUFFIX}")
   endif()
   file(GLOB entries CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR}/src/${room} ${CMAKE_SOURCE_DIR}/src/${room}/*)
+  set(type RegistryOf_${room}${suffix})
   set(declarations "")
   set(calls "")
   foreach(entry IN LISTS entries)
@@ -191,16 +200,16 @@ function(hone_registry room)
       endif()
     endif()
     if(found)
-      string(APPEND declarations "void register_${entry}${suffix}(registry_type&);\n")
+      string(APPEND declarations "void register_${entry}${suffix}(${type}&);\n")
       string(APPEND calls "  register_${entry}${suffix}(registry);\n")
     endif()
   endforeach()
   string(CONCAT text "// Generated from the folders of src/${room}.\n#include \"${room}/registry.h\"\n\nnamespace hone {\n\n"
-         "using registry_type = RegistryOf_${room}${suffix};\n${declarations}\n"
-         "void register_all_${room}${suffix}(registry_type& registry) {\n  (void)registry;\n${calls}}\n\n}  // namespace hone\n")
+         "${declarations}\nvoid register_all_${room}${suffix}(${type}& registry) {\n  (void)registry;\n${calls}}\n\n"
+         "}  // namespace hone\n")
   set(file ${CMAKE_BINARY_DIR}/generated/${room}${suffix}_registry.cpp)
   file(GENERATE OUTPUT ${file} CONTENT "${text}")
-  target_sources(hone_${room} PRIVATE ${file})
+  hone_add_generated(hone_${room} ${file})
 endfunction()
 
 # hone_test(NAME ROOM [room ...])
@@ -260,5 +269,5 @@ function(hone_embed_folder room folder function type header)
   if(NOT old STREQUAL source)
     file(WRITE ${file} "${source}")
   endif()
-  target_sources(hone_${room} PRIVATE ${file})
+  hone_add_generated(hone_${room} ${file})
 endfunction()

@@ -18,11 +18,12 @@ endif()
 
 # Without the bindings for Python. Warnings are xgrammar's own matter, and so is the language: with C++20 clang refuses
 # its incomplete types. All other options are hone's. It is compiled in two parts that call each other: what reads a
-# schema, a grammar or a regular expression runs once a request, and is compiled as a room that is COLD (HoneRoom.cmake).
+# schema, a grammar or a regular expression and what builds its rules runs once a request, and is compiled as a room that
+# is COLD (HoneRoom.cmake).
 file(GLOB_RECURSE sources CONFIGURE_DEPENDS RELATIVE ${xgrammar}/cpp ${xgrammar}/cpp/*.cc)
 list(FILTER sources EXCLUDE REGEX "^tvm_ffi/")
 set(readers ${sources})
-list(FILTER readers INCLUDE REGEX "(converter|structural_tag|grammar_parser|grammar_printer|testing)[^/]*\\.cc$|^converter_ext/")
+list(FILTER readers INCLUDE REGEX "(converter|structural_tag|grammar_parser|grammar_printer|testing)[^/]*\\.cc$|^converter_ext/|^(fsm_builder|grammar|grammar_builder|grammar_functor|suffix_automata)\\.cc$")
 list(REMOVE_ITEM sources ${readers})
 list(TRANSFORM sources PREPEND ${xgrammar}/cpp/)
 list(TRANSFORM readers PREPEND ${xgrammar}/cpp/)

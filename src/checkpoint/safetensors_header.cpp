@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <unordered_set>
 #include <utility>
 
 #include "core/error.h"
+#include "core/json_value.h"
 
 namespace hone {
 namespace {
@@ -15,7 +15,7 @@ constexpr std::size_t kMaxRank = 64;
 
 // A streaming parser for the only structure that a header may have. It stops at the first byte that violates the
 // structure, so hostile input, however deep or long, costs no more than reading it.
-class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
+class HeaderReader : public nlohmann::json_sax<Json> {
  public:
   explicit HeaderReader(std::string_view where) : where_(where) {}
 
@@ -234,7 +234,7 @@ std::string quoted_name(std::string_view name) {
 SafetensorsHeader parse_safetensors_header(std::string_view text, std::uint64_t data_size, std::string_view where) {
   if (text.empty() || text.front() != '{') throw Error(where, "the header does not begin with '{'");
   HeaderReader reader(where);
-  nlohmann::json::sax_parse(text, &reader);
+  read_json_values(text, reader);
   SafetensorsHeader header = std::move(reader).take();
   std::ranges::stable_sort(header.entries, {}, [](const HeaderEntry& e) { return std::pair(e.begin, e.end); });
   check_layout(header.entries, data_size, where);

@@ -4,6 +4,8 @@
 #include <array>
 #include <cstdio>
 #include <map>
+#include <optional>
+#include <utility>
 
 #include "checkpoint/safetensors_header.h"
 #include "core/error.h"
@@ -24,19 +26,75 @@ std::string shard_name(std::string_view stem, std::size_t number, std::size_t co
   return text_of(stem, rest.data());
 }
 
-// Returns the tensors of each shard by the shard's file name. Uses nlohmann::json instead of core's Json, which
-// preserves the order of keys and therefore needs a linear search for each of the 90,000 keys of a large model.
+// Reads the weight_map of an index: the name of the file of each tensor. Core's Json, which preserves the order of
+// keys, would need a linear search for each of the 90,000 keys of a large model.
+class IndexReader : public nlohmann::json_sax<Json> {
+ public:
+  // Throws Error if the text was not valid JSON or has no weight_map.
+  [[nodiscard]] const std::map<std::string, std::optional<std::string>>& files(const std::string& where) const {
+    if (!is_valid_) throw Error(where, "is not valid JSON");
+    if (!files_) throw Error(where, "holds no weight_map");
+    return *files_;
+  }
+
+  bool null() override { return add({}); }
+  bool boolean(bool) override { return add({}); }
+  bool binary(binary_t&) override { return add({}); }
+  bool number_integer(number_integer_t) override { return add({}); }
+  bool number_unsigned(number_unsigned_t) override { return add({}); }
+  bool number_float(number_float_t, const string_t&) override { return add({}); }
+  bool string(string_t& value) override { return add(value); }
+  bool start_object(std::size_t) override {
+    add({});
+    if (depth_ == 1 && in_map_) files_.emplace();
+    ++depth_;
+    return true;
+  }
+  bool start_array(std::size_t) override {
+    add({});
+    ++depth_;
+    return true;
+  }
+  bool key(string_t& value) override {
+    if (depth_ == 1) in_map_ = value == "weight_map";
+    if (depth_ <= 2) key_ = value;
+    return true;
+  }
+  bool end_object() override { return end(); }
+  bool end_array() override { return end(); }
+  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override {
+    is_valid_ = false;
+    return false;
+  }
+
+ private:
+  // Takes a value, which is a file's name, or none if it is no text.
+  bool add(std::optional<std::string> name) {
+    if (depth_ == 1 && in_map_) files_.reset();
+    if (depth_ == 2 && in_map_ && files_) (*files_)[key_] = std::move(name);
+    return true;
+  }
+  bool end() {
+    --depth_;
+    return true;
+  }
+
+  std::optional<std::map<std::string, std::optional<std::string>>> files_;  // a value that is no text: nullopt
+  std::string key_;
+  int depth_ = 0;
+  bool in_map_ = false;  // in the value of the key weight_map
+  bool is_valid_ = true;
+};
+
+// Returns the tensors of each shard by the shard's file name.
 std::map<std::string, std::vector<std::string>> read_index(const fs::path& path) {
   const std::string where = path.string();
-  const auto index = nlohmann::json::parse(read_file(path), nullptr, false);
-  if (index.is_discarded()) throw Error(where, "is not valid JSON");
-  if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object()) {
-    throw Error(where, "holds no weight_map");
-  }
+  IndexReader reader;
+  read_json_values(read_file(path), reader);
   std::map<std::string, std::vector<std::string>> shards;
-  for (const auto& [tensor, file] : index["weight_map"].items()) {
-    if (!file.is_string()) throw Error(where, text_of("weight_map: tensor ", quoted_name(tensor), " has no file name"));
-    const auto& name = file.get_ref<const std::string&>();
+  for (const auto& [tensor, file] : reader.files(where)) {
+    if (!file) throw Error(where, text_of("weight_map: tensor ", quoted_name(tensor), " has no file name"));
+    const std::string& name = *file;
     if (name.empty() || name == ".." || name.find('/') != std::string::npos || name.find('\0') != std::string::npos) {
       throw Error(where, text_of("weight_map: tensor ", quoted_name(tensor), ": ", quoted_name(name),
                                  " is not the name of a file in this folder"));
@@ -86,19 +144,21 @@ std::vector<std::vector<TensorSource>> split_into_shards(std::span<const TensorS
 }
 
 void write_index(const fs::path& folder, std::string_view stem, std::span<const std::vector<TensorSource>> shards) {
-  nlohmann::json weight_map = nlohmann::json::object();
+  std::map<std::string, std::string> files;
   std::uint64_t total_size = 0;
   std::uint64_t total_parameters = 0;
   for (std::size_t i = 0; i < shards.size(); ++i) {
     for (const TensorSource& source : shards[i]) {
-      weight_map[stored_name(source)] = shard_name(stem, i + 1, shards.size());
+      files[stored_name(source)] = shard_name(stem, i + 1, shards.size());
       total_size += source.byte_count();
       total_parameters += source.byte_count() / size_of(source.dtype);
     }
   }
-  const nlohmann::json index{{"metadata", {{"total_parameters", total_parameters}, {"total_size", total_size}}},
-                             {"weight_map", std::move(weight_map)}};
-  write_file(folder / index_file(stem), index.dump(2) + "\n");
+  Json index{{"metadata", {{"total_parameters", total_parameters}, {"total_size", total_size}}},
+             {"weight_map", Json::object()}};
+  auto& weight_map = index["weight_map"].get_ref<Json::object_t&>();
+  for (const auto& [tensor, file] : files) weight_map.emplace_back(tensor, file);
+  write_json(folder / index_file(stem), index);
 }
 
 }  // namespace

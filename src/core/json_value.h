@@ -14,6 +14,14 @@ namespace hone {
 template <class Text>
 using JsonInput = decltype(nlohmann::detail::input_adapter(std::declval<const Text&>()));
 
+// Calls the functions of a reader, which is derived from nlohmann::json_sax<Json>, for the values of a JSON text.
+// Returns false if one of them did. nlohmann::json::sax_parse() would also compile the readers of binary formats.
+template <class Reader>
+bool read_json_values(std::string_view text, Reader& reader) {
+  return nlohmann::detail::parser<Json, JsonInput<std::string_view>>(nlohmann::detail::input_adapter(text))
+      .sax_parse(&reader);
+}
+
 }  // namespace hone
 
 extern template class nlohmann::basic_json<nlohmann::ordered_map>;

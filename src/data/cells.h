@@ -22,6 +22,9 @@ enum class TimeUnit : std::uint8_t { kSeconds, kMilliseconds, kMicroseconds, kNa
 // Value of an IEEE half-precision number.
 [[nodiscard]] double half_value(std::uint16_t bits);
 
+// Most values that lists in a row of a file may hold.
+inline constexpr std::int64_t kMostValuesARow = std::int64_t{1} << 22;
+
 // JSON number, or null for a NaN or an infinity.
 [[nodiscard]] Json real_cell(double value);
 // JSON string if the bytes are valid UTF-8. Otherwise returns null, and if `fault` is empty, sets it to a message that

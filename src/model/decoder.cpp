@@ -17,8 +17,6 @@
 namespace hone {
 namespace {
 
-std::string layer_name(std::int64_t layer, std::string_view rest) { return text_of("layers.", layer, ".", rest); }
-
 class Decoder final : public Model {
  public:
   Decoder(const Json& config, const DecoderOptions& options)

@@ -27,10 +27,6 @@ namespace {
 // The epsilon of the latent rows' norms, for which transformers does not take rms_norm_eps.
 constexpr double kLatentEpsilon = 1e-6;
 
-std::string latent_layer_name(std::int64_t layer, std::string_view rest) {
-  return text_of("layers.", layer, ".", rest);
-}
-
 struct LatentDecoderConfig {
   ModelShape shape;
   std::int64_t intermediate_size = 0;
@@ -205,7 +201,7 @@ class LatentDecoder final : public Model {
   Tensor prediction(WeightBinder& w, Batch& batch, Tensor hidden, Tensor next, Tensor table,
                     RouterFigures& figures) const {
     const std::int64_t layer = prediction_layer();
-    const auto weight = [&](std::string_view name) { return w(latent_layer_name(layer, name)); };
+    const auto weight = [&](std::string_view name) { return w(layer_name(layer, name)); };
     const auto norm = [&](Tensor x, std::string_view name) {
       return rms_norm(x, weight(name), {.epsilon = config_.rms_norm_eps});
     };
@@ -231,7 +227,7 @@ class LatentDecoder final : public Model {
   Tensor attention_block(WeightBinder& w, Batch& batch, std::int64_t layer, Tensor x, Tensor table) const {
     const Scope scope(x.program(), "attention");
     const LatentDecoderConfig& c = config_;
-    const auto weight = [&](std::string_view name) { return w(latent_layer_name(layer, name)); };
+    const auto weight = [&](std::string_view name) { return w(layer_name(layer, name)); };
     const Tensor h = rms_norm(x, weight("input_norm"), {.epsilon = c.rms_norm_eps});
     const std::int64_t compressed = c.kv_lora_rank + c.rope_dim;  // a row has the latent row, then the key's rope part
     const Tensor kv = linear(h, weight("attention.kv_down"));
@@ -257,20 +253,19 @@ class LatentDecoder final : public Model {
 
   // [tokens, heads x head_dim]
   Tensor query(WeightBinder& w, std::int64_t layer, Tensor h) const {
-    if (config_.q_lora_rank == 0) return linear(h, w(latent_layer_name(layer, "attention.query")));
-    const Tensor low = linear(h, w(latent_layer_name(layer, "attention.query_down")));
-    const Tensor latent =
-        rms_norm(low, w(latent_layer_name(layer, "attention.query_norm")), {.epsilon = kLatentEpsilon});
-    return linear(latent, w(latent_layer_name(layer, "attention.query_up")));
+    if (config_.q_lora_rank == 0) return linear(h, w(layer_name(layer, "attention.query")));
+    const Tensor low = linear(h, w(layer_name(layer, "attention.query_down")));
+    const Tensor latent = rms_norm(low, w(layer_name(layer, "attention.query_norm")), {.epsilon = kLatentEpsilon});
+    return linear(latent, w(layer_name(layer, "attention.query_up")));
   }
 
   // x + down(swiglu(gate_up(norm(x)))), or x + mixture(norm(x))
   Tensor mlp_block(WeightBinder& w, std::int64_t layer, Tensor x, RouterFigures& figures) const {
     const Scope scope(x.program(), "mlp");
-    const Tensor h = rms_norm(x, w(latent_layer_name(layer, "mlp_norm")), {.epsilon = config_.rms_norm_eps});
+    const Tensor h = rms_norm(x, w(layer_name(layer, "mlp_norm")), {.epsilon = config_.rms_norm_eps});
     if (options_.mixture.is_in(layer)) return x + mixture_forward(options_.mixture, layer, w, h, figures);
-    const Tensor inner = swiglu(linear(h, w(latent_layer_name(layer, "mlp.gate_up"))));
-    return x + linear(inner, w(latent_layer_name(layer, "mlp.down")));
+    const Tensor inner = swiglu(linear(h, w(layer_name(layer, "mlp.gate_up"))));
+    return x + linear(inner, w(layer_name(layer, "mlp.down")));
   }
 
   void add_matrix(std::string name, std::int64_t rows, std::int64_t columns, std::string part, PartAxis axis,
@@ -300,11 +295,11 @@ class LatentDecoder final : public Model {
   void describe_layer(std::int64_t layer) {
     const std::int64_t hidden = config_.shape.hidden_size;
     const std::string part = text_of("model.layers.", layer, ".");
-    add_norm(latent_layer_name(layer, "input_norm"), hidden, part + "input_layernorm.weight");
-    describe_attention(latent_layer_name(layer, "attention."), part + "self_attn.");
-    add_norm(latent_layer_name(layer, "mlp_norm"), hidden, part + "post_attention_layernorm.weight");
+    add_norm(layer_name(layer, "input_norm"), hidden, part + "input_layernorm.weight");
+    describe_attention(layer_name(layer, "attention."), part + "self_attn.");
+    add_norm(layer_name(layer, "mlp_norm"), hidden, part + "post_attention_layernorm.weight");
     if (options_.mixture.is_in(layer)) return describe_mixture(options_.mixture, layer, hidden, specs_);
-    describe_gated_mlp(latent_layer_name(layer, "mlp."), part + "mlp.", hidden, config_.intermediate_size, specs_);
+    describe_gated_mlp(layer_name(layer, "mlp."), part + "mlp.", hidden, config_.intermediate_size, specs_);
   }
 
   // The layer for multi-token prediction. Folders hold copies of the embedding and the head in it.
@@ -317,10 +312,10 @@ class LatentDecoder final : public Model {
       if (spec.name == head()) spec.parts[0].copies.push_back(part + "shared_head.head.weight");
     }
     describe_layer(layer);
-    add_norm(latent_layer_name(layer, "prediction.embedding_norm"), hidden, part + "enorm.weight");
-    add_norm(latent_layer_name(layer, "prediction.hidden_norm"), hidden, part + "hnorm.weight");
-    add_matrix(latent_layer_name(layer, "prediction.join"), hidden, 2 * hidden, part + "eh_proj.weight", {});
-    add_norm(latent_layer_name(layer, "prediction.norm"), hidden, part + "shared_head.norm.weight");
+    add_norm(layer_name(layer, "prediction.embedding_norm"), hidden, part + "enorm.weight");
+    add_norm(layer_name(layer, "prediction.hidden_norm"), hidden, part + "hnorm.weight");
+    add_matrix(layer_name(layer, "prediction.join"), hidden, 2 * hidden, part + "eh_proj.weight", {});
+    add_norm(layer_name(layer, "prediction.norm"), hidden, part + "shared_head.norm.weight");
   }
 
   void describe_attention(const std::string& block, const std::string& part) {

@@ -17,6 +17,8 @@ void check_positions(const ModelShape& shape, std::int64_t length, std::string_v
               help);
 }
 
+std::string layer_name(std::int64_t layer, std::string_view rest) { return text_of("layers.", layer, ".", rest); }
+
 WeightBinder::WeightBinder(Program& program, const std::vector<WeightSpec>& specs, bool trainable)
     : program_(program), specs_(specs), trainable_(trainable) {}
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -32,6 +33,9 @@ struct ModelShape {
 // max_position_embeddings.) vLLM rejects such sequences as well. `where` is the option that requested the length; `fix`
 // is the suggested fix, by default the largest possible length.
 void check_positions(const ModelShape& shape, std::int64_t length, std::string_view where, std::string_view fix = {});
+
+// Returns the name of a weight of a layer: "layers.3.attention.qkv".
+[[nodiscard]] std::string layer_name(std::int64_t layer, std::string_view rest);
 
 // Declares a model's weights in a program that is being traced. Weights are declared in f32 unless their spec fixes a
 // type; the precision pass changes f32 to the model's dtype.

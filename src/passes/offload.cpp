@@ -63,7 +63,7 @@ class OffloadCandidates {
     std::optional<std::size_t> first_backward;
     for (std::size_t n = producer + 1; n < program_.nodes().size(); ++n) {
       const Node& node = program_.nodes()[n];
-      if (std::find(node.inputs.begin(), node.inputs.end(), id) == node.inputs.end()) continue;
+      if (!reads(node, id)) continue;
       if (node.phase == Phase::kForward) last_forward = n;
       if (node.phase == Phase::kBackward && !first_backward) first_backward = n;
     }

@@ -6,6 +6,10 @@
 
 namespace hone {
 
+bool reads(const Node& node, ValueId value) {
+  return std::find(node.inputs.begin(), node.inputs.end(), value) != node.inputs.end();
+}
+
 bool updates_in_place(const Node& node) {
   for (std::size_t i = 0; i < node.outputs.size(); ++i) {
     if (node.op->alias(i) && !node.op->is_view()) return true;

@@ -57,6 +57,9 @@ struct Node {
   Phase phase = Phase::kForward;
 };
 
+// Returns true if the value is an input of the node.
+[[nodiscard]] bool reads(const Node& node, ValueId value);
+
 // Returns true if the node overwrites the storage of an input.
 [[nodiscard]] bool updates_in_place(const Node& node);
 

@@ -1,6 +1,7 @@
 #include "tracker/tracker.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "core/error.h"
 #include "core/log.h"
@@ -8,6 +9,11 @@
 #include "tracker/registry.h"
 
 namespace hone {
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
 TrackerRegistry& tracker_registry() {
   static TrackerRegistry registry = [] {
     TrackerRegistry filled;

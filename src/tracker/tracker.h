@@ -16,6 +16,9 @@ namespace hone {
 // Returns the options that all registered trackers declare, with their defaults.
 [[nodiscard]] OptionSet tracker_keys();
 
+// Seconds since 1970, the time of a tracker's events.
+[[nodiscard]] double seconds_now();
+
 // Description of the tracked run. The pointer and the span must be valid while the tracker is created.
 struct TrackedRun {
   std::filesystem::path output_dir;

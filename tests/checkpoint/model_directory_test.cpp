@@ -125,6 +125,12 @@ TEST_F(ModelFolder, ChecksTheIndex) {
   EXPECT_EQ(error_with(good), "");
   EXPECT_THAT(error_with("{"), AllOf(HasSubstr(index.string()), HasSubstr("not valid JSON")));
   EXPECT_THAT(error_with("[]"), HasSubstr("no weight_map"));
+  EXPECT_THAT(error_with(R"({"weight_map":{"a":"x.safetensors"})"), HasSubstr("not valid JSON"));
+  EXPECT_THAT(error_with(R"([{"weight_map":{"a":"x.safetensors"}}])"), HasSubstr("no weight_map"));
+  EXPECT_THAT(error_with(R"({"metadata":{"weight_map":{"a":"x.safetensors"}}})"), HasSubstr("no weight_map"));
+  EXPECT_THAT(error_with(R"({"weight_map":["x.safetensors"]})"), HasSubstr("no weight_map"));
+  EXPECT_THAT(error_with(R"({"weight_map":{"a":"x.safetensors"},"weight_map":null})"), HasSubstr("no weight_map"));
+  EXPECT_THAT(error_with(R"({"weight_map":{"a":{"b":"x.safetensors"}}})"), HasSubstr("'a' has no file name"));
   EXPECT_THAT(error_with(R"({"weight_map":{}})"), HasSubstr("empty"));
   EXPECT_THAT(error_with(R"({"weight_map":{"a":1}})"), HasSubstr("'a' has no file name"));
   EXPECT_THAT(error_with(R"({"weight_map":{"a":"../x"}})"), HasSubstr("not the name of a file in this folder"));

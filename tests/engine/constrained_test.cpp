@@ -2,10 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <regex>
-
 #include "core/error.h"
 #include "core/json_value.h"
+#include "core/regex.h"
 #include "engine/engine.h"
 #include "engine/token_constraint.h"
 #include "grammar/grammar.h"
@@ -126,7 +125,7 @@ TEST(Constrained, CompletionsFollowExpressionsChoicesAndRules) {
   }
   const std::vector<Completion> completions = writer().generate(requests, constrained_options(8, true));
   for (std::size_t i = 0; i < completions.size(); i += 3) {
-    EXPECT_TRUE(std::regex_match(completions[i].text, std::regex("[a-c]{2,4}-(foo|bar)"))) << completions[i].text;
+    EXPECT_TRUE(Regex("[a-c]{2,4}-(foo|bar)").fits(completions[i].text)) << completions[i].text;
     EXPECT_THAT((std::vector<std::string>{"yes", "no", "naïve"}), testing::Contains(completions[i + 1].text));
     const std::string& nested = completions[i + 2].text;
     if (completions[i + 2].finish_reason != FinishReason::kStop) continue;

@@ -4,13 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <regex>
+#include <algorithm>
 #include <string>
 #include <thread>
 
 #include "core/error.h"
 #include "core/json_value.h"
 #include "core/random.h"
+#include "core/regex.h"
 #include "support/json_schemas.h"
 #include "text/bpe_trainer.h"
 
@@ -72,6 +73,17 @@ std::string refusal_of(const GrammarSpec& spec) {
   return "accepted";
 }
 
+std::string without_exponents(const std::string& text) {
+  std::string rest;
+  std::size_t end = 0;
+  Regex("[0-9]([eE][+-]?[0-9]+)").for_each_match(text, [&](const RegexMatch& match) {
+    const auto begin = static_cast<std::size_t>(match.group.data() - text.data());
+    rest.append(text, end, begin - end);
+    end = begin + match.group.size();
+  });
+  return rest.append(text, end);
+}
+
 TEST(Grammar, DrawnTextsSatisfyRandomSchemas) {
   int finished = 0;
   for (std::uint64_t seed = 0; seed < 220; ++seed) {
@@ -83,8 +95,7 @@ TEST(Grammar, DrawnTextsSatisfyRandomSchemas) {
     ++finished;
     // Properties that a schema does not name may be numbers beyond those of f64, which the parser refuses.
     Json value = Json::parse(text, nullptr, false);
-    if (value.is_discarded() && !strict)
-      value = Json::parse(std::regex_replace(text, std::regex("([0-9])[eE][+-]?[0-9]+"), "$1"), nullptr, false);
+    if (value.is_discarded() && !strict) value = Json::parse(without_exponents(text), nullptr, false);
     EXPECT_FALSE(value.is_discarded()) << schema << "\n" << text;
     if (value.is_discarded()) continue;
     EXPECT_TRUE(satisfies(value, schema, strict)) << schema << "\n" << text;
@@ -92,13 +103,17 @@ TEST(Grammar, DrawnTextsSatisfyRandomSchemas) {
   EXPECT_GT(finished, 150);
 }
 
+bool is_ascii(const std::string& text) {
+  return std::ranges::all_of(text, [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+}
+
 TEST(Grammar, DrawnTextsMatchRegularExpressions) {
   for (const char* text : {"[a-c]{2,4}x?", "(foo|bar)+-[0-9]{3}", "\\d{4}-\\d{2}-\\d{2}", "a*b", "[^x\\s]{3}"}) {
-    const std::regex expression(text);
+    const Regex expression(text);
     for (std::uint64_t seed = 0; seed < 20; ++seed) {
       const std::string drawn = drawn_text({GrammarKind::kRegex, text}, seed);
       EXPECT_TRUE(drawn.starts_with("unfinished") || text == std::string("[^x\\s]{3}") ||
-                  std::regex_match(drawn, expression))
+                  (is_ascii(drawn) && expression.fits(drawn)))
           << text << ": " << drawn;
     }
   }

@@ -3,10 +3,10 @@
 
 #include <cmath>
 #include <filesystem>
-#include <regex>
 #include <set>
 
 #include "core/files.h"
+#include "core/regex.h"
 #include "core/strings.h"
 #include "support/paths.h"
 
@@ -16,9 +16,9 @@ namespace fs = std::filesystem;
 
 const fs::path kTable = "backend/device_model.cpp";
 
-std::vector<std::string> matches(const std::string& text, const std::regex& pattern) {
+std::vector<std::string> matches(const std::string& text, const Regex& pattern) {
   std::vector<std::string> found;
-  for (std::sregex_iterator at(text.begin(), text.end(), pattern), end; at != end; ++at) found.push_back((*at)[1]);
+  pattern.for_each_match(text, [&](const RegexMatch& match) { found.emplace_back(match.group); });
   return found;
 }
 
@@ -37,8 +37,8 @@ bool is_rate(double value) {
 }
 
 TEST(DeviceRates, StandInOneTable) {
-  const std::regex number(R"(\b([0-9][0-9.']*[eE]\+?[0-9]+))");
-  const std::regex text(R"re("([^"]*)")re");
+  const Regex number(R"(\b([0-9][0-9.']*[eE]\+?[0-9]+))");
+  const Regex text(R"re("([^"]*)")re");
   const fs::path src = source_dir() / "src";
   std::set<std::string> names;
   std::size_t rates = 0;

@@ -10,13 +10,14 @@
 #include <utility>
 
 #include "core/json_value.h"
+#include "data/cells.h"
 
 namespace hone {
 namespace {
 
-constexpr std::int64_t kMostValuesARow = std::int64_t{1} << 22;
 constexpr std::int64_t kLongestBatch = std::int64_t{1} << 40;
-constexpr std::size_t kMostRatio = 32'768;  // largest ratio of decompressed to compressed size; no codec exceeds it
+// Largest ratio of decompressed to compressed size; no codec exceeds it.
+constexpr std::size_t kMostBufferRatio = 32'768;
 constexpr std::size_t kSmallBuffer = std::size_t{1} << 20;
 
 void expect(bool condition, std::string_view what) {
@@ -138,7 +139,7 @@ class BatchBuilder {
     stored.remove_prefix(sizeof size);
     if (size == arrow::kUncompressedBuffer) return stored;
     const bool is_possible = size >= 0 && (static_cast<std::size_t>(size) <= kSmallBuffer ||
-                                           static_cast<std::size_t>(size) / kMostRatio <= stored.size());
+                                           static_cast<std::size_t>(size) / kMostBufferRatio <= stored.size());
     expect(is_possible, "a buffer has an impossible size");
     std::string& plain = storage_->emplace_back(static_cast<std::size_t>(size), '\0');
     const bool whole = codec_ == arrow::CompressionType::kLz4Frame

@@ -8,7 +8,7 @@
 namespace hone {
 namespace {
 
-constexpr int kDeepestSchema = 64;
+constexpr int kDeepestArrowSchema = 64;
 constexpr std::string_view kDamaged = "damaged schema";
 
 void expect(bool condition) {
@@ -103,7 +103,7 @@ void read_type(const FlatTable& type, ArrowField& field) {
 }
 
 ArrowField read_field(const FlatTable& table, int depth, const std::string& where) {
-  expect(depth < kDeepestSchema);
+  expect(depth < kDeepestArrowSchema);
   ArrowField field;
   field.name = replace_invalid_utf8(table.text(arrow::Field::kName));
   field.type = table.number<arrow::Type>(arrow::Field::kTypeType);

@@ -18,7 +18,7 @@ namespace {
 
 // Largest possible compression ratio: zstd stores a run of 128 KiB in 4 bytes. A page that claims more is damaged.
 // Pages of at most kSmallPage are not checked.
-constexpr std::size_t kMostRatio = 32'768;
+constexpr std::size_t kMostPageRatio = 32'768;
 constexpr std::size_t kSmallPage = std::size_t{1} << 20;
 
 bool inflate_all(std::string_view stored, std::string& plain) {
@@ -209,7 +209,7 @@ std::string_view ColumnCursor::uncompressed(const ParquetPageHeader& page, std::
   if (codec_ == parquet::CompressionCodec::kUncompressed || !page.is_compressed) return stored;
   if (static_cast<std::size_t>(page.plain_bytes) < levels) fail("a page's levels are longer than it");
   const std::size_t size = static_cast<std::size_t>(page.plain_bytes) - levels;
-  if (size > kSmallPage && size / kMostRatio > stored.size()) fail("a page has an impossible size");
+  if (size > kSmallPage && size / kMostPageRatio > stored.size()) fail("a page has an impossible size");
   plain.resize(size);
   if (!decompress_page(codec_, stored, plain, where_)) {
     if (size == 0) return {};  // only nulls: some writers store nothing

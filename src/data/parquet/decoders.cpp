@@ -11,12 +11,12 @@ namespace {
 
 constexpr std::string_view kTooShort = "it ends too early";
 
-void expect(bool condition, std::string_view what) {
+void expect_page(bool condition, std::string_view what) {
   if (!condition) throw DamagedPage{what};
 }
 
 std::string_view take(std::string_view& bytes, std::uint64_t count) {
-  expect(count <= bytes.size(), kTooShort);
+  expect_page(count <= bytes.size(), kTooShort);
   const std::string_view taken = bytes.substr(0, static_cast<std::size_t>(count));
   bytes.remove_prefix(taken.size());
   return taken;
@@ -52,7 +52,7 @@ std::uint64_t bits_at(std::string_view bytes, std::uint64_t at, int width) {
   const auto shift = static_cast<unsigned>(at % 8);
   std::array<std::uint8_t, 9> window{};
   const std::size_t count = (shift + static_cast<std::size_t>(width) + 7) / 8;
-  expect(first + count <= bytes.size(), kTooShort);
+  expect_page(first + count <= bytes.size(), kTooShort);
   std::memcpy(window.data(), bytes.data() + first, count);
   std::uint64_t low = 0;
   std::memcpy(&low, window.data(), sizeof low);
@@ -121,12 +121,12 @@ class DictionaryDecoder final : public ValueDecoder {
   DictionaryDecoder(const std::vector<ParquetValue>& dictionary, std::string_view bytes) : dictionary_(dictionary) {
     if (bytes.empty()) return;  // a page that contains only nulls
     const auto width = take_number<std::uint8_t>(bytes);
-    expect(width <= 32, "an index of more than 32 bits");
+    expect_page(width <= 32, "an index of more than 32 bits");
     runs_ = RunDecoder(bytes, width);
   }
   void next(ParquetValue& value) override {
     const std::uint32_t index = runs_.next();
-    expect(index < dictionary_.size(), "an index is outside of the dictionary");
+    expect_page(index < dictionary_.size(), "an index is outside of the dictionary");
     value = dictionary_[index];
   }
 
@@ -141,10 +141,10 @@ class DeltaDecoder {
   explicit DeltaDecoder(std::string_view bytes) : rest_(bytes) {
     const std::uint64_t block = take_varint(rest_);
     const std::uint64_t miniblocks = take_varint(rest_);
-    expect(block > 0 && block <= kLargestBlock && miniblocks > 0 && miniblocks <= block && block % miniblocks == 0,
-           "a block of differences has an impossible size");
+    expect_page(block > 0 && block <= kLargestBlock && miniblocks > 0 && miniblocks <= block && block % miniblocks == 0,
+                "a block of differences has an impossible size");
     values_ = block / miniblocks;
-    expect(values_ % 8 == 0, "a block of differences has an impossible size");
+    expect_page(values_ % 8 == 0, "a block of differences has an impossible size");
     widths_count_ = miniblocks;
     left_ = take_varint(rest_);
     value_ = static_cast<std::uint64_t>(take_zigzag(rest_));
@@ -153,7 +153,7 @@ class DeltaDecoder {
   [[nodiscard]] std::uint64_t count() const { return left_; }
 
   [[nodiscard]] std::int64_t next() {
-    expect(left_ > 0, kTooShort);
+    expect_page(left_ > 0, kTooShort);
     --left_;
     if (first_) {
       first_ = false;
@@ -188,7 +188,7 @@ class DeltaDecoder {
     }
     width_ = static_cast<std::uint8_t>(widths_.front());
     widths_.remove_prefix(1);
-    expect(width_ <= 64, "a difference of more than 64 bits");
+    expect_page(width_ <= 64, "a difference of more than 64 bits");
     packed_ = take(rest_, values_ * width_ / 8);
     in_miniblock_ = values_;
   }
@@ -225,7 +225,7 @@ class DeltaLengthBytes final : public ValueDecoder {
   explicit DeltaLengthBytes(std::string_view bytes) : lengths_(bytes), rest_(lengths_.behind()) {}
   void next(ParquetValue& value) override {
     const std::int64_t length = lengths_.next();
-    expect(length >= 0, "a negative length");
+    expect_page(length >= 0, "a negative length");
     value.bytes = take(rest_, static_cast<std::uint64_t>(length));
   }
 
@@ -240,7 +240,7 @@ class DeltaBytes final : public ValueDecoder {
   explicit DeltaBytes(std::string_view bytes) : shared_(bytes), suffixes_(shared_.behind()) {}
   void next(ParquetValue& value) override {
     const std::int64_t shared = shared_.next();
-    expect(shared >= 0 && static_cast<std::uint64_t>(shared) <= last_.size(), "a value shares more than there is");
+    expect_page(shared >= 0 && static_cast<std::uint64_t>(shared) <= last_.size(), "a value shares more than there is");
     suffixes_.next(value);
     last_.resize(static_cast<std::size_t>(shared));
     last_ += value.bytes;
@@ -263,7 +263,7 @@ class SplitBytes final : public ValueDecoder {
   }
   void next(ParquetValue& value) override {
     const std::size_t count = bytes_.size() / width_;
-    expect(next_ < count, kTooShort);
+    expect_page(next_ < count, kTooShort);
     for (std::size_t i = 0; i < width_; ++i) joined_[i] = bytes_[i * count + next_];
     ++next_;
     PlainDecoder(leaf_, joined_).next(value);
@@ -287,7 +287,7 @@ std::uint32_t RunDecoder::next() {
     packed_ = (header & 1) != 0;
     if (packed_) {
       const std::uint64_t groups = header >> 1;
-      expect(groups <= std::uint64_t{1} << 32, "a run is too long");
+      expect_page(groups <= std::uint64_t{1} << 32, "a run is too long");
       // Some writers omit trailing bytes that the last group does not need.
       const std::uint64_t bytes =
           std::min<std::uint64_t>(groups * static_cast<std::uint64_t>(bit_width_), rest_.size());

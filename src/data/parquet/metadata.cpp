@@ -12,7 +12,7 @@
 namespace hone {
 namespace {
 
-constexpr int kDeepestSchema = 64;
+constexpr int kDeepestParquetSchema = 64;
 constexpr auto kNoConvertedType = static_cast<parquet::ConvertedType>(-1);
 
 // An element of the schema, which the file lists depth first.
@@ -171,7 +171,7 @@ class SchemaBuilder {
   }
 
   ParquetNode take(const ParquetNode& parent, int depth) {
-    expect(next_ < elements_.size() && depth < kDeepestSchema);
+    expect(next_ < elements_.size() && depth < kDeepestParquetSchema);
     const SchemaElement& element = elements_[next_++];
     ParquetNode node{.name = element.name, .definition = parent.definition, .repeat = parent.repeat};
     if (depth > 0) {

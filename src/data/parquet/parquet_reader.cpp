@@ -15,8 +15,6 @@ namespace hone {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::int64_t kMostValuesARow = std::int64_t{1} << 22;
-
 std::string big_endian_of(const ParquetNode& leaf, const ParquetValue& value) {
   if (leaf.type == parquet::Type::kByteArray || leaf.type == parquet::Type::kFixedLenByteArray)
     return std::string(value.bytes);

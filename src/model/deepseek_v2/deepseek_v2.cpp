@@ -33,10 +33,10 @@ class DeepseekV2Family final : public Family {
   }
 };
 
-const DeepseekV2Family kFamily;
+const DeepseekV2Family kDeepseekV2Family;
 
 }  // namespace
 
-void register_deepseek_v2(FamilyRegistry& registry) { registry.add(kFamily); }
+void register_deepseek_v2(FamilyRegistry& registry) { registry.add(kDeepseekV2Family); }
 
 }  // namespace hone

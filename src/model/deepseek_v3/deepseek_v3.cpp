@@ -35,10 +35,10 @@ class DeepseekV3Family final : public Family {
   }
 };
 
-const DeepseekV3Family kFamily;
+const DeepseekV3Family kDeepseekV3Family;
 
 }  // namespace
 
-void register_deepseek_v3(FamilyRegistry& registry) { registry.add(kFamily); }
+void register_deepseek_v3(FamilyRegistry& registry) { registry.add(kDeepseekV3Family); }
 
 }  // namespace hone

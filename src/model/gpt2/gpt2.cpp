@@ -19,8 +19,6 @@ namespace {
 constexpr std::int64_t kMostLayers = 10'000;
 constexpr double kMostParameters = 1e15;  // keeps sums of sizes in bytes from overflowing
 
-std::string layer_name(std::int64_t layer, std::string_view rest) { return text_of("layers.", layer, ".", rest); }
-
 struct Gpt2Config {
   ModelShape shape;
   std::int64_t inner_size = 0;
@@ -237,10 +235,10 @@ class Gpt2Family final : public Family {
   std::unique_ptr<Model> create(const Json& config) const override { return std::make_unique<Gpt2>(config); }
 };
 
-const Gpt2Family kFamily;
+const Gpt2Family kGpt2Family;
 
 }  // namespace
 
-void register_gpt2(FamilyRegistry& registry) { registry.add(kFamily); }
+void register_gpt2(FamilyRegistry& registry) { registry.add(kGpt2Family); }
 
 }  // namespace hone

@@ -11,10 +11,10 @@ class LlamaFamily final : public Family {
   std::unique_ptr<Model> create(const Json& config) const override { return make_decoder(config, {}); }
 };
 
-const LlamaFamily kFamily;
+const LlamaFamily kLlamaFamily;
 
 }  // namespace
 
-void register_llama(FamilyRegistry& registry) { registry.add(kFamily); }
+void register_llama(FamilyRegistry& registry) { registry.add(kLlamaFamily); }
 
 }  // namespace hone

@@ -26,10 +26,10 @@ class MixtralFamily final : public Family {
   }
 };
 
-const MixtralFamily kFamily;
+const MixtralFamily kMixtralFamily;
 
 }  // namespace
 
-void register_mixtral(FamilyRegistry& registry) { registry.add(kFamily); }
+void register_mixtral(FamilyRegistry& registry) { registry.add(kMixtralFamily); }
 
 }  // namespace hone

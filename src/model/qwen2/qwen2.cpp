@@ -11,10 +11,10 @@ class Qwen2Family final : public Family {
   std::unique_ptr<Model> create(const Json& config) const override { return make_decoder(config, {.qkv_bias = true}); }
 };
 
-const Qwen2Family kFamily;
+const Qwen2Family kQwen2Family;
 
 }  // namespace
 
-void register_qwen2(FamilyRegistry& registry) { registry.add(kFamily); }
+void register_qwen2(FamilyRegistry& registry) { registry.add(kQwen2Family); }
 
 }  // namespace hone

@@ -11,10 +11,10 @@ class Qwen3Family final : public Family {
   std::unique_ptr<Model> create(const Json& config) const override { return make_decoder(config, {.qk_norm = true}); }
 };
 
-const Qwen3Family kFamily;
+const Qwen3Family kQwen3Family;
 
 }  // namespace
 
-void register_qwen3(FamilyRegistry& registry) { registry.add(kFamily); }
+void register_qwen3(FamilyRegistry& registry) { registry.add(kQwen3Family); }
 
 }  // namespace hone

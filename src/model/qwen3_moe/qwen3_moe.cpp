@@ -19,10 +19,10 @@ class Qwen3MoeFamily final : public Family {
   }
 };
 
-const Qwen3MoeFamily kFamily;
+const Qwen3MoeFamily kQwen3MoeFamily;
 
 }  // namespace
 
-void register_qwen3_moe(FamilyRegistry& registry) { registry.add(kFamily); }
+void register_qwen3_moe(FamilyRegistry& registry) { registry.add(kQwen3MoeFamily); }
 
 }  // namespace hone

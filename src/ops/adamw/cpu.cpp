@@ -35,7 +35,7 @@ struct RandomPieces {
 // Operands of the update. `kept` is the master weight and `rounded` the weight; without a master weight, `kept` is the
 // weight and `rounded` is null.
 template <class T, class W, class S, class G>
-struct Update {
+struct AdamwUpdate {
   using A = Accumulator<T>;
   static constexpr bool kRandom = std::is_same_v<W, BFloat16> || std::is_same_v<S, BFloat16>;
   W* kept;
@@ -77,20 +77,20 @@ struct Update {
 };
 
 template <class T, class W, class S, class G>
-void update(const KernelCall& call, W* kept, T* rounded) {
+void adamw_update(const KernelCall& call, W* kept, T* rounded) {
   using A = Accumulator<T>;
   const AdamwNumbers<A> step(call.attributes_as<AdamwAttributes>(), call.in(AdamwIn::hyper).as<A>(),
                              *call.in(AdamwIn::norm).as<A>());
   const TensorView& gradient = call.out(AdamwOut::gradient);
   const std::int64_t start = call.attributes_as<AdamwAttributes>().start_in(gradient.elements());
-  const Update<T, W, S, G> all{kept, rounded, gradient.as<G>() + start, call.out(AdamwOut::m).as<S>(),
-                               call.out(AdamwOut::v).as<S>()};
+  const AdamwUpdate<T, W, S, G> all{kept, rounded, gradient.as<G>() + start, call.out(AdamwOut::m).as<S>(),
+                                    call.out(AdamwOut::v).as<S>()};
   parallel_for(call.out(AdamwOut::m).elements(), 16384,
                [&](std::int64_t begin, std::int64_t end) { all.run(step, begin, end); });
 }
 
 template <class T>
-void forward(const KernelCall& call) {
+void adamw_forward(const KernelCall& call) {
   using A = Accumulator<T>;
   if (*call.in(AdamwIn::bad).as<std::int32_t>() != 0) {
     std::memset(call.out(AdamwOut::gradient).data, 0, call.out(AdamwOut::gradient).type->bytes());
@@ -100,9 +100,9 @@ void forward(const KernelCall& call) {
   T* weight = whole.as<T>() + call.attributes_as<AdamwAttributes>().start_in(whole.elements());
   const auto with_types = [&]<class S, class G>() {
     if (call.in(AdamwIn::master)) {
-      update<T, A, S, G>(call, call.out(AdamwOut::master).as<A>(), weight);
+      adamw_update<T, A, S, G>(call, call.out(AdamwOut::master).as<A>(), weight);
     } else {
-      update<T, T, S, G>(call, weight, nullptr);
+      adamw_update<T, T, S, G>(call, weight, nullptr);
     }
   };
   const bool narrow_gradient = call.in(AdamwIn::gradient).dtype() == DType::kBf16;
@@ -120,7 +120,7 @@ void forward(const KernelCall& call) {
 void register_adamw_cpu(KernelRegistry& registry) {
   registry.add("adamw", DeviceKind::kCpu,
                {[](const KernelCall& call) {
-                  for_floating(call.in(AdamwIn::weight).dtype(), [&]<class T>() { forward<T>(call); });
+                  for_floating(call.in(AdamwIn::weight).dtype(), [&]<class T>() { adamw_forward<T>(call); });
                 },
                 {}});
 }

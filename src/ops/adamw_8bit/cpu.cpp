@@ -12,7 +12,7 @@ namespace hone {
 namespace {
 
 template <class T, class G>
-struct Update {
+struct Adamw8bitUpdate {
   T* weight;
   G* gradient;
   std::uint8_t* m;
@@ -62,38 +62,40 @@ struct Update {
 };
 
 template <class T, class G>
-void update(const KernelCall& call) {
+void adamw_8bit_update(const KernelCall& call) {
   const AdamwNumbers<float> step(call.attributes_as<AdamwAttributes>(), call.in(Adamw8bitIn::hyper).as<float>(),
                                  *call.in(Adamw8bitIn::norm).as<float>());
   const std::int64_t elements = call.out(Adamw8bitOut::m).elements();
   const auto& attributes = call.attributes_as<AdamwAttributes>();
   const TensorView& weight = call.out(Adamw8bitOut::weight);
   const TensorView& gradient = call.out(Adamw8bitOut::gradient);
-  const Update<T, G> all{weight.as<T>() + attributes.start_in(weight.elements()),
-                         gradient.as<G>() + attributes.start_in(gradient.elements()),
-                         call.out(Adamw8bitOut::m).as<std::uint8_t>(),
-                         call.out(Adamw8bitOut::v).as<std::uint8_t>(),
-                         call.out(Adamw8bitOut::m_scale).as<float>(),
-                         call.out(Adamw8bitOut::v_scale).as<float>(),
-                         elements};
+  const Adamw8bitUpdate<T, G> all{weight.as<T>() + attributes.start_in(weight.elements()),
+                                  gradient.as<G>() + attributes.start_in(gradient.elements()),
+                                  call.out(Adamw8bitOut::m).as<std::uint8_t>(),
+                                  call.out(Adamw8bitOut::v).as<std::uint8_t>(),
+                                  call.out(Adamw8bitOut::m_scale).as<float>(),
+                                  call.out(Adamw8bitOut::v_scale).as<float>(),
+                                  elements};
   parallel_for(scales_of(elements), 64, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t block = begin; block < end; ++block) all.run(step, block);
   });
 }
 
-void forward(const KernelCall& call) {
+void adamw_8bit_forward(const KernelCall& call) {
   if (*call.in(Adamw8bitIn::bad).as<std::int32_t>() != 0) {
     std::memset(call.out(Adamw8bitOut::gradient).data, 0, call.out(Adamw8bitOut::gradient).type->bytes());
     return;
   }
   const bool narrow_gradient = call.in(Adamw8bitIn::gradient).dtype() == DType::kBf16;
-  if (call.in(Adamw8bitIn::weight).dtype() == DType::kF32) return update<float, float>(call);
-  if (narrow_gradient) return update<BFloat16, BFloat16>(call);
-  update<BFloat16, float>(call);
+  if (call.in(Adamw8bitIn::weight).dtype() == DType::kF32) return adamw_8bit_update<float, float>(call);
+  if (narrow_gradient) return adamw_8bit_update<BFloat16, BFloat16>(call);
+  adamw_8bit_update<BFloat16, float>(call);
 }
 
 }  // namespace
 
-void register_adamw_8bit_cpu(KernelRegistry& registry) { registry.add("adamw_8bit", DeviceKind::kCpu, {forward, {}}); }
+void register_adamw_8bit_cpu(KernelRegistry& registry) {
+  registry.add("adamw_8bit", DeviceKind::kCpu, {adamw_8bit_forward, {}});
+}
 
 }  // namespace hone

@@ -6,7 +6,7 @@ namespace hone {
 namespace {
 
 template <class T>
-void forward(const KernelCall& call) {
+void add_forward(const KernelCall& call) {
   const TensorView& a = call.in(AddIn::a);
   const T* as = a.as<T>();
   const T* bs = call.in(AddIn::b).as<T>();
@@ -20,10 +20,11 @@ void forward(const KernelCall& call) {
 }  // namespace
 
 void register_add_cpu(KernelRegistry& registry) {
-  registry.add(
-      "add", DeviceKind::kCpu,
-      {[](const KernelCall& call) { for_floating(call.in(AddIn::a).dtype(), [&]<class T>() { forward<T>(call); }); },
-       {}});
+  registry.add("add", DeviceKind::kCpu,
+               {[](const KernelCall& call) {
+                  for_floating(call.in(AddIn::a).dtype(), [&]<class T>() { add_forward<T>(call); });
+                },
+                {}});
 }
 
 }  // namespace hone

@@ -1,7 +1,5 @@
 #include "ops/add_layer_norm/add_layer_norm.h"
 
-#include <algorithm>
-
 #include "core/error.h"
 #include "ops/add/add.h"
 #include "ops/layer_norm/layer_norm.h"
@@ -38,11 +36,7 @@ class AddLayerNormBackward final : public Op {
   }
 };
 
-const AddLayerNormBackward kBackward;
-
-bool reads(const Node& node, ValueId id) {
-  return std::find(node.inputs.begin(), node.inputs.end(), id) != node.inputs.end();
-}
+const AddLayerNormBackward kAddLayerNormBackward;
 
 // (x, residual, weight, bias) -> (sum, normalised, mean [rows], rstd [rows])
 class AddLayerNorm final : public FusedOp {
@@ -85,7 +79,7 @@ class AddLayerNorm final : public FusedOp {
                                        builder.output(AddLayerNormOut::rstd),
                                        dweight,
                                        dbias};
-      const std::vector<Tensor> outputs = builder.program().append(kBackward, {}, inputs);
+      const std::vector<Tensor> outputs = builder.program().append(kAddLayerNormBackward, {}, inputs);
       gradient = outputs[AddLayerNormBackwardOut::dx];
       if (builder.needs(AddLayerNormIn::weight))
         builder.set_accumulator(AddLayerNormIn::weight, outputs[AddLayerNormBackwardOut::dweight]);
@@ -141,7 +135,7 @@ std::pair<Tensor, Tensor> add_layer_norm(Tensor x, Tensor residual, Tensor weigh
 
 void register_add_layer_norm(OpRegistry& registry) {
   registry.add(kAddLayerNorm);
-  registry.add(kBackward);
+  registry.add(kAddLayerNormBackward);
 }
 
 }  // namespace hone

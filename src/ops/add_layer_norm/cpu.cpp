@@ -7,7 +7,7 @@ namespace {
 
 // Forward pass. The sum is rounded before it is normalised.
 template <class T>
-void forward(const KernelCall& call) {
+void add_layer_norm_forward(const KernelCall& call) {
   using A = Accumulator<T>;
   const TensorView& x = call.in(AddLayerNormIn::x);
   const std::int64_t n = x.row_size();
@@ -32,7 +32,7 @@ void forward(const KernelCall& call) {
 }
 
 template <class T>
-void backward(const KernelCall& call) {
+void add_layer_norm_backward(const KernelCall& call) {
   const TensorView& dsum = call.in(AddLayerNormBackwardIn::dsum);
   layer_norm_backward<T, AddLayerNormBackwardIn, AddLayerNormBackwardOut>(call, dsum ? dsum.as<T>() : nullptr);
 }
@@ -42,12 +42,13 @@ void backward(const KernelCall& call) {
 void register_add_layer_norm_cpu(KernelRegistry& registry) {
   registry.add("add_layer_norm", DeviceKind::kCpu,
                {[](const KernelCall& call) {
-                  for_floating(call.in(AddLayerNormIn::x).dtype(), [&]<class T>() { forward<T>(call); });
+                  for_floating(call.in(AddLayerNormIn::x).dtype(), [&]<class T>() { add_layer_norm_forward<T>(call); });
                 },
                 {}});
   registry.add("add_layer_norm_backward", DeviceKind::kCpu,
                {[](const KernelCall& call) {
-                  for_floating(call.in(AddLayerNormBackwardIn::dy).dtype(), [&]<class T>() { backward<T>(call); });
+                  for_floating(call.in(AddLayerNormBackwardIn::dy).dtype(),
+                               [&]<class T>() { add_layer_norm_backward<T>(call); });
                 },
                 {}});
 }

@@ -1,7 +1,5 @@
 #include "ops/add_rms_norm/add_rms_norm.h"
 
-#include <algorithm>
-
 #include "core/error.h"
 #include "ops/add/add.h"
 #include "ops/registry.h"
@@ -34,11 +32,7 @@ class AddRmsNormBackward final : public Op {
   }
 };
 
-const AddRmsNormBackward kBackward;
-
-bool reads(const Node& node, ValueId id) {
-  return std::find(node.inputs.begin(), node.inputs.end(), id) != node.inputs.end();
-}
+const AddRmsNormBackward kAddRmsNormBackward;
 
 // (x, residual, weight) -> (sum, normalised, rstd [rows])
 class AddRmsNorm final : public FusedOp {
@@ -73,7 +67,7 @@ class AddRmsNorm final : public FusedOp {
                                        builder.input(AddRmsNormIn::weight),
                                        builder.output(AddRmsNormOut::rstd),
                                        dweight};
-      const std::vector<Tensor> outputs = builder.program().append(kBackward, {}, inputs);
+      const std::vector<Tensor> outputs = builder.program().append(kAddRmsNormBackward, {}, inputs);
       gradient = outputs[AddRmsNormBackwardOut::dx];
       if (dweight) builder.set_accumulator(AddRmsNormIn::weight, outputs[AddRmsNormBackwardOut::dweight]);
     }
@@ -123,7 +117,7 @@ std::pair<Tensor, Tensor> add_rms_norm(Tensor x, Tensor residual, Tensor weight,
 
 void register_add_rms_norm(OpRegistry& registry) {
   registry.add(kAddRmsNorm);
-  registry.add(kBackward);
+  registry.add(kAddRmsNormBackward);
 }
 
 }  // namespace hone

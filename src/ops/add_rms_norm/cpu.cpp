@@ -7,7 +7,7 @@ namespace {
 
 // Forward pass. The sum is rounded before it is normalised.
 template <class T>
-void forward(const KernelCall& call) {
+void add_rms_norm_forward(const KernelCall& call) {
   using A = Accumulator<T>;
   const TensorView& x = call.in(AddRmsNormIn::x);
   const std::int64_t n = x.row_size();
@@ -28,7 +28,7 @@ void forward(const KernelCall& call) {
 }
 
 template <class T>
-void backward(const KernelCall& call) {
+void add_rms_norm_backward(const KernelCall& call) {
   const TensorView& dsum = call.in(AddRmsNormBackwardIn::dsum);
   rms_norm_backward<T, AddRmsNormBackwardIn, AddRmsNormBackwardOut>(call, dsum ? dsum.as<T>() : nullptr);
 }
@@ -38,12 +38,13 @@ void backward(const KernelCall& call) {
 void register_add_rms_norm_cpu(KernelRegistry& registry) {
   registry.add("add_rms_norm", DeviceKind::kCpu,
                {[](const KernelCall& call) {
-                  for_floating(call.in(AddRmsNormIn::x).dtype(), [&]<class T>() { forward<T>(call); });
+                  for_floating(call.in(AddRmsNormIn::x).dtype(), [&]<class T>() { add_rms_norm_forward<T>(call); });
                 },
                 {}});
   registry.add("add_rms_norm_backward", DeviceKind::kCpu,
                {[](const KernelCall& call) {
-                  for_floating(call.in(AddRmsNormBackwardIn::dy).dtype(), [&]<class T>() { backward<T>(call); });
+                  for_floating(call.in(AddRmsNormBackwardIn::dy).dtype(),
+                               [&]<class T>() { add_rms_norm_backward<T>(call); });
                 },
                 {}});
 }

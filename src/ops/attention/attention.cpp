@@ -38,7 +38,7 @@ class AttentionBackward final : public Op {
   }
 };
 
-const AttentionBackward kBackward;
+const AttentionBackward kAttentionBackward;
 
 // (qkv, cu_seqlens) -> (o, lse [rows, heads]: log of the sum of exp(score))
 class Attention final : public Op {
@@ -72,7 +72,7 @@ class Attention final : public Op {
     const Tensor dy = builder.output_gradient(AttentionOut::o);
     if (!dy || !builder.needs(AttentionIn::qkv)) return;
     builder.add(AttentionIn::qkv,
-                builder.program().append1(kBackward, node.attributes,
+                builder.program().append1(kAttentionBackward, node.attributes,
                                           {dy, builder.input(AttentionIn::qkv), builder.output(AttentionOut::o),
                                            builder.output(AttentionOut::lse), builder.input(AttentionIn::cu_seqlens)}));
   }
@@ -102,7 +102,7 @@ Tensor attention(Tensor qkv, Tensor cu_seqlens, const AttentionAttributes& attri
 
 void register_attention(OpRegistry& registry) {
   registry.add(kAttention);
-  registry.add(kBackward);
+  registry.add(kAttentionBackward);
 }
 
 }  // namespace hone

@@ -18,7 +18,7 @@ struct Packed {
 };
 
 template <class T>
-void forward(const KernelCall& call) {
+void attention_forward_kernel(const KernelCall& call) {
   const auto& a = call.attributes_as<AttentionAttributes>();
   const Packed<const T> qkv(call.in(AttentionIn::qkv).as<T>(), a);
   attention_forward<T>({.queries = {.shape = attention_shape(a),
@@ -33,7 +33,7 @@ void forward(const KernelCall& call) {
 }
 
 template <class T>
-void backward(const KernelCall& call) {
+void attention_backward_kernel(const KernelCall& call) {
   const auto& a = call.attributes_as<AttentionAttributes>();
   const Packed<const T> qkv(call.in(AttentionBackwardIn::qkv).as<T>(), a);
   const Packed<T> gradient(call.out(0).as<T>(), a);
@@ -53,7 +53,8 @@ void backward(const KernelCall& call) {
                          .workspace = call.workspace});
 }
 
-std::size_t backward_workspace(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) {
+std::size_t attention_backward_workspace(InputTypes inputs, std::span<const Type> outputs,
+                                         const Attributes& attributes) {
   const AttentionShape shape = attention_shape(attributes.as<AttentionAttributes>());
   std::size_t bytes = 0;
   for_floating(required(inputs, AttentionBackwardIn::grad_o, "attention").dtype, [&]<class T>() {
@@ -67,14 +68,16 @@ std::size_t backward_workspace(InputTypes inputs, std::span<const Type> outputs,
 void register_attention_cpu(KernelRegistry& registry) {
   registry.add("attention", DeviceKind::kCpu,
                {[](const KernelCall& call) {
-                  for_floating(call.in(AttentionIn::qkv).dtype(), [&]<class T>() { forward<T>(call); });
+                  for_floating(call.in(AttentionIn::qkv).dtype(),
+                               [&]<class T>() { attention_forward_kernel<T>(call); });
                 },
                 attention_forward_workspace});
   registry.add("attention_backward", DeviceKind::kCpu,
                {[](const KernelCall& call) {
-                  for_floating(call.in(AttentionBackwardIn::grad_o).dtype(), [&]<class T>() { backward<T>(call); });
+                  for_floating(call.in(AttentionBackwardIn::grad_o).dtype(),
+                               [&]<class T>() { attention_backward_kernel<T>(call); });
                 },
-                backward_workspace});
+                attention_backward_workspace});
 }
 
 }  // namespace hone

@@ -15,13 +15,13 @@ void convert(const KernelCall& call) {
   zero_tail(call.out(0));
 }
 
-void forward(const KernelCall& call) {
+void cast_forward(const KernelCall& call) {
   for_floating(call.in(0).dtype(),
                [&]<class From>() { for_floating(call.out(0).dtype(), [&]<class To>() { convert<From, To>(call); }); });
 }
 
 }  // namespace
 
-void register_cast_cpu(KernelRegistry& registry) { registry.add("cast", DeviceKind::kCpu, {forward, {}}); }
+void register_cast_cpu(KernelRegistry& registry) { registry.add("cast", DeviceKind::kCpu, {cast_forward, {}}); }
 
 }  // namespace hone

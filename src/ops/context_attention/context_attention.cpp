@@ -13,8 +13,8 @@ ContextColumns key_columns(const AttentionAttributes& a) { return {.first = a.he
 
 // GEMMs for each query head over `columns` in all, as if all tokens were one sequence, of which the rank has an equal
 // share; the mask leaves out half of each.
-Cost attention_cost(const Cost& traffic, const Type& qkv, const Type& keys, const AttentionAttributes& a,
-                    std::int64_t columns) {
+Cost context_attention_cost(const Cost& traffic, const Type& qkv, const Type& keys, const AttentionAttributes& a,
+                            std::int64_t columns) {
   Cost cost = traffic;
   cost.flops =
       static_cast<double>(qkv.rows()) * static_cast<double>(keys.rows() + 1) * static_cast<double>(a.heads * columns);
@@ -38,12 +38,12 @@ class ContextAttentionBackward final : public Op {
   // Five GEMMs: the scores again, and the gradients of weights, values, queries and keys.
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     const auto& a = attributes.as<AttentionAttributes>();
-    return attention_cost(Op::cost(inputs, outputs, attributes), outputs[ContextAttentionBackwardOut::qkv],
-                          outputs[ContextAttentionBackwardOut::keys], a, 3 * a.head_dim + 2 * a.values());
+    return context_attention_cost(Op::cost(inputs, outputs, attributes), outputs[ContextAttentionBackwardOut::qkv],
+                                  outputs[ContextAttentionBackwardOut::keys], a, 3 * a.head_dim + 2 * a.values());
   }
 };
 
-const ContextAttentionBackward kBackward;
+const ContextAttentionBackward kContextAttentionBackward;
 
 // (qkv, keys, rows, piece_bounds, piece_starts, piece_keys, document_pieces, cu_seqlens) -> (o, lse [capacity, heads])
 class ContextAttention final : public Op {
@@ -81,8 +81,9 @@ class ContextAttention final : public Op {
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     const auto& a = attributes.as<AttentionAttributes>();
-    return attention_cost(Op::cost(inputs, outputs, attributes), required(inputs, ContextAttentionIn::qkv, name()),
-                          required(inputs, ContextAttentionIn::keys, name()), a, a.head_dim + a.values());
+    return context_attention_cost(Op::cost(inputs, outputs, attributes),
+                                  required(inputs, ContextAttentionIn::qkv, name()),
+                                  required(inputs, ContextAttentionIn::keys, name()), a, a.head_dim + a.values());
   }
   void gradient(GradientBuilder& builder, const Node& node) const override {
     using In = ContextAttentionIn;
@@ -102,7 +103,7 @@ class ContextAttention final : public Op {
                                        dy,
                                        builder.output(AttentionOut::o),
                                        builder.output(AttentionOut::lse)};
-    const std::vector<Tensor> gradients = builder.program().append(kBackward, a, operands);
+    const std::vector<Tensor> gradients = builder.program().append(kContextAttentionBackward, a, operands);
     builder.add(In::qkv, context_scatter(gradients[ContextAttentionBackwardOut::keys],
                                          gradients[ContextAttentionBackwardOut::qkv], rows, key_columns(a)));
   }
@@ -126,7 +127,7 @@ Tensor context_attention(Tensor qkv, const ContextInputs& inputs, const Attentio
 
 void register_context_attention(OpRegistry& registry) {
   registry.add(kContextAttention);
-  registry.add(kBackward);
+  registry.add(kContextAttentionBackward);
 }
 
 }  // namespace hone

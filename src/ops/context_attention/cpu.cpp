@@ -16,7 +16,7 @@ AttentionPieces pieces_of(const KernelCall& call) {
 }
 
 template <class T>
-void forward(const KernelCall& call) {
+void context_attention_forward_kernel(const KernelCall& call) {
   using In = ContextAttentionIn;
   const auto& a = call.attributes_as<AttentionAttributes>();
   const TensorView& qkv = call.in(In::qkv);
@@ -34,7 +34,7 @@ void forward(const KernelCall& call) {
 }
 
 template <class T>
-void backward(const KernelCall& call) {
+void context_attention_backward_kernel(const KernelCall& call) {
   using In = ContextAttentionBackwardIn;
   const auto& a = call.attributes_as<AttentionAttributes>();
   const TensorView& qkv = call.in(In::qkv);
@@ -59,7 +59,8 @@ void backward(const KernelCall& call) {
                          .workspace = call.workspace});
 }
 
-std::size_t backward_workspace(InputTypes, std::span<const Type> outputs, const Attributes& attributes) {
+std::size_t context_attention_backward_workspace(InputTypes, std::span<const Type> outputs,
+                                                 const Attributes& attributes) {
   const AttentionShape shape = attention_shape(attributes.as<AttentionAttributes>());
   const Type& keys = outputs[ContextAttentionBackwardOut::keys];
   std::size_t bytes = 0;
@@ -73,14 +74,16 @@ std::size_t backward_workspace(InputTypes, std::span<const Type> outputs, const 
 void register_context_attention_cpu(KernelRegistry& registry) {
   registry.add("context_attention", DeviceKind::kCpu,
                {[](const KernelCall& call) {
-                  for_floating(call.in(ContextAttentionIn::qkv).dtype(), [&]<class T>() { forward<T>(call); });
+                  for_floating(call.in(ContextAttentionIn::qkv).dtype(),
+                               [&]<class T>() { context_attention_forward_kernel<T>(call); });
                 },
                 attention_forward_workspace});
   registry.add("context_attention_backward", DeviceKind::kCpu,
                {[](const KernelCall& call) {
-                  for_floating(call.in(ContextAttentionBackwardIn::qkv).dtype(), [&]<class T>() { backward<T>(call); });
+                  for_floating(call.in(ContextAttentionBackwardIn::qkv).dtype(),
+                               [&]<class T>() { context_attention_backward_kernel<T>(call); });
                 },
-                backward_workspace});
+                context_attention_backward_workspace});
 }
 
 }  // namespace hone

@@ -70,7 +70,7 @@ class ContextGather final : public Op {
   }
 };
 
-const ContextGather kGather;
+const ContextGather kContextGather;
 
 // (x) -> y
 class ContextSum final : public Op {
@@ -89,7 +89,7 @@ class ContextSum final : public Op {
   }
 };
 
-const ContextSum kSum;
+const ContextSum kContextSum;
 
 // (dy, tokens) -> dx
 class ContextPlace final : public Op {
@@ -135,27 +135,27 @@ class ContextTake final : public Op {
   }
 };
 
-const ContextTake kTake;
+const ContextTake kContextTake;
 
 }  // namespace
 
 Tensor context_gather(Tensor x, Tensor rows, const ContextColumns& columns) {
-  return x.program().append1(kGather, columns, {x, rows});
+  return x.program().append1(kContextGather, columns, {x, rows});
 }
 
 Tensor context_scatter(Tensor sums, Tensor to, Tensor rows, const ContextColumns& columns) {
   return sums.program().append1(kScatter, columns, {sums, to, rows});
 }
 
-Tensor context_sum(Tensor x) { return x.program().append1(kSum, {}, {x}); }
+Tensor context_sum(Tensor x) { return x.program().append1(kContextSum, {}, {x}); }
 
-Tensor context_take(Tensor x, Tensor tokens) { return x.program().append1(kTake, {}, {x, tokens}); }
+Tensor context_take(Tensor x, Tensor tokens) { return x.program().append1(kContextTake, {}, {x, tokens}); }
 
 void register_context_rows(OpRegistry& registry) {
-  registry.add(kGather);
+  registry.add(kContextGather);
   registry.add(kScatter);
-  registry.add(kSum);
-  registry.add(kTake);
+  registry.add(kContextSum);
+  registry.add(kContextTake);
   registry.add(kPlace);
 }
 

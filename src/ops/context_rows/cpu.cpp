@@ -24,7 +24,7 @@ void for_each_token(const TensorView& rows, std::int64_t work, const Copy& copy)
   });
 }
 
-void gather(const KernelCall& call) {
+void context_rows_gather(const KernelCall& call) {
   const TensorView& x = call.in(ContextGatherIn::x);
   const TensorView& y = call.out(0);
   const std::size_t width = row_bytes(y);
@@ -70,7 +70,7 @@ void scatter(const KernelCall& call) {
   });
 }
 
-void take(const KernelCall& call) {
+void context_rows_take(const KernelCall& call) {
   const TensorView& x = call.in(ContextTakeIn::x);
   const TensorView& y = call.out(0);
   const auto* tokens = call.in(ContextTakeIn::tokens).as<std::int32_t>();
@@ -103,10 +103,10 @@ std::size_t scattered_bytes(InputTypes inputs, std::span<const Type>, const Attr
 }  // namespace
 
 void register_context_rows_cpu(KernelRegistry& registry) {
-  registry.add("context_rows_gather", DeviceKind::kCpu, {gather, gathered_bytes});
+  registry.add("context_rows_gather", DeviceKind::kCpu, {context_rows_gather, gathered_bytes});
   registry.add("context_rows_scatter", DeviceKind::kCpu, {scatter, scattered_bytes});
   registry.add("context_rows_sum", DeviceKind::kCpu, {sum_context, {}});
-  registry.add("context_rows_take", DeviceKind::kCpu, {take, {}});
+  registry.add("context_rows_take", DeviceKind::kCpu, {context_rows_take, {}});
   registry.add("context_rows_place", DeviceKind::kCpu, {place, {}});
 }
 

@@ -9,7 +9,7 @@ namespace hone {
 namespace {
 
 template <class T>
-void forward(const KernelCall& call) {
+void document_mean_forward(const KernelCall& call) {
   const T* x = call.in(DocumentMeanIn::x).as<T>();
   const auto* member = call.in(DocumentMeanIn::member).as<std::int32_t>();
   const TensorView& bounds = call.in(DocumentMeanIn::cu_seqlens);
@@ -41,7 +41,8 @@ void forward(const KernelCall& call) {
 void register_document_mean_cpu(KernelRegistry& registry) {
   registry.add("document_mean", DeviceKind::kCpu,
                {[](const KernelCall& call) {
-                  call.in(DocumentMeanIn::x).dtype() == DType::kF64 ? forward<double>(call) : forward<float>(call);
+                  call.in(DocumentMeanIn::x).dtype() == DType::kF64 ? document_mean_forward<double>(call)
+                                                                    : document_mean_forward<float>(call);
                 },
                 {}});
 }

@@ -43,7 +43,7 @@ void drop(const KernelCall& call, double probability, const NumbersOf& numbers_o
 }
 
 template <class T>
-void forward(const KernelCall& call) {
+void dropout_forward(const KernelCall& call) {
   const auto& a = call.attributes_as<DropoutAttributes>();
   const Draw draw = draw_of(call);
   drop<T>(call, a.probability, [&](std::int64_t block) {
@@ -56,7 +56,7 @@ void forward(const KernelCall& call) {
 
 // Eight elements of a part may be in several blocks of the whole value.
 template <class T>
-void forward_part(const KernelCall& call) {
+void dropout_forward_part(const KernelCall& call) {
   const auto& a = call.attributes_as<DropoutPartAttributes>();
   const Draw draw = draw_of(call);
   const DropoutColumns columns{.first = a.first, .count = call.in(DropoutIn::x).row_size(), .whole = a.columns};
@@ -81,12 +81,12 @@ void forward_part(const KernelCall& call) {
 void register_dropout_cpu(KernelRegistry& registry) {
   registry.add("dropout", DeviceKind::kCpu,
                {[](const KernelCall& call) {
-                  for_floating(call.in(DropoutIn::x).dtype(), [&]<class T>() { forward<T>(call); });
+                  for_floating(call.in(DropoutIn::x).dtype(), [&]<class T>() { dropout_forward<T>(call); });
                 },
                 {}});
   registry.add("dropout_part", DeviceKind::kCpu,
                {[](const KernelCall& call) {
-                  for_floating(call.in(DropoutIn::x).dtype(), [&]<class T>() { forward_part<T>(call); });
+                  for_floating(call.in(DropoutIn::x).dtype(), [&]<class T>() { dropout_forward_part<T>(call); });
                 },
                 {}});
 }

@@ -16,7 +16,7 @@ void check_tokens(const TensorView& tokens, std::int64_t vocab) {
 }
 
 template <class T>
-void forward(const KernelCall& call) {
+void embedding_forward(const KernelCall& call) {
   const TensorView& tokens = call.in(EmbeddingIn::tokens);
   const TensorView& weight = call.in(EmbeddingIn::weight);
   const std::int64_t n = weight.row_size();
@@ -91,7 +91,7 @@ void part_gradient(const KernelCall& call) {
 void register_embedding_cpu(KernelRegistry& registry) {
   registry.add("embedding", DeviceKind::kCpu,
                {[](const KernelCall& call) {
-                  for_floating(call.in(EmbeddingIn::weight).dtype(), [&]<class T>() { forward<T>(call); });
+                  for_floating(call.in(EmbeddingIn::weight).dtype(), [&]<class T>() { embedding_forward<T>(call); });
                 },
                 {}});
   registry.add("embedding_gradient", DeviceKind::kCpu,

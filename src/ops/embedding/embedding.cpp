@@ -97,20 +97,20 @@ class EmbeddingPart final : public EmbeddingLookup {
   }
 };
 
-const EmbeddingPart kPart;
+const EmbeddingPart kEmbeddingPart;
 
 }  // namespace
 
 Tensor embedding(Tensor tokens, Tensor weight) { return tokens.program().append1(kEmbedding, {}, {tokens, weight}); }
 
 Tensor embedding_part(Tensor tokens, Tensor weight, const EmbeddingPartAttributes& attributes) {
-  return tokens.program().append1(kPart, attributes, {tokens, weight});
+  return tokens.program().append1(kEmbeddingPart, attributes, {tokens, weight});
 }
 
 void register_embedding(OpRegistry& registry) {
   registry.add(kEmbedding);
   registry.add(kGradient);
-  registry.add(kPart);
+  registry.add(kEmbeddingPart);
   registry.add(kPartGradient);
 }
 

@@ -8,7 +8,7 @@ namespace hone {
 namespace {
 
 template <class T>
-void update(const KernelCall& call) {
+void expert_bias_update(const KernelCall& call) {
   const std::int64_t experts = call.out(ExpertBiasOut::bias).elements();
   T* bias = call.out(ExpertBiasOut::bias).as<T>();
   T* load = call.out(ExpertBiasOut::load).as<T>();
@@ -27,10 +27,12 @@ void update(const KernelCall& call) {
 }  // namespace
 
 void register_expert_bias_cpu(KernelRegistry& registry) {
-  registry.add(
-      "expert_bias", DeviceKind::kCpu,
-      {[](const KernelCall& call) { call.out(0).dtype() == DType::kF64 ? update<double>(call) : update<float>(call); },
-       {}});
+  registry.add("expert_bias", DeviceKind::kCpu,
+               {[](const KernelCall& call) {
+                  call.out(0).dtype() == DType::kF64 ? expert_bias_update<double>(call)
+                                                     : expert_bias_update<float>(call);
+                },
+                {}});
 }
 
 }  // namespace hone

@@ -6,7 +6,7 @@ namespace hone {
 namespace {
 
 template <class T>
-void forward(const KernelCall& call) {
+void expert_combine_forward(const KernelCall& call) {
   using A = Accumulator<T>;
   const TensorView& position = call.in(ExpertCombineIn::position);
   const auto* rows = position.as<std::int32_t>();
@@ -29,7 +29,7 @@ void forward(const KernelCall& call) {
 }
 
 template <class T>
-void backward(const KernelCall& call) {
+void expert_combine_backward(const KernelCall& call) {
   using A = Accumulator<T>;
   const TensorView& position = call.in(ExpertCombineBackwardIn::position);
   const auto* rows = position.as<std::int32_t>();
@@ -57,12 +57,15 @@ void backward(const KernelCall& call) {
 }  // namespace
 
 void register_expert_combine_cpu(KernelRegistry& registry) {
-  registry.add(
-      "expert_combine", DeviceKind::kCpu,
-      {[](const KernelCall& call) { for_floating(call.out(0).dtype(), [&]<class T>() { forward<T>(call); }); }, {}});
+  registry.add("expert_combine", DeviceKind::kCpu,
+               {[](const KernelCall& call) {
+                  for_floating(call.out(0).dtype(), [&]<class T>() { expert_combine_forward<T>(call); });
+                },
+                {}});
   registry.add("expert_combine_backward", DeviceKind::kCpu,
                {[](const KernelCall& call) {
-                  for_floating(call.in(ExpertCombineBackwardIn::y).dtype(), [&]<class T>() { backward<T>(call); });
+                  for_floating(call.in(ExpertCombineBackwardIn::y).dtype(),
+                               [&]<class T>() { expert_combine_backward<T>(call); });
                 },
                 {}});
 }

@@ -35,7 +35,7 @@ class ExpertCombineBackward final : public Op {
   }
 };
 
-const ExpertCombineBackward kBackward;
+const ExpertCombineBackward kExpertCombineBackward;
 
 // (y, weight, position) -> out
 class ExpertCombine final : public Op {
@@ -68,7 +68,7 @@ class ExpertCombine final : public Op {
     if (!dout || !(builder.needs(ExpertCombineIn::y) || builder.needs(ExpertCombineIn::weight))) return;
     const std::array<Tensor, 4> inputs{dout, builder.input(ExpertCombineIn::y), builder.input(ExpertCombineIn::weight),
                                        builder.input(ExpertCombineIn::position)};
-    const std::vector<Tensor> gradients = builder.program().append(kBackward, {}, inputs);
+    const std::vector<Tensor> gradients = builder.program().append(kExpertCombineBackward, {}, inputs);
     if (builder.needs(ExpertCombineIn::y)) builder.add(ExpertCombineIn::y, gradients[ExpertCombineBackwardOut::dy]);
     if (builder.needs(ExpertCombineIn::weight)) {
       builder.add(ExpertCombineIn::weight, gradients[ExpertCombineBackwardOut::dweight]);
@@ -76,17 +76,17 @@ class ExpertCombine final : public Op {
   }
 };
 
-const ExpertCombine kForward;
+const ExpertCombine kExpertCombine;
 
 }  // namespace
 
 Tensor expert_combine(Tensor y, Tensor weight, Tensor position) {
-  return y.program().append1(kForward, {}, {y, weight, position});
+  return y.program().append1(kExpertCombine, {}, {y, weight, position});
 }
 
 void register_expert_combine(OpRegistry& registry) {
-  registry.add(kForward);
-  registry.add(kBackward);
+  registry.add(kExpertCombine);
+  registry.add(kExpertCombineBackward);
 }
 
 }  // namespace hone

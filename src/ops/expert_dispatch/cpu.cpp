@@ -7,7 +7,7 @@
 namespace hone {
 namespace {
 
-void forward(const KernelCall& call) {
+void expert_dispatch_forward(const KernelCall& call) {
   const TensorView& x = call.in(ExpertDispatchIn::x);
   const TensorView& position = call.in(ExpertDispatchIn::position);
   const TensorView& y = call.out(0);
@@ -25,7 +25,7 @@ void forward(const KernelCall& call) {
 }
 
 template <class T>
-void backward(const KernelCall& call) {
+void expert_dispatch_backward(const KernelCall& call) {
   using A = Accumulator<T>;
   const TensorView& position = call.in(ExpertDispatchBackwardIn::position);
   const auto* rows = position.as<std::int32_t>();
@@ -49,11 +49,13 @@ void backward(const KernelCall& call) {
 
 void register_expert_dispatch_cpu(KernelRegistry& registry) {
   for (const char* name : {"expert_dispatch", "expert_dispatch_part"}) {
-    registry.add(name, DeviceKind::kCpu, {forward, {}});
+    registry.add(name, DeviceKind::kCpu, {expert_dispatch_forward, {}});
   }
-  registry.add(
-      "expert_dispatch_backward", DeviceKind::kCpu,
-      {[](const KernelCall& call) { for_floating(call.out(0).dtype(), [&]<class T>() { backward<T>(call); }); }, {}});
+  registry.add("expert_dispatch_backward", DeviceKind::kCpu,
+               {[](const KernelCall& call) {
+                  for_floating(call.out(0).dtype(), [&]<class T>() { expert_dispatch_backward<T>(call); });
+                },
+                {}});
 }
 
 }  // namespace hone

@@ -31,7 +31,7 @@ class ExpertDispatchBackward final : public Op {
   }
 };
 
-const ExpertDispatchBackward kBackward;
+const ExpertDispatchBackward kExpertDispatchBackward;
 
 class ExpertDispatchOp : public Op {
  public:
@@ -48,8 +48,8 @@ class ExpertDispatchOp : public Op {
   void gradient(GradientBuilder& builder, const Node&) const override {
     const Tensor dy = builder.output_gradient(0);
     if (!dy || !builder.needs(ExpertDispatchIn::x)) return;
-    builder.add(ExpertDispatchIn::x,
-                builder.program().append1(kBackward, {}, {dy, builder.input(ExpertDispatchIn::position)}));
+    builder.add(ExpertDispatchIn::x, builder.program().append1(kExpertDispatchBackward, {},
+                                                               {dy, builder.input(ExpertDispatchIn::position)}));
   }
 
  protected:
@@ -68,7 +68,7 @@ class ExpertDispatchPart final : public ExpertDispatchOp {
   }
 };
 
-const ExpertDispatchPart kPart;
+const ExpertDispatchPart kExpertDispatchPart;
 
 // (x, position) -> y
 class ExpertDispatch final : public ExpertDispatchOp {
@@ -90,20 +90,20 @@ class ExpertDispatch final : public ExpertDispatchOp {
   }
 };
 
-const ExpertDispatch kForward;
+const ExpertDispatch kExpertDispatch;
 
 }  // namespace
 
-Tensor expert_dispatch(Tensor x, Tensor position) { return x.program().append1(kForward, {}, {x, position}); }
+Tensor expert_dispatch(Tensor x, Tensor position) { return x.program().append1(kExpertDispatch, {}, {x, position}); }
 
 Tensor expert_dispatch_part(Tensor x, Tensor position, const ExpertPartAttributes& part) {
-  return x.program().append1(kPart, part, {x, position});
+  return x.program().append1(kExpertDispatchPart, part, {x, position});
 }
 
 void register_expert_dispatch(OpRegistry& registry) {
-  registry.add(kPart);
-  registry.add(kForward);
-  registry.add(kBackward);
+  registry.add(kExpertDispatchPart);
+  registry.add(kExpertDispatch);
+  registry.add(kExpertDispatchBackward);
 }
 
 }  // namespace hone

@@ -29,12 +29,12 @@ std::int32_t order_rows(const KernelCall& call, std::int64_t experts, std::int64
   return start[own];
 }
 
-void forward(const KernelCall& call) {
+void expert_order_forward(const KernelCall& call) {
   const std::int64_t experts = call.attributes_as<ExpertOrderAttributes>().experts;
   (void)order_rows(call, experts, 0, experts);
 }
 
-void forward_part(const KernelCall& call) {
+void expert_order_forward_part(const KernelCall& call) {
   const auto& part = call.attributes_as<ExpertPartAttributes>();
   *call.out(ExpertOrderPartOut::rows).as<std::int64_t>() = order_rows(call, part.experts, part.first, part.own);
 }
@@ -42,8 +42,8 @@ void forward_part(const KernelCall& call) {
 }  // namespace
 
 void register_expert_order_cpu(KernelRegistry& registry) {
-  registry.add("expert_order", DeviceKind::kCpu, {forward, {}});
-  registry.add("expert_order_part", DeviceKind::kCpu, {forward_part, {}});
+  registry.add("expert_order", DeviceKind::kCpu, {expert_order_forward, {}});
+  registry.add("expert_order_part", DeviceKind::kCpu, {expert_order_forward_part, {}});
 }
 
 }  // namespace hone

@@ -34,7 +34,7 @@ class ExpertOrderPartOp final : public Op {
   }
 };
 
-const ExpertOrderPartOp kPart;
+const ExpertOrderPartOp kExpertOrderPart;
 
 // (expert) -> position, start
 class ExpertOrderOp final : public Op {
@@ -65,19 +65,19 @@ class ExpertOrderOp final : public Op {
   }
 };
 
-const ExpertOrderOp kForward;
+const ExpertOrderOp kExpertOrder;
 
 }  // namespace
 
 ExpertOrder expert_order(Tensor expert, const ExpertOrderAttributes& attributes) {
   const std::array<Tensor, 1> inputs{expert};
-  const std::vector<Tensor> outputs = expert.program().append(kForward, attributes, inputs);
+  const std::vector<Tensor> outputs = expert.program().append(kExpertOrder, attributes, inputs);
   return {outputs[ExpertOrderOut::position], outputs[ExpertOrderOut::start]};
 }
 
 ExpertOrderPart expert_order_part(Tensor expert, const ExpertPartAttributes& part) {
   const std::array<Tensor, 1> inputs{expert};
-  const std::vector<Tensor> outputs = expert.program().append(kPart, part, inputs);
+  const std::vector<Tensor> outputs = expert.program().append(kExpertOrderPart, part, inputs);
   const ExpertOrderPart order{outputs[ExpertOrderPartOut::position], outputs[ExpertOrderPartOut::start],
                               outputs[ExpertOrderPartOut::rows]};
   expert.program().count(Count(part.count), rows_of_part(order.position.type(), part).size, order.rows);
@@ -88,7 +88,7 @@ const ExpertPartAttributes* part_of_order(Tensor order) {
   const std::int32_t producer = order.value().producer;
   if (producer < 0) return nullptr;
   const Node& node = order.program().nodes()[static_cast<std::size_t>(producer)];
-  return node.op == &kPart ? &node.attributes.as<ExpertPartAttributes>() : nullptr;
+  return node.op == &kExpertOrderPart ? &node.attributes.as<ExpertPartAttributes>() : nullptr;
 }
 
 Dim rows_of_part(const Type& position, const ExpertPartAttributes& part) {
@@ -96,8 +96,8 @@ Dim rows_of_part(const Type& position, const ExpertPartAttributes& part) {
 }
 
 void register_expert_order(OpRegistry& registry) {
-  registry.add(kForward);
-  registry.add(kPart);
+  registry.add(kExpertOrder);
+  registry.add(kExpertOrderPart);
 }
 
 }  // namespace hone

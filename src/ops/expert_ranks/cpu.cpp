@@ -110,7 +110,7 @@ void give_back(const KernelCall& call) {
   zero_tail(call.out(0));
 }
 
-std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes& attributes) {
+std::size_t expert_ranks_workspace(InputTypes inputs, std::span<const Type>, const Attributes& attributes) {
   constexpr std::string_view kName = "expert_ranks";
   return bytes_of_all(required(inputs, ExpertRanksSendIn::x, kName),
                       required(inputs, ExpertRanksSendIn::position, kName), attributes.as<ExpertRanksAttributes>());
@@ -120,8 +120,8 @@ std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes
 
 void register_expert_ranks_cpu(KernelRegistry& registry) {
   registry.add("expert_ranks_start", DeviceKind::kCpu, {start, {}});
-  registry.add("expert_ranks_send", DeviceKind::kCpu, {send, workspace});
-  registry.add("expert_ranks_return", DeviceKind::kCpu, {give_back, workspace});
+  registry.add("expert_ranks_send", DeviceKind::kCpu, {send, expert_ranks_workspace});
+  registry.add("expert_ranks_return", DeviceKind::kCpu, {give_back, expert_ranks_workspace});
 }
 
 }  // namespace hone

@@ -8,7 +8,7 @@ namespace hone {
 namespace {
 
 template <class T>
-void forward(const KernelCall& call) {
+void fill_forward(const KernelCall& call) {
   const TensorView& y = call.out(0);
   const T value(static_cast<Accumulator<T>>(call.attributes_as<FillAttributes>().value));
   std::fill_n(y.as<T>(), y.rows() * y.row_size(), value);
@@ -20,7 +20,8 @@ void forward(const KernelCall& call) {
 void register_fill_cpu(KernelRegistry& registry) {
   registry.add(
       "fill", DeviceKind::kCpu,
-      {[](const KernelCall& call) { for_floating(call.out(0).dtype(), [&]<class T>() { forward<T>(call); }); }, {}});
+      {[](const KernelCall& call) { for_floating(call.out(0).dtype(), [&]<class T>() { fill_forward<T>(call); }); },
+       {}});
 }
 
 }  // namespace hone

@@ -9,7 +9,7 @@ namespace hone {
 namespace {
 
 // The packing of the GEMM converts the weights.
-void forward(const KernelCall& call) {
+void fp8_linear_forward(const KernelCall& call) {
   Fp8Product product = fp8_product(call);
   product.args.m = call.in(Fp8LinearIn::x).rows();
   product.args.workspace = call.workspace;
@@ -17,7 +17,7 @@ void forward(const KernelCall& call) {
   zero_tail(call.out(0));
 }
 
-std::size_t workspace(InputTypes inputs, std::span<const Type> outputs, const Attributes&) {
+std::size_t fp8_linear_workspace(InputTypes inputs, std::span<const Type> outputs, const Attributes&) {
   return gemm_fp8_workspace_bytes(linear_product(required(inputs, Fp8LinearIn::x, "fp8_linear"),
                                                  required(inputs, Fp8LinearIn::weight, "fp8_linear"), outputs[0]),
                                   thread_count());
@@ -26,7 +26,7 @@ std::size_t workspace(InputTypes inputs, std::span<const Type> outputs, const At
 }  // namespace
 
 void register_fp8_linear_cpu(KernelRegistry& registry) {
-  registry.add("fp8_linear", DeviceKind::kCpu, {forward, workspace});
+  registry.add("fp8_linear", DeviceKind::kCpu, {fp8_linear_forward, fp8_linear_workspace});
 }
 
 }  // namespace hone

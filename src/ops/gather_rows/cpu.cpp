@@ -7,7 +7,7 @@
 namespace hone {
 namespace {
 
-void forward(const KernelCall& call) {
+void gather_rows_forward(const KernelCall& call) {
   const TensorView& x = call.in(GatherRowsIn::x);
   const TensorView& y = call.out(0);
   const auto* index = call.in(GatherRowsIn::index).as<std::int32_t>();
@@ -23,7 +23,7 @@ void forward(const KernelCall& call) {
 }  // namespace
 
 void register_gather_rows_cpu(KernelRegistry& registry) {
-  registry.add("gather_rows", DeviceKind::kCpu, {forward, {}});
+  registry.add("gather_rows", DeviceKind::kCpu, {gather_rows_forward, {}});
 }
 
 }  // namespace hone

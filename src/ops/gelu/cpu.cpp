@@ -42,7 +42,7 @@ struct ExactGelu {
 };
 
 template <class T, class Function>
-void forward(const KernelCall& call) {
+void gelu_forward(const KernelCall& call) {
   const TensorView& x = call.in(0);
   const T* xs = x.as<T>();
   T* ys = call.out(0).as<T>();
@@ -53,7 +53,7 @@ void forward(const KernelCall& call) {
 }
 
 template <class T, class Function>
-void backward(const KernelCall& call) {
+void gelu_backward(const KernelCall& call) {
   const TensorView& x = call.in(GeluBackwardIn::x);
   const T* dys = call.in(GeluBackwardIn::dy).as<T>();
   const T* xs = x.as<T>();
@@ -74,14 +74,14 @@ void register_gelu_cpu(KernelRegistry& registry) {
   registry.add("gelu", DeviceKind::kCpu,
                {[](const KernelCall& call) {
                   for_floating(call.in(0).dtype(), [&]<class T>() {
-                    is_exact(call) ? forward<T, ExactGelu>(call) : forward<T, TanhGelu>(call);
+                    is_exact(call) ? gelu_forward<T, ExactGelu>(call) : gelu_forward<T, TanhGelu>(call);
                   });
                 },
                 {}});
   registry.add("gelu_backward", DeviceKind::kCpu,
                {[](const KernelCall& call) {
                   for_floating(call.in(GeluBackwardIn::dy).dtype(), [&]<class T>() {
-                    is_exact(call) ? backward<T, ExactGelu>(call) : backward<T, TanhGelu>(call);
+                    is_exact(call) ? gelu_backward<T, ExactGelu>(call) : gelu_backward<T, TanhGelu>(call);
                   });
                 },
                 {}});

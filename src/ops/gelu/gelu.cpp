@@ -24,7 +24,7 @@ class GeluBackward final : public Op {
   }
 };
 
-const GeluBackward kBackward;
+const GeluBackward kGeluBackward;
 
 // (x) -> y
 class Gelu final : public Op {
@@ -49,7 +49,7 @@ class Gelu final : public Op {
   void gradient(GradientBuilder& builder, const Node& node) const override {
     const Tensor dy = builder.output_gradient(0);
     if (!dy || !builder.needs(0)) return;
-    builder.add(0, builder.program().append1(kBackward, node.attributes, {dy, builder.input(0)}));
+    builder.add(0, builder.program().append1(kGeluBackward, node.attributes, {dy, builder.input(0)}));
   }
   // Each rank has some columns of x and computes the same columns of y.
   void shard(ShardBuilder& builder, const Node& node) const override {
@@ -57,15 +57,15 @@ class Gelu final : public Op {
   }
 };
 
-const Gelu kForward;
+const Gelu kGelu;
 
 }  // namespace
 
-Tensor gelu(Tensor x, const GeluAttributes& attributes) { return x.program().append1(kForward, attributes, {x}); }
+Tensor gelu(Tensor x, const GeluAttributes& attributes) { return x.program().append1(kGelu, attributes, {x}); }
 
 void register_gelu(OpRegistry& registry) {
-  registry.add(kForward);
-  registry.add(kBackward);
+  registry.add(kGelu);
+  registry.add(kGeluBackward);
 }
 
 }  // namespace hone

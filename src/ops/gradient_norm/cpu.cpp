@@ -61,7 +61,7 @@ double sum_divided(const KernelCall& call, std::span<double> sums, const Gradien
   return total;
 }
 
-void forward(const KernelCall& call) {
+void gradient_norm_forward(const KernelCall& call) {
   const auto& division = call.attributes_as<GradientNormAttributes>();
   const std::span sums(reinterpret_cast<double*>(call.workspace.data()), call.workspace.size() / sizeof(double));
   const double total = division.blocks.empty() ? sum_whole(call, sums)
@@ -71,7 +71,7 @@ void forward(const KernelCall& call) {
   });
 }
 
-std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes& attributes) {
+std::size_t gradient_norm_workspace(InputTypes inputs, std::span<const Type>, const Attributes& attributes) {
   std::size_t blocks = std::max<std::size_t>(divided_blocks(attributes.as<GradientNormAttributes>()), 1);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     blocks = std::max(blocks, static_cast<std::size_t>(norm_blocks(required(inputs, i, "gradient_norm").elements())));
@@ -82,7 +82,7 @@ std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes
 }  // namespace
 
 void register_gradient_norm_cpu(KernelRegistry& registry) {
-  registry.add("gradient_norm", DeviceKind::kCpu, {forward, workspace});
+  registry.add("gradient_norm", DeviceKind::kCpu, {gradient_norm_forward, gradient_norm_workspace});
 }
 
 }  // namespace hone

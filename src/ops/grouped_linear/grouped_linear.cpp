@@ -19,7 +19,8 @@ void expect_weight(std::string_view op, const Type& weight, const Type& start, s
 }
 
 // `rows` of the experts, `columns` of each row's product.
-Cost product_cost(const Cost& traffic, const Type& rows, std::int64_t columns, const Attributes& attributes) {
+Cost grouped_linear_product_cost(const Cost& traffic, const Type& rows, std::int64_t columns,
+                                 const Attributes& attributes) {
   Cost cost = traffic;
   cost.flops = 2.0 * static_cast<double>(rows.elements()) * static_cast<double>(columns) *
                attributes.as<GroupedLinearAttributes>().share;
@@ -42,8 +43,9 @@ class GroupedLinearInputGradient final : public Op {
     return {Type{dy.dtype, {dy.shape[0], weight.shape[1]}}};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
-    return product_cost(Op::cost(inputs, outputs, attributes), outputs[0],
-                        required(inputs, GroupedLinearInputGradientIn::dy, name()).shape[1].size, attributes);
+    return grouped_linear_product_cost(Op::cost(inputs, outputs, attributes), outputs[0],
+                                       required(inputs, GroupedLinearInputGradientIn::dy, name()).shape[1].size,
+                                       attributes);
   }
 };
 
@@ -65,15 +67,15 @@ class GroupedLinearWeightGradient final : public Op {
     return {dweight};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
-    return product_cost(Op::cost(inputs, outputs, attributes),
-                        required(inputs, GroupedLinearWeightGradientIn::x, name()),
-                        required(inputs, GroupedLinearWeightGradientIn::dy, name()).shape[1].size, attributes);
+    return grouped_linear_product_cost(
+        Op::cost(inputs, outputs, attributes), required(inputs, GroupedLinearWeightGradientIn::x, name()),
+        required(inputs, GroupedLinearWeightGradientIn::dy, name()).shape[1].size, attributes);
   }
   std::optional<std::size_t> alias(std::size_t) const override { return GroupedLinearWeightGradientIn::dweight; }
 };
 
-const GroupedLinearInputGradient kInputGradient;
-const GroupedLinearWeightGradient kWeightGradient;
+const GroupedLinearInputGradient kGroupedLinearInputGradient;
+const GroupedLinearWeightGradient kGroupedLinearWeightGradient;
 
 // (x, weight, start) -> y
 class GroupedLinear final : public Op {
@@ -92,8 +94,9 @@ class GroupedLinear final : public Op {
     return {Type{x.dtype, {x.shape[0], weight.shape[0].size / experts}}};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
-    return product_cost(Op::cost(inputs, outputs, attributes), required(inputs, GroupedLinearIn::x, name()),
-                        outputs[0].shape[1].size, attributes);
+    return grouped_linear_product_cost(Op::cost(inputs, outputs, attributes),
+                                       required(inputs, GroupedLinearIn::x, name()), outputs[0].shape[1].size,
+                                       attributes);
   }
   // Each rank multiplies the rows of its experts. Of the rows that there is room for, experts have on average those of
   // an equal share of the choices.
@@ -119,29 +122,29 @@ class GroupedLinear final : public Op {
     const Tensor start = builder.input(GroupedLinearIn::start);
     Program& program = builder.program();
     if (builder.needs(GroupedLinearIn::weight)) {
-      builder.set_accumulator(GroupedLinearIn::weight, program.append1(kWeightGradient, node.attributes,
+      builder.set_accumulator(GroupedLinearIn::weight, program.append1(kGroupedLinearWeightGradient, node.attributes,
                                                                        {dy, builder.input(GroupedLinearIn::x), start,
                                                                         builder.accumulator(GroupedLinearIn::weight)}));
     }
     if (builder.needs(GroupedLinearIn::x)) {
-      builder.add(GroupedLinearIn::x, program.append1(kInputGradient, node.attributes,
+      builder.add(GroupedLinearIn::x, program.append1(kGroupedLinearInputGradient, node.attributes,
                                                       {dy, builder.input(GroupedLinearIn::weight), start}));
     }
   }
 };
 
-const GroupedLinear kForward;
+const GroupedLinear kGroupedLinear;
 
 }  // namespace
 
 Tensor grouped_linear(Tensor x, Tensor weight, Tensor start, const GroupedLinearAttributes& attributes) {
-  return x.program().append1(kForward, attributes, {x, weight, start});
+  return x.program().append1(kGroupedLinear, attributes, {x, weight, start});
 }
 
 void register_grouped_linear(OpRegistry& registry) {
-  registry.add(kForward);
-  registry.add(kInputGradient);
-  registry.add(kWeightGradient);
+  registry.add(kGroupedLinear);
+  registry.add(kGroupedLinearInputGradient);
+  registry.add(kGroupedLinearWeightGradient);
 }
 
 }  // namespace hone

@@ -8,7 +8,7 @@ namespace hone {
 namespace {
 
 template <class T>
-void forward(const KernelCall& call) {
+void guard_forward(const KernelCall& call) {
   const TensorView& values = call.in(GuardIn::values);
   const T* each = values.as<T>();
   for (std::int64_t i = 0; i < values.rows() * values.row_size(); ++i) {
@@ -21,7 +21,7 @@ void forward(const KernelCall& call) {
 void register_guard_cpu(KernelRegistry& registry) {
   registry.add("guard", DeviceKind::kCpu,
                {[](const KernelCall& call) {
-                  for_floating(call.in(GuardIn::values).dtype(), [&]<class T>() { forward<T>(call); });
+                  for_floating(call.in(GuardIn::values).dtype(), [&]<class T>() { guard_forward<T>(call); });
                 },
                 {}});
 }

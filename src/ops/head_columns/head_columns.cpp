@@ -31,7 +31,7 @@ class HeadColumnsBackward final : public Op {
   }
 };
 
-const HeadColumnsBackward kBackward;
+const HeadColumnsBackward kHeadColumnsBackward;
 
 // (x) -> y
 class HeadColumns final : public Op {
@@ -62,21 +62,21 @@ class HeadColumns final : public Op {
   }
   void gradient(GradientBuilder& builder, const Node& node) const override {
     const Tensor dy = builder.output_gradient(0);
-    if (dy && builder.needs(0)) builder.add(0, builder.program().append1(kBackward, node.attributes, {dy}));
+    if (dy && builder.needs(0)) builder.add(0, builder.program().append1(kHeadColumnsBackward, node.attributes, {dy}));
   }
 };
 
-const HeadColumns kForward;
+const HeadColumns kHeadColumns;
 
 }  // namespace
 
 Tensor head_columns(Tensor x, const HeadColumnsAttributes& attributes) {
-  return x.program().append1(kForward, attributes, {x});
+  return x.program().append1(kHeadColumns, attributes, {x});
 }
 
 void register_head_columns(OpRegistry& registry) {
-  registry.add(kForward);
-  registry.add(kBackward);
+  registry.add(kHeadColumns);
+  registry.add(kHeadColumnsBackward);
 }
 
 }  // namespace hone

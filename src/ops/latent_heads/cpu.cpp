@@ -8,7 +8,7 @@ namespace hone {
 namespace {
 
 template <class T>
-void forward(const KernelCall& call) {
+void latent_heads_forward(const KernelCall& call) {
   const auto& a = call.attributes_as<LatentHeadsAttributes>();
   const TensorView& qkv = call.out(0);
   const std::int64_t width = a.query_width();
@@ -35,7 +35,7 @@ void forward(const KernelCall& call) {
 }
 
 template <class T>
-void backward(const KernelCall& call) {
+void latent_heads_backward(const KernelCall& call) {
   using A = Accumulator<T>;
   const auto& a = call.attributes_as<LatentHeadsAttributes>();
   const TensorView& dqkv = call.in(0);
@@ -66,12 +66,16 @@ void backward(const KernelCall& call) {
 }  // namespace
 
 void register_latent_heads_cpu(KernelRegistry& registry) {
-  registry.add(
-      "latent_heads", DeviceKind::kCpu,
-      {[](const KernelCall& call) { for_floating(call.out(0).dtype(), [&]<class T>() { forward<T>(call); }); }, {}});
-  registry.add(
-      "latent_heads_backward", DeviceKind::kCpu,
-      {[](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { backward<T>(call); }); }, {}});
+  registry.add("latent_heads", DeviceKind::kCpu,
+               {[](const KernelCall& call) {
+                  for_floating(call.out(0).dtype(), [&]<class T>() { latent_heads_forward<T>(call); });
+                },
+                {}});
+  registry.add("latent_heads_backward", DeviceKind::kCpu,
+               {[](const KernelCall& call) {
+                  for_floating(call.in(0).dtype(), [&]<class T>() { latent_heads_backward<T>(call); });
+                },
+                {}});
 }
 
 }  // namespace hone

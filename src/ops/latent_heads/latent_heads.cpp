@@ -48,7 +48,7 @@ class LatentHeadsBackward final : public Op {
   }
 };
 
-const LatentHeadsBackward kBackward;
+const LatentHeadsBackward kLatentHeadsBackward;
 
 // (query, kv, rope_key) -> qkv
 class LatentHeadsForward final : public Op {
@@ -90,7 +90,7 @@ class LatentHeadsForward final : public Op {
     const Tensor dqkv = builder.output_gradient(0);
     if (!dqkv) return;
     const std::vector<Tensor> inputs{dqkv};
-    const std::vector<Tensor> outputs = builder.program().append(kBackward, node.attributes, inputs);
+    const std::vector<Tensor> outputs = builder.program().append(kLatentHeadsBackward, node.attributes, inputs);
     if (builder.needs(LatentHeadsIn::query)) builder.add(LatentHeadsIn::query, outputs[LatentHeadsBackwardOut::dquery]);
     if (builder.needs(LatentHeadsIn::kv)) builder.add(LatentHeadsIn::kv, outputs[LatentHeadsBackwardOut::dkv]);
     if (builder.needs(LatentHeadsIn::rope_key)) {
@@ -99,17 +99,17 @@ class LatentHeadsForward final : public Op {
   }
 };
 
-const LatentHeadsForward kForward;
+const LatentHeadsForward kLatentHeadsForward;
 
 }  // namespace
 
 Tensor latent_heads(Tensor query, Tensor kv, Tensor rope_key, const LatentHeadsAttributes& attributes) {
-  return query.program().append1(kForward, attributes, {query, kv, rope_key});
+  return query.program().append1(kLatentHeadsForward, attributes, {query, kv, rope_key});
 }
 
 void register_latent_heads(OpRegistry& registry) {
-  registry.add(kForward);
-  registry.add(kBackward);
+  registry.add(kLatentHeadsForward);
+  registry.add(kLatentHeadsBackward);
 }
 
 }  // namespace hone

@@ -6,7 +6,7 @@ namespace hone {
 namespace {
 
 template <class T>
-void forward(const KernelCall& call) {
+void layer_norm_forward(const KernelCall& call) {
   using A = Accumulator<T>;
   const TensorView& x = call.in(LayerNormIn::x);
   const std::int64_t n = x.row_size();
@@ -30,7 +30,7 @@ void forward(const KernelCall& call) {
 void register_layer_norm_cpu(KernelRegistry& registry) {
   registry.add("layer_norm", DeviceKind::kCpu,
                {[](const KernelCall& call) {
-                  for_floating(call.in(LayerNormIn::x).dtype(), [&]<class T>() { forward<T>(call); });
+                  for_floating(call.in(LayerNormIn::x).dtype(), [&]<class T>() { layer_norm_forward<T>(call); });
                 },
                 {}});
   registry.add("layer_norm_backward", DeviceKind::kCpu,

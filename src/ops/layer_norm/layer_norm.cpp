@@ -35,7 +35,7 @@ class LayerNormBackward final : public Op {
   }
 };
 
-const LayerNormBackward kBackward;
+const LayerNormBackward kLayerNormBackward;
 
 // (x, weight, bias) -> (y, mean [rows], rstd [rows])
 class LayerNorm final : public Op {
@@ -76,7 +76,7 @@ class LayerNorm final : public Op {
                                      builder.output(LayerNormOut::rstd),
                                      dweight,
                                      dbias};
-    const std::vector<Tensor> outputs = builder.program().append(kBackward, {}, inputs);
+    const std::vector<Tensor> outputs = builder.program().append(kLayerNormBackward, {}, inputs);
     if (builder.needs(LayerNormIn::x)) builder.add(LayerNormIn::x, outputs[LayerNormBackwardOut::dx]);
     if (builder.needs(LayerNormIn::weight))
       builder.set_accumulator(LayerNormIn::weight, outputs[LayerNormBackwardOut::dweight]);
@@ -85,18 +85,18 @@ class LayerNorm final : public Op {
   }
 };
 
-const LayerNorm kForward;
+const LayerNorm kLayerNorm;
 
 }  // namespace
 
 Tensor layer_norm(Tensor x, Tensor weight, Tensor bias, const LayerNormAttributes& attributes) {
   const std::vector<Tensor> inputs{x, weight, bias};
-  return x.program().append(kForward, attributes, inputs)[0];
+  return x.program().append(kLayerNorm, attributes, inputs)[0];
 }
 
 void register_layer_norm(OpRegistry& registry) {
-  registry.add(kForward);
-  registry.add(kBackward);
+  registry.add(kLayerNorm);
+  registry.add(kLayerNormBackward);
 }
 
 }  // namespace hone

@@ -9,7 +9,7 @@ namespace {
 
 // Workspace of the GEMM that `product` describes, for the first two inputs and the output.
 template <auto product>
-std::size_t workspace(InputTypes inputs, std::span<const Type> outputs, const Attributes&) {
+std::size_t linear_workspace(InputTypes inputs, std::span<const Type> outputs, const Attributes&) {
   return gemm_workspace_bytes(product(required(inputs, LinearFactorsIn::a, "linear"),
                                       required(inputs, LinearFactorsIn::b, "linear"), outputs[0]),
                               thread_count());
@@ -23,7 +23,7 @@ void multiply(const KernelCall& call, GemmArgs args) {
   gemm(args);
 }
 
-void forward(const KernelCall& call) {
+void linear_forward(const KernelCall& call) {
   GemmArgs args = linear_product(*call.in(LinearIn::x).type, *call.in(LinearIn::weight).type, *call.out(0).type);
   args.m = call.in(LinearIn::x).rows();
   if (call.in(LinearIn::bias)) {
@@ -34,7 +34,7 @@ void forward(const KernelCall& call) {
   zero_tail(call.out(0));
 }
 
-void input_gradient(const KernelCall& call) {
+void linear_input_gradient(const KernelCall& call) {
   GemmArgs args = linear_input_product(*call.in(LinearInputGradientIn::dy).type,
                                        *call.in(LinearInputGradientIn::weight).type, *call.out(0).type);
   args.m = call.in(LinearInputGradientIn::dy).rows();
@@ -42,7 +42,7 @@ void input_gradient(const KernelCall& call) {
   zero_tail(call.out(0));
 }
 
-void weight_gradient(const KernelCall& call) {
+void linear_weight_gradient(const KernelCall& call) {
   GemmArgs args = linear_weight_product(*call.in(LinearWeightGradientIn::dy).type,
                                         *call.in(LinearWeightGradientIn::x).type, *call.out(0).type);
   args.k = call.in(LinearWeightGradientIn::dy).rows();
@@ -67,9 +67,11 @@ void bias_gradient(const KernelCall& call) {
 }  // namespace
 
 void register_linear_cpu(KernelRegistry& registry) {
-  registry.add("linear", DeviceKind::kCpu, {forward, workspace<linear_product>});
-  registry.add("linear_input_gradient", DeviceKind::kCpu, {input_gradient, workspace<linear_input_product>});
-  registry.add("linear_weight_gradient", DeviceKind::kCpu, {weight_gradient, workspace<linear_weight_product>});
+  registry.add("linear", DeviceKind::kCpu, {linear_forward, linear_workspace<linear_product>});
+  registry.add("linear_input_gradient", DeviceKind::kCpu,
+               {linear_input_gradient, linear_workspace<linear_input_product>});
+  registry.add("linear_weight_gradient", DeviceKind::kCpu,
+               {linear_weight_gradient, linear_workspace<linear_weight_product>});
   registry.add("linear_bias_gradient", DeviceKind::kCpu,
                {[](const KernelCall& call) {
                   for_floating(call.in(LinearBiasGradientIn::dy).dtype(), [&]<class T>() { bias_gradient<T>(call); });

@@ -10,7 +10,7 @@
 namespace hone {
 namespace {
 
-Cost product_cost(const Cost& traffic, const Type& rows_by_k, std::int64_t n) {
+Cost linear_product_cost(const Cost& traffic, const Type& rows_by_k, std::int64_t n) {
   Cost cost = traffic;
   cost.flops = 2.0 * static_cast<double>(rows_by_k.elements()) * static_cast<double>(n);
   return cost;
@@ -29,8 +29,8 @@ class LinearInputGradient final : public Op {
     return {Type{weight.dtype, {dy.shape[0], weight.shape[1]}}};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
-    return product_cost(Op::cost(inputs, outputs, attributes), outputs[0],
-                        required(inputs, LinearInputGradientIn::weight, name()).shape[0].size);
+    return linear_product_cost(Op::cost(inputs, outputs, attributes), outputs[0],
+                               required(inputs, LinearInputGradientIn::weight, name()).shape[0].size);
   }
   // In product(), of which a rank may have rows of the first operand or columns of the second.
   void shard(ShardBuilder& builder, const Node& node) const override {
@@ -52,8 +52,8 @@ class LinearWeightGradient final : public Op {
     return {required(inputs, LinearWeightGradientIn::dweight, name())};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
-    return product_cost(Op::cost(inputs, outputs, attributes), required(inputs, LinearWeightGradientIn::x, name()),
-                        outputs[0].shape[0].size);
+    return linear_product_cost(Op::cost(inputs, outputs, attributes),
+                               required(inputs, LinearWeightGradientIn::x, name()), outputs[0].shape[0].size);
   }
   std::optional<std::size_t> alias(std::size_t) const override { return LinearWeightGradientIn::dweight; }
 };
@@ -74,8 +74,8 @@ class LinearBiasGradient final : public Op {
   std::optional<std::size_t> alias(std::size_t) const override { return LinearBiasGradientIn::dbias; }
 };
 
-const LinearInputGradient kInputGradient;
-const LinearWeightGradient kWeightGradient;
+const LinearInputGradient kLinearInputGradient;
+const LinearWeightGradient kLinearWeightGradient;
 const LinearBiasGradient kBiasGradient;
 
 // (x, weight, bias or none) -> y
@@ -98,8 +98,8 @@ class Linear final : public Op {
     return {Type{f32_output ? accumulator_of(x.dtype) : x.dtype, {x.shape[0], weight.shape[0].size}}};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
-    return product_cost(Op::cost(inputs, outputs, attributes), required(inputs, LinearIn::x, name()),
-                        outputs[0].shape[1].size);
+    return linear_product_cost(Op::cost(inputs, outputs, attributes), required(inputs, LinearIn::x, name()),
+                               outputs[0].shape[1].size);
   }
   void gradient(GradientBuilder& builder, const Node&) const override {
     const Tensor dy = builder.output_gradient(0);
@@ -107,14 +107,14 @@ class Linear final : public Op {
     Program& program = builder.program();
     if (builder.needs(LinearIn::weight)) {
       builder.set_accumulator(LinearIn::weight,
-                              program.append1(kWeightGradient, {},
+                              program.append1(kLinearWeightGradient, {},
                                               {dy, builder.input(LinearIn::x), builder.accumulator(LinearIn::weight)}));
     }
     if (builder.needs(LinearIn::bias))
       builder.set_accumulator(LinearIn::bias,
                               program.append1(kBiasGradient, {}, {dy, builder.accumulator(LinearIn::bias)}));
     if (builder.needs(LinearIn::x))
-      builder.add(LinearIn::x, program.append1(kInputGradient, {}, {dy, builder.input(LinearIn::weight)}));
+      builder.add(LinearIn::x, program.append1(kLinearInputGradient, {}, {dy, builder.input(LinearIn::weight)}));
   }
   // With rows of the weight a rank computes the same columns of y from all of x. With columns of the weight, and the
   // same columns of x, it computes an addend of y; the bias, which all ranks have, is added to the sum. With all of the
@@ -159,18 +159,18 @@ Tensor linear(Tensor x, Tensor weight, Tensor bias, const LinearAttributes& attr
   return x.program().append1(kLinear, attributes, {x, weight, bias});
 }
 
-Tensor product(Tensor a, Tensor b) { return a.program().append1(kInputGradient, {}, {a, b}); }
+Tensor product(Tensor a, Tensor b) { return a.program().append1(kLinearInputGradient, {}, {a, b}); }
 
 Tensor transposed_product(Tensor a, Tensor b, Tensor sum) {
-  return a.program().append1(kWeightGradient, {}, {a, b, sum});
+  return a.program().append1(kLinearWeightGradient, {}, {a, b, sum});
 }
 
 Tensor column_sum(Tensor rows, Tensor sum) { return rows.program().append1(kBiasGradient, {}, {rows, sum}); }
 
 void register_linear(OpRegistry& registry) {
   registry.add(kLinear);
-  registry.add(kInputGradient);
-  registry.add(kWeightGradient);
+  registry.add(kLinearInputGradient);
+  registry.add(kLinearWeightGradient);
   registry.add(kBiasGradient);
 }
 

@@ -12,7 +12,7 @@ namespace hone {
 namespace {
 
 template <CpuHeadPasses passes, class In>
-std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes&) {
+std::size_t linear_logprobs_workspace(InputTypes inputs, std::span<const Type>, const Attributes&) {
   const Type& x = required(inputs, In::x, "linear_logprobs");
   const Type& weight = required(inputs, In::weight, "linear_logprobs");
   std::size_t bytes = 0;
@@ -93,13 +93,13 @@ void run_part(const KernelCall& call) {
 }
 
 std::size_t part_workspace(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) {
-  return workspace<CpuHeadPasses::kForward, LinearLogprobsIn>(inputs, outputs, attributes) +
+  return linear_logprobs_workspace<CpuHeadPasses::kForward, LinearLogprobsIn>(inputs, outputs, attributes) +
          exchanged_bytes(outputs[LinearLogprobsOut::logp], attributes.as<LinearLogprobsPartAttributes>().ranks);
 }
 
 template <CpuHeadPasses passes, class In, class Out>
 void add_kernel(KernelRegistry& registry, std::string_view op) {
-  registry.add(op, DeviceKind::kCpu, {run<passes, In, Out>, workspace<passes, In>});
+  registry.add(op, DeviceKind::kCpu, {run<passes, In, Out>, linear_logprobs_workspace<passes, In>});
 }
 
 }  // namespace
@@ -111,7 +111,7 @@ void register_linear_logprobs_cpu(KernelRegistry& registry) {
   add_kernel<CpuHeadPasses::kJoint, LinearLogprobsJointIn, LinearLogprobsJointOut>(registry, "linear_logprobs_joint");
   registry.add("linear_logprobs_part", DeviceKind::kCpu, {run_part, part_workspace});
   registry.add("linear_logprobs_part_backward", DeviceKind::kCpu,
-               {run_part_backward, workspace<CpuHeadPasses::kBackward, LinearLogprobsBackwardIn>});
+               {run_part_backward, linear_logprobs_workspace<CpuHeadPasses::kBackward, LinearLogprobsBackwardIn>});
 }
 
 }  // namespace hone

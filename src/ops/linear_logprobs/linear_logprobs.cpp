@@ -39,7 +39,7 @@ class LinearLogprobsBackward : public Op {
   }
 };
 
-const LinearLogprobsBackward kBackward;
+const LinearLogprobsBackward kLinearLogprobsBackward;
 
 // The same of a part of the vocabulary; lse is that of the whole.
 class LinearLogprobsPartBackward final : public LinearLogprobsBackward {
@@ -107,7 +107,7 @@ class LinearLogprobsPart final : public Op {
   }
 };
 
-const LinearLogprobsPart kPart;
+const LinearLogprobsPart kLinearLogprobsPart;
 
 class LinearLogprobsOp final : public Op {
  public:
@@ -125,7 +125,7 @@ class LinearLogprobsOp final : public Op {
     return cost;
   }
   void gradient(GradientBuilder& builder, const Node& node) const override {
-    append_backward(builder, kBackward, node.attributes);
+    append_backward(builder, kLinearLogprobsBackward, node.attributes);
   }
   // Each rank has some rows of the vocabulary.
   void shard(ShardBuilder& builder, const Node& node) const override {
@@ -143,7 +143,7 @@ class LinearLogprobsOp final : public Op {
   }
 };
 
-const LinearLogprobsOp kForward;
+const LinearLogprobsOp kLinearLogprobs;
 
 // (dlogp, x, weight, targets, dweight or none) -> the forward pass's outputs, dx, dweight or nothing; dweight in place.
 class LinearLogprobsJoint final : public FusedOp {
@@ -154,7 +154,7 @@ class LinearLogprobsJoint final : public FusedOp {
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     expect(inputs.size() > LinearLogprobsJointIn::targets, name(),
            text_of(inputs.size(), " inputs; expected at least 4"));
-    std::vector<Type> outputs = kForward.infer(inputs.subspan(LinearLogprobsJointIn::x, 3), attributes);
+    std::vector<Type> outputs = kLinearLogprobs.infer(inputs.subspan(LinearLogprobsJointIn::x, 3), attributes);
     const Type& dlogp = required(inputs, LinearLogprobsJointIn::dlogp, name());
     expect(dlogp == outputs[LinearLogprobsJointOut::logp], name(),
            text_of("dlogp is ", to_text(dlogp), "; expected ", to_text(outputs[LinearLogprobsJointOut::logp])));
@@ -177,11 +177,11 @@ class LinearLogprobsJoint final : public FusedOp {
   std::optional<Fusion> fuse(const Program& program, std::size_t first) const override {
     const std::vector<Node>& nodes = program.nodes();
     const Node& forward = nodes[first];
-    if (forward.op != &kForward) return std::nullopt;
+    if (forward.op != &kLinearLogprobs) return std::nullopt;
     const ValueId lse = forward.outputs[LinearLogprobsOut::lse];
     std::size_t second = first + 1;
     while (second < nodes.size() &&
-           (nodes[second].op != &kBackward || nodes[second].inputs[LinearLogprobsBackwardIn::lse] != lse))
+           (nodes[second].op != &kLinearLogprobsBackward || nodes[second].inputs[LinearLogprobsBackwardIn::lse] != lse))
       ++second;
     if (second == nodes.size()) return std::nullopt;
     const Node& backward = nodes[second];
@@ -211,20 +211,20 @@ LinearLogprobs outputs_of(const std::vector<Tensor>& outputs) {
 
 LinearLogprobs linear_logprobs(Tensor x, Tensor weight, Tensor targets, const LinearLogprobsAttributes& attributes) {
   const std::vector<Tensor> inputs{x, weight, targets};
-  return outputs_of(x.program().append(kForward, attributes, inputs));
+  return outputs_of(x.program().append(kLinearLogprobs, attributes, inputs));
 }
 
 LinearLogprobs linear_logprobs_part(Tensor x, Tensor weight, Tensor targets,
                                     const LinearLogprobsPartAttributes& attributes) {
   const std::vector<Tensor> inputs{x, weight, targets};
-  return outputs_of(x.program().append(kPart, attributes, inputs));
+  return outputs_of(x.program().append(kLinearLogprobsPart, attributes, inputs));
 }
 
 void register_linear_logprobs(OpRegistry& registry) {
-  registry.add(kForward);
-  registry.add(kBackward);
+  registry.add(kLinearLogprobs);
+  registry.add(kLinearLogprobsBackward);
   registry.add(kJoint);
-  registry.add(kPart);
+  registry.add(kLinearLogprobsPart);
   registry.add(kPartBackward);
 }
 

@@ -96,7 +96,7 @@ std::size_t adapted_workspace(InputTypes inputs, std::span<const Type> outputs, 
 }
 
 template <class T>
-void norm(const KernelCall& call) {
+void lora_norm(const KernelCall& call) {
   using A = Accumulator<T>;
   const T* weight = call.in(LoraDoraNormIn::weight).as<T>();
   const T* delta = call.in(LoraDoraNormIn::delta).as<T>();
@@ -114,7 +114,7 @@ void norm(const KernelCall& call) {
 template <class T>
 void norm_part(const KernelCall& call) {
   using A = Accumulator<T>;
-  norm<T>(call);
+  lora_norm<T>(call);
   A* norms = call.out(0).as<A>();
   const std::int64_t rows = call.out(0).capacity();
   for (std::int64_t row = 0; row < rows; ++row) norms[row] *= norms[row];
@@ -203,7 +203,7 @@ void join(const KernelCall& call) {
 }
 
 template <class T>
-void take(const KernelCall& call) {
+void lora_take(const KernelCall& call) {
   const TensorView& to = call.out(0);
   const std::int64_t width = call.in(0).row_size();
   const auto first = call.attributes_as<LoraColumns>().first;
@@ -224,7 +224,7 @@ void register_lora_cpu(KernelRegistry& registry) {
   });
   registry.add("lora_linear", DeviceKind::kCpu, {adapted, adapted_workspace});
   add("lora_dora_norm", [](const KernelCall& call) {
-    for_floating(call.in(LoraDoraNormIn::weight).dtype(), [&]<class T>() { norm<T>(call); });
+    for_floating(call.in(LoraDoraNormIn::weight).dtype(), [&]<class T>() { lora_norm<T>(call); });
   });
   add("lora_dora_norm_part", [](const KernelCall& call) {
     for_floating(call.in(LoraDoraNormIn::weight).dtype(), [&]<class T>() { norm_part<T>(call); });
@@ -244,7 +244,7 @@ void register_lora_cpu(KernelRegistry& registry) {
   add("lora_join",
       [](const KernelCall& call) { for_floating(call.in(LoraJoinIn::a).dtype(), [&]<class T>() { join<T>(call); }); });
   add("lora_columns",
-      [](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { take<T>(call); }); });
+      [](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { lora_take<T>(call); }); });
 }
 
 }  // namespace hone

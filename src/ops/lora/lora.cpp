@@ -299,9 +299,9 @@ class JoinColumns final : public Op {
 const JoinColumns kJoinColumns;
 
 const LinearAdapted kAdapted;
-const DoraNorm kNorm;
+const DoraNorm kDoraNorm;
 const DoraNormPart kNormPart;
-const DoraScale kScale;
+const DoraScale kDoraScale;
 
 std::int64_t number(std::string_view text, std::string_view whole) {
   std::int64_t value = 0;
@@ -350,12 +350,12 @@ Tensor linear_adapted(Tensor x, Tensor weight, Tensor bias, Tensor h, Tensor up)
   return x.program().append1(kAdapted, {}, {x, weight, bias, h, up});
 }
 
-Tensor dora_norm(Tensor weight, Tensor delta) { return weight.program().append1(kNorm, {}, {weight, delta}); }
+Tensor dora_norm(Tensor weight, Tensor delta) { return weight.program().append1(kDoraNorm, {}, {weight, delta}); }
 
 Tensor dora_norm_part(Tensor weight, Tensor delta) { return weight.program().append1(kNormPart, {}, {weight, delta}); }
 
 Tensor dora_scale(Tensor z, Tensor magnitude, Tensor norm, Tensor bias, const LoraParts& parts) {
-  return z.program().append1(kScale, LoraAttributes{.parts = to_text(parts)}, {z, magnitude, norm, bias});
+  return z.program().append1(kDoraScale, LoraAttributes{.parts = to_text(parts)}, {z, magnitude, norm, bias});
 }
 
 Tensor lora_bias(Tensor trained, Tensor frozen, const LoraParts& parts) {
@@ -368,9 +368,9 @@ void register_lora(OpRegistry& registry) {
   registry.add(kSpread);
   registry.add(kCollect);
   registry.add(kAdapted);
-  registry.add(kNorm);
+  registry.add(kDoraNorm);
   registry.add(kNormPart);
-  registry.add(kScale);
+  registry.add(kDoraScale);
   registry.add(kProduct);
   registry.add(kBias);
   registry.add(kBiasCollect);

@@ -7,7 +7,7 @@ namespace hone {
 namespace {
 
 template <class T>
-void forward(const KernelCall& call) {
+void normal_fill_forward(const KernelCall& call) {
   using A = Accumulator<T>;
   const auto& a = call.attributes_as<NormalFillAttributes>();
   const RandomStream random = RandomStream::with_key(static_cast<std::uint64_t>(a.key));
@@ -23,9 +23,11 @@ void forward(const KernelCall& call) {
 }  // namespace
 
 void register_normal_fill_cpu(KernelRegistry& registry) {
-  registry.add(
-      "normal_fill", DeviceKind::kCpu,
-      {[](const KernelCall& call) { for_floating(call.out(0).dtype(), [&]<class T>() { forward<T>(call); }); }, {}});
+  registry.add("normal_fill", DeviceKind::kCpu,
+               {[](const KernelCall& call) {
+                  for_floating(call.out(0).dtype(), [&]<class T>() { normal_fill_forward<T>(call); });
+                },
+                {}});
 }
 
 }  // namespace hone

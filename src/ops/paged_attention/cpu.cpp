@@ -35,7 +35,7 @@ void check_pages(const KernelCall& call, std::int64_t block_size) {
 }
 
 template <class T>
-void forward(const KernelCall& call) {
+void paged_attention_forward_kernel(const KernelCall& call) {
   const auto& a = call.attributes_as<PagedAttentionAttributes>();
   const TensorView& qkv = call.in(PagedAttentionIn::qkv);
   const TensorView& table = call.in(PagedAttentionIn::block_table);
@@ -63,7 +63,7 @@ void forward(const KernelCall& call) {
                               .start = ids(call.in(PagedAttentionIn::starts), sequences)});
 }
 
-std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes& attributes) {
+std::size_t paged_attention_workspace(InputTypes inputs, std::span<const Type>, const Attributes& attributes) {
   const AttentionShape shape = shape_of(attributes.as<PagedAttentionAttributes>());
   std::size_t bytes = 0;
   for_floating(required(inputs, PagedAttentionIn::qkv, "paged_attention").dtype,
@@ -76,9 +76,10 @@ std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes
 void register_paged_attention_cpu(KernelRegistry& registry) {
   registry.add("paged_attention", DeviceKind::kCpu,
                {[](const KernelCall& call) {
-                  for_floating(call.in(PagedAttentionIn::qkv).dtype(), [&]<class T>() { forward<T>(call); });
+                  for_floating(call.in(PagedAttentionIn::qkv).dtype(),
+                               [&]<class T>() { paged_attention_forward_kernel<T>(call); });
                 },
-                workspace});
+                paged_attention_workspace});
 }
 
 }  // namespace hone

@@ -75,7 +75,7 @@ class Tokens {
 };
 
 template <class T>
-void forward(const KernelCall& call) {
+void policy_term_forward(const KernelCall& call) {
   const Tokens<T> tokens(call, PolicyTermIn());
   for_rows(call.in(PolicyTermIn::logp).rows(), 64, [&](std::int64_t i) {
     call.out(PolicyTermOut::term).as<T>()[i] = tokens.term(i);
@@ -86,7 +86,7 @@ void forward(const KernelCall& call) {
 }
 
 template <class T>
-void backward(const KernelCall& call) {
+void policy_term_backward(const KernelCall& call) {
   const Tokens<T> tokens(call, PolicyTermBackwardIn());
   const T* dterm = call.in(PolicyTermBackwardIn::dterm).as<T>();
   for_rows(call.in(PolicyTermBackwardIn::logp).rows(), 64,
@@ -99,13 +99,14 @@ void backward(const KernelCall& call) {
 void register_policy_term_cpu(KernelRegistry& registry) {
   registry.add("policy_term", DeviceKind::kCpu,
                {[](const KernelCall& call) {
-                  call.in(PolicyTermIn::logp).dtype() == DType::kF64 ? forward<double>(call) : forward<float>(call);
+                  call.in(PolicyTermIn::logp).dtype() == DType::kF64 ? policy_term_forward<double>(call)
+                                                                     : policy_term_forward<float>(call);
                 },
                 {}});
   registry.add("policy_term_backward", DeviceKind::kCpu,
                {[](const KernelCall& call) {
-                  call.in(PolicyTermBackwardIn::dterm).dtype() == DType::kF64 ? backward<double>(call)
-                                                                              : backward<float>(call);
+                  call.in(PolicyTermBackwardIn::dterm).dtype() == DType::kF64 ? policy_term_backward<double>(call)
+                                                                              : policy_term_backward<float>(call);
                 },
                 {}});
 }

@@ -24,7 +24,7 @@ class PolicyTermBackward final : public Op {
   }
 };
 
-const PolicyTermBackward kBackward;
+const PolicyTermBackward kPolicyTermBackward;
 
 // (logp, old_logp or none, ref_logp or none, advantages) -> (term, kl, clipped)
 class PolicyTermOp final : public Op {
@@ -61,24 +61,24 @@ class PolicyTermOp final : public Op {
     if (!dterm || !builder.needs(PolicyTermIn::logp)) return;
     const std::vector<Tensor> inputs{dterm, builder.input(PolicyTermIn::logp), builder.input(PolicyTermIn::old_logp),
                                      builder.input(PolicyTermIn::ref_logp), builder.input(PolicyTermIn::advantages)};
-    builder.add(PolicyTermIn::logp, builder.program().append(kBackward, node.attributes, inputs)[0]);
+    builder.add(PolicyTermIn::logp, builder.program().append(kPolicyTermBackward, node.attributes, inputs)[0]);
   }
 };
 
-const PolicyTermOp kForward;
+const PolicyTermOp kPolicyTerm;
 
 }  // namespace
 
 PolicyTerm policy_term(Tensor logp, Tensor old_logp, Tensor ref_logp, Tensor advantages,
                        const PolicyTermAttributes& attributes) {
   const std::vector<Tensor> inputs{logp, old_logp, ref_logp, advantages};
-  const std::vector<Tensor> outputs = logp.program().append(kForward, attributes, inputs);
+  const std::vector<Tensor> outputs = logp.program().append(kPolicyTerm, attributes, inputs);
   return {outputs[PolicyTermOut::term], outputs[PolicyTermOut::kl], outputs[PolicyTermOut::clipped]};
 }
 
 void register_policy_term(OpRegistry& registry) {
-  registry.add(kForward);
-  registry.add(kBackward);
+  registry.add(kPolicyTerm);
+  registry.add(kPolicyTermBackward);
 }
 
 }  // namespace hone

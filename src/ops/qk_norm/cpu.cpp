@@ -9,7 +9,7 @@ namespace hone {
 namespace {
 
 template <class T>
-void forward(const KernelCall& call) {
+void qk_norm_forward(const KernelCall& call) {
   using A = Accumulator<T>;
   const TensorView& qkv = call.in(QkNormIn::qkv);
   const auto& a = call.attributes_as<QkNormAttributes>();
@@ -34,7 +34,7 @@ void forward(const KernelCall& call) {
 }
 
 template <class T>
-void input_gradient(const KernelCall& call) {
+void qk_norm_input_gradient(const KernelCall& call) {
   using A = Accumulator<T>;
   const TensorView& qkv = call.in(QkNormInputGradientIn::qkv);
   const auto& a = call.attributes_as<QkNormAttributes>();
@@ -59,7 +59,7 @@ void input_gradient(const KernelCall& call) {
 
 // Gradient of one weight, summed in the order of rows and, within a row, of heads.
 template <class T>
-void weight_gradient(const KernelCall& call) {
+void qk_norm_weight_gradient(const KernelCall& call) {
   using A = Accumulator<T>;
   const TensorView& qkv = call.in(QkNormWeightGradientIn::qkv);
   const auto& a = call.attributes_as<QkNormWeightAttributes>();
@@ -84,18 +84,19 @@ void weight_gradient(const KernelCall& call) {
 void register_qk_norm_cpu(KernelRegistry& registry) {
   registry.add("qk_norm", DeviceKind::kCpu,
                {[](const KernelCall& call) {
-                  for_floating(call.in(QkNormIn::qkv).dtype(), [&]<class T>() { forward<T>(call); });
+                  for_floating(call.in(QkNormIn::qkv).dtype(), [&]<class T>() { qk_norm_forward<T>(call); });
                 },
                 {}});
   registry.add("qk_norm_input_gradient", DeviceKind::kCpu,
                {[](const KernelCall& call) {
-                  for_floating(call.in(QkNormInputGradientIn::dy).dtype(), [&]<class T>() { input_gradient<T>(call); });
+                  for_floating(call.in(QkNormInputGradientIn::dy).dtype(),
+                               [&]<class T>() { qk_norm_input_gradient<T>(call); });
                 },
                 {}});
   registry.add("qk_norm_weight_gradient", DeviceKind::kCpu,
                {[](const KernelCall& call) {
                   for_floating(call.in(QkNormWeightGradientIn::dy).dtype(),
-                               [&]<class T>() { weight_gradient<T>(call); });
+                               [&]<class T>() { qk_norm_weight_gradient<T>(call); });
                 },
                 {}});
 }

@@ -51,8 +51,8 @@ class QkNormWeightGradient final : public Op {
   std::optional<std::size_t> alias(std::size_t) const override { return QkNormWeightGradientIn::dweight; }
 };
 
-const QkNormInputGradient kInputGradient;
-const QkNormWeightGradient kWeightGradient;
+const QkNormInputGradient kQkNormInputGradient;
+const QkNormWeightGradient kQkNormWeightGradient;
 
 // (qkv, q_weight, k_weight) -> (y, rstd [rows, heads + kv_heads])
 class QkNorm final : public Op {
@@ -87,14 +87,14 @@ class QkNorm final : public Op {
     const auto& a = node.attributes.as<QkNormAttributes>();
     const auto add_weight_gradient = [&](std::size_t weight, const QkNormWeightAttributes& heads) {
       if (!builder.needs(weight)) return;
-      builder.set_accumulator(weight, program.append1(kWeightGradient, heads,
+      builder.set_accumulator(weight, program.append1(kQkNormWeightGradient, heads,
                                                       {dy, builder.input(QkNormIn::qkv),
                                                        builder.output(QkNormOut::rstd), builder.accumulator(weight)}));
     };
     add_weight_gradient(QkNormIn::q_weight, {0, a.heads});
     add_weight_gradient(QkNormIn::k_weight, {a.heads, a.kv_heads});
     if (!builder.needs(QkNormIn::qkv)) return;
-    builder.add(QkNormIn::qkv, program.append1(kInputGradient, a,
+    builder.add(QkNormIn::qkv, program.append1(kQkNormInputGradient, a,
                                                {dy, builder.input(QkNormIn::qkv), builder.input(QkNormIn::q_weight),
                                                 builder.input(QkNormIn::k_weight), builder.output(QkNormOut::rstd)}));
   }
@@ -123,8 +123,8 @@ Tensor qk_norm(Tensor qkv, Tensor q_weight, Tensor k_weight, const QkNormAttribu
 
 void register_qk_norm(OpRegistry& registry) {
   registry.add(kQkNorm);
-  registry.add(kInputGradient);
-  registry.add(kWeightGradient);
+  registry.add(kQkNormInputGradient);
+  registry.add(kQkNormWeightGradient);
 }
 
 }  // namespace hone

@@ -35,7 +35,7 @@ void quantize_row(const BFloat16* x, std::int64_t row, const QuantizedViews& to)
   }
 }
 
-void forward(const KernelCall& call) {
+void quantize_forward(const KernelCall& call) {
   quantize_rows(call.in(0).as<BFloat16>(), call.in(0).rows(), quantized_views(call));
 }
 
@@ -150,7 +150,7 @@ void widen_quantized_blocks(const TensorView& bytes, const TensorView& scale, BF
 }
 
 void register_quantize_cpu(KernelRegistry& registry) {
-  registry.add("quantize", DeviceKind::kCpu, {forward, {}});
+  registry.add("quantize", DeviceKind::kCpu, {quantize_forward, {}});
   registry.add("quantize_weight", DeviceKind::kCpu, {quantize_weight_forward, {}});
   registry.add("quantize_weight_into", DeviceKind::kCpu, {quantize_weight_forward, {}});
 }

@@ -26,7 +26,7 @@ void clear_columns(std::int64_t first, const QuantizedViews& to) {
   }
 }
 
-void forward(const KernelCall& call) {
+void quantize_experts_forward(const KernelCall& call) {
   quantize_expert_rows(call.in(QuantizeExpertsIn::x).as<BFloat16>(),
                        call.in(QuantizeExpertsIn::start).as<std::int32_t>(), call);
 }
@@ -58,7 +58,7 @@ void quantize_expert_rows(const BFloat16* from, const std::int32_t* start, const
 }
 
 void register_quantize_experts_cpu(KernelRegistry& registry) {
-  registry.add("quantize_experts", DeviceKind::kCpu, {forward, {}});
+  registry.add("quantize_experts", DeviceKind::kCpu, {quantize_experts_forward, {}});
 }
 
 }  // namespace hone

@@ -38,7 +38,7 @@ class QuantizeExpertsSwigluBackward final : public FusedOp {
   }
 };
 
-const QuantizeExpertsSwigluBackward kBackward;
+const QuantizeExpertsSwigluBackward kQuantizeExpertsSwigluBackward;
 
 // (gate_up, start) -> the outputs of quantize_experts for swiglu(gate_up)
 class QuantizeExpertsSwiglu final : public FusedOp {
@@ -65,17 +65,17 @@ class QuantizeExpertsSwiglu final : public FusedOp {
   }
 };
 
-const QuantizeExpertsSwiglu kForward;
+const QuantizeExpertsSwiglu kQuantizeExpertsSwiglu;
 
 }  // namespace
 
 QuantizedRows quantize_experts_swiglu(Tensor gate_up, Tensor start, const QuantizeExpertsAttributes& attributes) {
-  return quantized_rows(gate_up.program().append(kForward, attributes, std::array{gate_up, start}));
+  return quantized_rows(gate_up.program().append(kQuantizeExpertsSwiglu, attributes, std::array{gate_up, start}));
 }
 
 void register_quantize_experts_swiglu(OpRegistry& registry) {
-  registry.add(kForward);
-  registry.add(kBackward);
+  registry.add(kQuantizeExpertsSwiglu);
+  registry.add(kQuantizeExpertsSwigluBackward);
 }
 
 }  // namespace hone

@@ -35,7 +35,7 @@ class QuantizeSwigluBackward final : public FusedOp {
   }
 };
 
-const QuantizeSwigluBackward kBackward;
+const QuantizeSwigluBackward kQuantizeSwigluBackward;
 
 // (gate_up) -> the outputs of quantize for swiglu(gate_up)
 class QuantizeSwiglu final : public FusedOp {
@@ -60,7 +60,7 @@ class QuantizeSwiglu final : public FusedOp {
   }
 };
 
-const QuantizeSwiglu kForward;
+const QuantizeSwiglu kQuantizeSwiglu;
 
 }  // namespace
 
@@ -84,7 +84,7 @@ std::optional<Fusion> fused_with_quantize(const Program& program, std::size_t fi
       std::ranges::any_of(program.outputs(), [&](const Output& each) { return each.value == value; });
   std::optional<std::size_t> quantized;
   for (std::size_t i = first + 1; i < nodes.size(); ++i) {
-    if (std::ranges::find(nodes[i].inputs, value) == nodes[i].inputs.end()) continue;
+    if (!reads(nodes[i], value)) continue;
     if (quantized || nodes[i].op->name() != quantize) return std::nullopt;
     quantized = i;
   }
@@ -104,12 +104,12 @@ std::optional<Fusion> backward_fused_with_quantize(const Program& program, std::
 }
 
 QuantizedRows quantize_swiglu(Tensor gate_up, const QuantizeAttributes& attributes) {
-  return quantized_rows(gate_up.program().append(kForward, attributes, {&gate_up, 1}));
+  return quantized_rows(gate_up.program().append(kQuantizeSwiglu, attributes, {&gate_up, 1}));
 }
 
 void register_quantize_swiglu(OpRegistry& registry) {
-  registry.add(kForward);
-  registry.add(kBackward);
+  registry.add(kQuantizeSwiglu);
+  registry.add(kQuantizeSwigluBackward);
 }
 
 }  // namespace hone

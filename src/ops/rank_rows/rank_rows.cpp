@@ -81,8 +81,8 @@ class RankRowsTake final : public Op {
   }
 };
 
-const RankRowsSum kSum;
-const RankRowsTake kTake;
+const RankRowsSum kRankRowsSum;
+const RankRowsTake kRankRowsTake;
 
 // (x) -> y
 class RankRowsGather final : public Op {
@@ -113,28 +113,28 @@ class RankRowsGather final : public Op {
   }
 };
 
-const RankRowsGather kGather;
+const RankRowsGather kRankRowsGather;
 
 }  // namespace
 
 Tensor sum_rank_rows(Tensor x, std::int64_t ranks, Tensor bias) {
-  return x.program().append1(kSum, RankRowsAttributes{.ranks = ranks}, {x, bias});
+  return x.program().append1(kRankRowsSum, RankRowsAttributes{.ranks = ranks}, {x, bias});
 }
 
 Tensor gather_rank_rows(Tensor x, const RankRowsGatherAttributes& attributes) {
-  return x.program().append1(kGather, attributes, {x});
+  return x.program().append1(kRankRowsGather, attributes, {x});
 }
 
 Tensor take_rank_rows(Tensor x, std::int64_t ranks) {
-  return x.program().append1(kTake, RankRowsAttributes{.ranks = ranks}, {x});
+  return x.program().append1(kRankRowsTake, RankRowsAttributes{.ranks = ranks}, {x});
 }
 
-bool gathers_rank_rows(const Op& op) { return &op == &kGather; }
+bool gathers_rank_rows(const Op& op) { return &op == &kRankRowsGather; }
 
 void register_rank_rows(OpRegistry& registry) {
-  registry.add(kSum);
-  registry.add(kTake);
-  registry.add(kGather);
+  registry.add(kRankRowsSum);
+  registry.add(kRankRowsTake);
+  registry.add(kRankRowsGather);
 }
 
 }  // namespace hone

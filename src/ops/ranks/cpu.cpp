@@ -33,7 +33,7 @@ void sum(const KernelCall& call) {
 }
 
 // The blocks [rows, n] of all ranks follow each other in the workspace.
-void gather(const KernelCall& call) {
+void ranks_gather(const KernelCall& call) {
   const TensorView& x = call.in(0);
   const auto row = static_cast<std::size_t>(x.row_size()) * size_of(x.dtype());
   const std::size_t block = static_cast<std::size_t>(x.rows()) * row;
@@ -74,7 +74,7 @@ void accumulate(const KernelCall& call) {
 
 void register_ranks_cpu(KernelRegistry& registry) {
   registry.add("ranks_sum", DeviceKind::kCpu, {sum, {}});
-  registry.add("ranks_gather", DeviceKind::kCpu, {gather, bytes_of_output});
+  registry.add("ranks_gather", DeviceKind::kCpu, {ranks_gather, bytes_of_output});
   registry.add("ranks_accumulate", DeviceKind::kCpu, {accumulate, summed_gradient_bytes});
 }
 

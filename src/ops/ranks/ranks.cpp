@@ -67,9 +67,9 @@ class RanksGather final : public Op {
   }
 };
 
-const RanksGather kGather;
+const RanksGather kRanksGather;
 const RanksAccumulate kAccumulate;
-const RanksSum kSum;
+const RanksSum kRanksSum;
 
 // (x) -> x
 class RanksEnter final : public Op {
@@ -88,7 +88,7 @@ class RanksEnter final : public Op {
     if (builder.input(0).value().role == Role::kWeight) {
       builder.set_accumulator(0, program.append1(kAccumulate, {}, {dy, builder.accumulator(0)}));
     } else {
-      builder.add(0, program.append1(kSum, {}, {dy, Tensor()}));
+      builder.add(0, program.append1(kRanksSum, {}, {dy, Tensor()}));
     }
   }
 };
@@ -99,16 +99,16 @@ const RanksEnter kEnter;
 
 Tensor enter_ranks(Tensor x) { return x.program().append1(kEnter, {}, {x}); }
 
-Tensor sum_ranks(Tensor x, Tensor bias) { return x.program().append1(kSum, {}, {x, bias}); }
+Tensor sum_ranks(Tensor x, Tensor bias) { return x.program().append1(kRanksSum, {}, {x, bias}); }
 
 Tensor gather_ranks(Tensor x, std::int64_t ranks) {
-  return x.program().append1(kGather, RanksGatherAttributes{.ranks = ranks}, {x});
+  return x.program().append1(kRanksGather, RanksGatherAttributes{.ranks = ranks}, {x});
 }
 
 void register_ranks(OpRegistry& registry) {
   registry.add(kEnter);
-  registry.add(kSum);
-  registry.add(kGather);
+  registry.add(kRanksSum);
+  registry.add(kRanksGather);
   registry.add(kAccumulate);
 }
 

@@ -7,7 +7,7 @@ namespace hone {
 namespace {
 
 template <class T>
-void forward(const KernelCall& call) {
+void rms_norm_forward(const KernelCall& call) {
   using A = Accumulator<T>;
   const TensorView& x = call.in(RmsNormIn::x);
   const std::int64_t n = x.row_size();
@@ -27,7 +27,7 @@ void forward(const KernelCall& call) {
 void register_rms_norm_cpu(KernelRegistry& registry) {
   registry.add("rms_norm", DeviceKind::kCpu,
                {[](const KernelCall& call) {
-                  for_floating(call.in(RmsNormIn::x).dtype(), [&]<class T>() { forward<T>(call); });
+                  for_floating(call.in(RmsNormIn::x).dtype(), [&]<class T>() { rms_norm_forward<T>(call); });
                 },
                 {}});
   registry.add("rms_norm_backward", DeviceKind::kCpu,

@@ -29,7 +29,7 @@ class RmsNormBackward final : public Op {
   }
 };
 
-const RmsNormBackward kBackward;
+const RmsNormBackward kRmsNormBackward;
 
 // (x, weight) -> (y, rstd [rows])
 class RmsNorm final : public Op {
@@ -59,24 +59,24 @@ class RmsNorm final : public Op {
     const Tensor dweight = builder.needs(RmsNormIn::weight) ? builder.accumulator(RmsNormIn::weight) : Tensor();
     const std::vector<Tensor> inputs{dy, builder.input(RmsNormIn::x), builder.input(RmsNormIn::weight),
                                      builder.output(RmsNormOut::rstd), dweight};
-    const std::vector<Tensor> outputs = builder.program().append(kBackward, {}, inputs);
+    const std::vector<Tensor> outputs = builder.program().append(kRmsNormBackward, {}, inputs);
     if (builder.needs(RmsNormIn::x)) builder.add(RmsNormIn::x, outputs[RmsNormBackwardOut::dx]);
     if (dweight) builder.set_accumulator(RmsNormIn::weight, outputs[RmsNormBackwardOut::dweight]);
   }
 };
 
-const RmsNorm kForward;
+const RmsNorm kRmsNorm;
 
 }  // namespace
 
 Tensor rms_norm(Tensor x, Tensor weight, const RmsNormAttributes& attributes) {
   const std::vector<Tensor> inputs{x, weight};
-  return x.program().append(kForward, attributes, inputs)[0];
+  return x.program().append(kRmsNorm, attributes, inputs)[0];
 }
 
 void register_rms_norm(OpRegistry& registry) {
-  registry.add(kForward);
-  registry.add(kBackward);
+  registry.add(kRmsNorm);
+  registry.add(kRmsNormBackward);
 }
 
 }  // namespace hone

@@ -64,7 +64,7 @@ struct Choice {
 };
 
 template <class T>
-void forward(const KernelCall& call) {
+void router_forward(const KernelCall& call) {
   const TensorView& logits = call.in(RouterIn::logits);
   const auto& a = call.attributes_as<RouterAttributes>();
   const std::int64_t experts = logits.row_size();
@@ -96,7 +96,7 @@ void forward(const KernelCall& call) {
 // With scores s, w_j = factor s_j / S, where S is the sum of the chosen scores, or 1:
 // ds_j = factor (dw_j - [normalized] sum_i dw_i s_i / S) / S; then through softmax or sigmoid.
 template <class T>
-void backward(const KernelCall& call) {
+void router_backward(const KernelCall& call) {
   const TensorView& logits = call.in(RouterBackwardIn::logits);
   const auto& a = call.attributes_as<RouterAttributes>();
   const std::int64_t experts = logits.row_size();
@@ -145,12 +145,12 @@ void for_logits(DType dtype, const Body& body) {
 void register_router_cpu(KernelRegistry& registry) {
   registry.add("router", DeviceKind::kCpu,
                {[](const KernelCall& call) {
-                  for_logits(call.in(RouterIn::logits).dtype(), [&]<class T>() { forward<T>(call); });
+                  for_logits(call.in(RouterIn::logits).dtype(), [&]<class T>() { router_forward<T>(call); });
                 },
                 {}});
   registry.add("router_backward", DeviceKind::kCpu,
                {[](const KernelCall& call) {
-                  for_logits(call.in(RouterBackwardIn::logits).dtype(), [&]<class T>() { backward<T>(call); });
+                  for_logits(call.in(RouterBackwardIn::logits).dtype(), [&]<class T>() { router_backward<T>(call); });
                 },
                 {}});
 }

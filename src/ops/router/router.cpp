@@ -10,7 +10,7 @@
 namespace hone {
 namespace {
 
-void expect_logits(std::string_view op, const Type& logits, const RouterAttributes& a) {
+void expect_router_logits(std::string_view op, const Type& logits, const RouterAttributes& a) {
   expect_sizes(op, {a.top_k, a.groups, a.top_groups, a.group_depth});
   expect((logits.dtype == DType::kF32 || logits.dtype == DType::kF64) && logits.shape.size() == 2, op,
          text_of("logits are ", to_text(logits), "; expected f32[tokens, experts]"));
@@ -37,7 +37,7 @@ class RouterBackward final : public Op {
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& logits = required(inputs, RouterBackwardIn::logits, name());
     const auto& a = attributes.as<RouterAttributes>();
-    expect_logits(name(), logits, a);
+    expect_router_logits(name(), logits, a);
     const Shape chosen{logits.shape[0], a.top_k};
     const Type& dweight = required(inputs, RouterBackwardIn::dweight, name());
     const Type& expert = required(inputs, RouterBackwardIn::expert, name());
@@ -47,7 +47,7 @@ class RouterBackward final : public Op {
   }
 };
 
-const RouterBackward kBackward;
+const RouterBackward kRouterBackward;
 
 // (logits, bias or none) -> expert, weight
 class Router final : public Op {
@@ -59,7 +59,7 @@ class Router final : public Op {
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type& logits = required(inputs, RouterIn::logits, name());
     const auto& a = attributes.as<RouterAttributes>();
-    expect_logits(name(), logits, a);
+    expect_router_logits(name(), logits, a);
     if (const Type* bias = given(inputs, RouterIn::bias)) {
       expect(bias->dtype == logits.dtype && bias->shape == Shape{logits.shape[1]}, name(),
              text_of("logits are ", to_text(logits), ", bias ", to_text(*bias), "; expected one number an expert"));
@@ -75,24 +75,24 @@ class Router final : public Op {
     }
     if (!dweight || !builder.needs(RouterIn::logits)) return;
     builder.add(RouterIn::logits, builder.program().append1(
-                                      kBackward, node.attributes,
+                                      kRouterBackward, node.attributes,
                                       {dweight, builder.input(RouterIn::logits), builder.output(RouterOut::expert)}));
   }
 };
 
-const Router kForward;
+const Router kRouter;
 
 }  // namespace
 
 Routing router(Tensor logits, Tensor bias, const RouterAttributes& attributes) {
   const std::array<Tensor, 2> inputs{logits, bias};
-  const std::vector<Tensor> outputs = logits.program().append(kForward, attributes, inputs);
+  const std::vector<Tensor> outputs = logits.program().append(kRouter, attributes, inputs);
   return {outputs[RouterOut::expert], outputs[RouterOut::weight]};
 }
 
 void register_router(OpRegistry& registry) {
-  registry.add(kForward);
-  registry.add(kBackward);
+  registry.add(kRouter);
+  registry.add(kRouterBackward);
 }
 
 }  // namespace hone

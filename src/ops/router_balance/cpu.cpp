@@ -133,7 +133,7 @@ void sums_backward(const KernelCall& call) {
 }
 
 // The factor of choices x probabilities.
-double scale_of(const RouterBalanceAttributes& a, std::int64_t experts, std::int64_t tokens) {
+double balance_scale(const RouterBalanceAttributes& a, std::int64_t experts, std::int64_t tokens) {
   const double all = static_cast<double>(a.layers) * static_cast<double>(tokens);
   return a.factor * static_cast<double>(experts) / (all * all);
 }
@@ -154,7 +154,7 @@ void balance_forward(const KernelCall& call) {
       return static_cast<double>(choices[e]) * static_cast<double>(choices[experts + e]);
     });
     std::fill(term + segments[d].begin, term + segments[d].end,
-              static_cast<T>(scale_of(a, experts, segments[d].tokens()) * sum));
+              static_cast<T>(balance_scale(a, experts, segments[d].tokens()) * sum));
   }
 }
 
@@ -174,7 +174,7 @@ void balance_backward(const KernelCall& call) {
     if (segment.tokens() == 0) continue;
     const double sum = lane_sum<double>(
         segment.tokens(), [&](std::int64_t i) { return static_cast<double>(gradients[segment.begin + i]); });
-    const double scale = sum * scale_of(a, experts, segment.tokens());
+    const double scale = sum * balance_scale(a, experts, segment.tokens());
     const std::int64_t first = static_cast<std::int64_t>(d) * 2 * experts;
     for (std::int64_t e = 0; e < experts; ++e) {
       dsums[first + experts + e] = static_cast<T>(scale * static_cast<double>(sums.as<T>()[first + e]));

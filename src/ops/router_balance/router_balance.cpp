@@ -21,7 +21,7 @@ std::int64_t segment_count(std::string_view op, InputTypes inputs, std::size_t i
   return type->shape[0].size - 1;
 }
 
-void expect_logits(std::string_view op, const Type& logits) {
+void expect_balanced_logits(std::string_view op, const Type& logits) {
   expect(is_wide(logits.dtype) && logits.shape.size() == 2 && logits.shape[1].size > 0 &&
              logits.shape[1].size <= kMostExperts,
          op, text_of("logits are ", to_text(logits), "; expected f32[tokens, experts]"));
@@ -42,7 +42,7 @@ class RouterSumsBackward final : public Op {
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& dsums = required(inputs, RouterSumsBackwardIn::dsums, name());
     const Type& logits = required(inputs, RouterSumsBackwardIn::logits, name());
-    expect_logits(name(), logits);
+    expect_balanced_logits(name(), logits);
     expect(dsums == Type{logits.dtype,
                          {segment_count(name(), inputs, RouterSumsBackwardIn::cu_seqlens), 2 * logits.shape[1].size}},
            name(), text_of("logits are ", to_text(logits), ", dsums ", to_text(dsums)));
@@ -78,7 +78,7 @@ class RouterSums final : public Op {
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& logits = required(inputs, RouterSumsIn::logits, name());
     const Type& expert = required(inputs, RouterSumsIn::expert, name());
-    expect_logits(name(), logits);
+    expect_balanced_logits(name(), logits);
     expect(expert.dtype == DType::kI32 && expert.shape.size() == 2 && expert.shape[0] == logits.shape[0], name(),
            text_of("logits are ", to_text(logits), ", expert ", to_text(expert), "; expected i32[tokens, top_k]"));
     return {Type{logits.dtype, {segment_count(name(), inputs, RouterSumsIn::cu_seqlens), 2 * logits.shape[1].size}}};

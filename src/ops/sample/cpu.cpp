@@ -139,7 +139,7 @@ std::size_t slot_bytes(std::int64_t vocab) {
 
 // Draws all rows. Slot i of n takes rows i, i + n, ... and has a separate part of the workspace.
 template <class A>
-void forward(const KernelCall& call) {
+void sample_forward(const KernelCall& call) {
   const TensorView& logits = call.in(SampleIn::logits);
   const std::int64_t vocab = logits.row_size();
   const std::int64_t parts = call.attributes_as<SampleAttributes>().parts;
@@ -177,7 +177,7 @@ void forward(const KernelCall& call) {
   zero_tail(call.out(SampleOut::logp));
 }
 
-std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes&) {
+std::size_t sample_workspace(InputTypes inputs, std::span<const Type>, const Attributes&) {
   const Type& logits = required(inputs, SampleIn::logits, "sample");
   const std::int64_t vocab = logits.row_size();
   const std::size_t share = logits.dtype == DType::kF64 ? slot_bytes<double>(vocab) : slot_bytes<float>(vocab);
@@ -189,9 +189,10 @@ std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes
 void register_sample_cpu(KernelRegistry& registry) {
   registry.add("sample", DeviceKind::kCpu,
                {[](const KernelCall& call) {
-                  call.in(SampleIn::logits).dtype() == DType::kF64 ? forward<double>(call) : forward<float>(call);
+                  call.in(SampleIn::logits).dtype() == DType::kF64 ? sample_forward<double>(call)
+                                                                   : sample_forward<float>(call);
                 },
-                workspace});
+                sample_workspace});
 }
 
 }  // namespace hone

@@ -6,7 +6,7 @@ namespace hone {
 namespace {
 
 template <class T>
-void forward(const KernelCall& call) {
+void scale_forward(const KernelCall& call) {
   const TensorView& x = call.in(0);
   const T* xs = x.as<T>();
   T* ys = call.out(0).as<T>();
@@ -22,7 +22,8 @@ void forward(const KernelCall& call) {
 void register_scale_cpu(KernelRegistry& registry) {
   registry.add(
       "scale", DeviceKind::kCpu,
-      {[](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { forward<T>(call); }); }, {}});
+      {[](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { scale_forward<T>(call); }); },
+       {}});
 }
 
 }  // namespace hone

@@ -2,25 +2,18 @@
 
 #include "core/error.h"
 #include "ops/registry.h"
+#include "ops/scaled_linear/scaled_linear.h"
 #include "program/gradient_builder.h"
 
 namespace hone {
 namespace {
 
-using In = ScaledGroupedLinearIn;
-
-void expect_scale(InputTypes inputs, std::size_t index, const Shape& shape, std::string_view op) {
-  const Type& scale = required(inputs, index, op);
-  const Type wanted{DType::kF32, shape};
-  expect(scale == wanted, op, text_of("a scale is ", to_text(scale), "; expected ", to_text(wanted)));
-}
-
 // Checks the operands: the rows have as many columns as the weight, or as one expert's matrix has rows if `turned`.
 // Returns the type of the product.
 Type product_type(InputTypes inputs, const Attributes& attributes, bool turned, std::string_view op) {
-  const Type& rows = required(inputs, In::x, op);
-  const Type& weight = required(inputs, In::weight, op);
-  const Type& start = required(inputs, In::start, op);
+  const Type& rows = required(inputs, ScaledGroupedLinearIn::x, op);
+  const Type& weight = required(inputs, ScaledGroupedLinearIn::weight, op);
+  const Type& start = required(inputs, ScaledGroupedLinearIn::start, op);
   const std::int64_t experts = attributes.as<GroupedLinearAttributes>().experts;
   expect(
       experts > 0 && weight.dtype == DType::kU8 && weight.shape.size() == 2 &&
@@ -36,17 +29,20 @@ Type product_type(InputTypes inputs, const Attributes& attributes, bool turned, 
          op,
          text_of("the rows are ", to_text(rows), ", the weight ", to_text(weight), " of ", experts,
                  " experts; expected u8 [rows, ", turned ? n : k, "], rows a multiple of ", kQuantizedRows));
-  expect_scale(inputs, In::x_scale, {rows.shape[1].size / kScaleBlock, rows.rows()}, op);
-  expect_scale(inputs, In::weight_scale, {weight.shape[0].size / kScaleBlock, weight_scale_stride(k)}, op);
+  expect_scale(inputs, ScaledGroupedLinearIn::x_scale, {rows.shape[1].size / kScaleBlock, rows.rows()}, op);
+  expect_scale(inputs, ScaledGroupedLinearIn::weight_scale,
+               {weight.shape[0].size / kScaleBlock, weight_scale_stride(k)}, op);
   return {DType::kBf16, {rows.shape[0], turned ? k : n}};
 }
 
 // Work of a product that reads the operands up to `start`.
-Cost product_cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes, std::string_view op) {
+Cost scaled_grouped_linear_product_cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes,
+                                        std::string_view op) {
   Cost cost;
-  for (std::size_t i = 0; i <= In::start; ++i) cost.bytes_read += static_cast<double>(required(inputs, i, op).bytes());
+  for (std::size_t i = 0; i <= ScaledGroupedLinearIn::start; ++i)
+    cost.bytes_read += static_cast<double>(required(inputs, i, op).bytes());
   cost.bytes_written = static_cast<double>(outputs[0].bytes());
-  cost.flops = 2.0 * static_cast<double>(required(inputs, In::x, op).elements()) *
+  cost.flops = 2.0 * static_cast<double>(required(inputs, ScaledGroupedLinearIn::x, op).elements()) *
                static_cast<double>(outputs[0].shape[1].size) * attributes.as<GroupedLinearAttributes>().share;
   return cost;
 }
@@ -61,11 +57,11 @@ class ScaledGroupedLinearInputGradient final : public Op {
     return {product_type(inputs, attributes, true, name())};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
-    return product_cost(inputs, outputs, attributes, name());
+    return scaled_grouped_linear_product_cost(inputs, outputs, attributes, name());
   }
 };
 
-const ScaledGroupedLinearInputGradient kInputGradient;
+const ScaledGroupedLinearInputGradient kScaledGroupedLinearInputGradient;
 
 // (dy, dy_scale, x, x_scale, start, dweight) -> dweight, in place; dy and x are columns of quantize_experts
 class ScaledGroupedWeightGradient final : public Op {
@@ -107,7 +103,7 @@ class ScaledGroupedWeightGradient final : public Op {
   std::optional<std::size_t> alias(std::size_t) const override { return ScaledGroupedWeightGradientIn::dweight; }
 };
 
-const ScaledGroupedWeightGradient kWeightGradient;
+const ScaledGroupedWeightGradient kScaledGroupedWeightGradient;
 
 // (x, x_scale, weight, weight_scale, start, x_columns, x_column_scale, source, kept, kept_scale), those after start may
 // be none -> y
@@ -118,56 +114,58 @@ class ScaledGroupedLinear final : public Op {
   Attributes default_attributes() const override { return GroupedLinearAttributes{}; }
   std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     const Type y = product_type(inputs, attributes, false, name());
-    if (const Type* source = given(inputs, In::source)) {
-      const Type wanted{DType::kBf16, required(inputs, In::weight, name()).shape};
+    if (const Type* source = given(inputs, ScaledGroupedLinearIn::source)) {
+      const Type wanted{DType::kBf16, required(inputs, ScaledGroupedLinearIn::weight, name()).shape};
       expect(*source == wanted, name(),
              text_of("the weight is quantized from ", to_text(*source), "; expected ", to_text(wanted)));
     }
     return {y};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
-    return product_cost(inputs, outputs, attributes, name());
+    return scaled_grouped_linear_product_cost(inputs, outputs, attributes, name());
   }
   void gradient(GradientBuilder& builder, const Node& node) const override {
     const Tensor dy = builder.output_gradient(0);
     if (!dy) return;
-    const Tensor start = builder.input(In::start);
-    const bool trains = builder.needs(In::source);
-    if (!trains && !builder.needs(In::x)) return;
+    const Tensor start = builder.input(ScaledGroupedLinearIn::start);
+    const bool trains = builder.needs(ScaledGroupedLinearIn::source);
+    if (!trains && !builder.needs(ScaledGroupedLinearIn::x)) return;
     const std::int64_t experts = node.attributes.as<GroupedLinearAttributes>().experts;
     const QuantizedRows quantized = trains ? quantize_experts(dy, start, {.experts = experts}) : quantize(dy, {});
     if (trains) {
-      builder.set_accumulator(
-          In::source,
-          builder.program().append1(kWeightGradient, node.attributes,
-                                    {quantized.columns, quantized.column_scale, builder.input(In::x_columns),
-                                     builder.input(In::x_column_scale), start, builder.accumulator(In::source)}));
+      builder.set_accumulator(ScaledGroupedLinearIn::source,
+                              builder.program().append1(kScaledGroupedWeightGradient, node.attributes,
+                                                        {quantized.columns, quantized.column_scale,
+                                                         builder.input(ScaledGroupedLinearIn::x_columns),
+                                                         builder.input(ScaledGroupedLinearIn::x_column_scale), start,
+                                                         builder.accumulator(ScaledGroupedLinearIn::source)}));
     }
-    if (builder.needs(In::x)) {
-      QuantizedWeight weight{builder.input(In::kept), builder.input(In::kept_scale)};
-      if (!weight.weight) weight = quantize_weight(builder.input(In::source)).plain;
-      builder.add(In::x,
-                  builder.program().append1(kInputGradient, node.attributes,
+    if (builder.needs(ScaledGroupedLinearIn::x)) {
+      QuantizedWeight weight{builder.input(ScaledGroupedLinearIn::kept),
+                             builder.input(ScaledGroupedLinearIn::kept_scale)};
+      if (!weight.weight) weight = quantize_weight(builder.input(ScaledGroupedLinearIn::source)).plain;
+      builder.add(ScaledGroupedLinearIn::x,
+                  builder.program().append1(kScaledGroupedLinearInputGradient, node.attributes,
                                             {quantized.rows, quantized.row_scale, weight.weight, weight.scale, start}));
     }
   }
 };
 
-const ScaledGroupedLinear kForward;
+const ScaledGroupedLinear kScaledGroupedLinear;
 
 }  // namespace
 
 Tensor scaled_grouped_linear(const QuantizedRows& x, const QuantizedWeight& weight, Tensor start,
                              const GroupedLinearAttributes& attributes, const ScaledGroupedSources& sources) {
-  return x.rows.program().append1(kForward, attributes,
+  return x.rows.program().append1(kScaledGroupedLinear, attributes,
                                   {x.rows, x.row_scale, weight.weight, weight.scale, start, x.columns, x.column_scale,
                                    sources.weight, sources.kept.weight, sources.kept.scale});
 }
 
 void register_scaled_grouped_linear(OpRegistry& registry) {
-  registry.add(kForward);
-  registry.add(kInputGradient);
-  registry.add(kWeightGradient);
+  registry.add(kScaledGroupedLinear);
+  registry.add(kScaledGroupedLinearInputGradient);
+  registry.add(kScaledGroupedWeightGradient);
 }
 
 }  // namespace hone

@@ -13,9 +13,7 @@
 namespace hone {
 namespace {
 
-using GradientIn = ScaledLinearWeightGradientIn;
-
-GemmArgs forward_product(const Type& x, const Type& weight, const Type& y) {
+GemmArgs scaled_linear_forward_product(const Type& x, const Type& weight, const Type& y) {
   return linear_product(as_bf16(x), weight, y);
 }
 
@@ -26,11 +24,11 @@ GemmArgs gradient_product(const Type& dy, const Type& x, const Type& dweight) {
   return args;
 }
 
-void forward(const KernelCall& call) {
+void scaled_linear_forward(const KernelCall& call) {
   using In = ScaledLinearIn;
   const TensorView& x = call.in(In::x);
   const TensorView& scale = call.in(In::weight_scale);
-  GemmArgs args = forward_product(*x.type, *call.in(In::weight).type, *call.out(0).type);
+  GemmArgs args = scaled_linear_forward_product(*x.type, *call.in(In::weight).type, *call.out(0).type);
   auto* widened = reinterpret_cast<BFloat16*>(call.workspace.data());
   widen_quantized_rows(x, call.in(In::x_scale), x.rows(), widened);
   args.m = x.rows();
@@ -46,20 +44,23 @@ void forward(const KernelCall& call) {
   zero_tail(call.out(0));
 }
 
-std::size_t forward_workspace(InputTypes inputs, std::span<const Type> outputs, const Attributes&) {
+std::size_t scaled_linear_forward_workspace(InputTypes inputs, std::span<const Type> outputs, const Attributes&) {
   const Type& x = required(inputs, ScaledLinearIn::x, "scaled_linear");
   const Type& weight = required(inputs, ScaledLinearIn::weight, "scaled_linear");
-  return bf16_bytes(x.elements()) + gemm_fp8_workspace_bytes(forward_product(x, weight, outputs[0]), thread_count());
+  return bf16_bytes(x.elements()) +
+         gemm_fp8_workspace_bytes(scaled_linear_forward_product(x, weight, outputs[0]), thread_count());
 }
 
-void weight_gradient(const KernelCall& call) {
-  const TensorView& dy = call.in(GradientIn::dy);
-  const TensorView& x = call.in(GradientIn::x);
+void scaled_linear_weight_gradient(const KernelCall& call) {
+  const TensorView& dy = call.in(ScaledLinearWeightGradientIn::dy);
+  const TensorView& x = call.in(ScaledLinearWeightGradientIn::x);
   GemmArgs args = gradient_product(*dy.type, *x.type, *call.out(0).type);
   std::byte* const scratch = call.workspace.data();
   const std::size_t dy_bytes = bf16_bytes(dy.type->elements());
-  widen_quantized_rows(dy, call.in(GradientIn::dy_scale), dy.rows(), reinterpret_cast<BFloat16*>(scratch));
-  widen_quantized_blocks(x, call.in(GradientIn::x_scale), reinterpret_cast<BFloat16*>(scratch + dy_bytes));
+  widen_quantized_rows(dy, call.in(ScaledLinearWeightGradientIn::dy_scale), dy.rows(),
+                       reinterpret_cast<BFloat16*>(scratch));
+  widen_quantized_blocks(x, call.in(ScaledLinearWeightGradientIn::x_scale),
+                         reinterpret_cast<BFloat16*>(scratch + dy_bytes));
   args.a = scratch;
   args.b = scratch + dy_bytes;
   args.c = call.out(0).data;
@@ -68,8 +69,8 @@ void weight_gradient(const KernelCall& call) {
 }
 
 std::size_t gradient_workspace(InputTypes inputs, std::span<const Type> outputs, const Attributes&) {
-  const Type& dy = required(inputs, GradientIn::dy, "scaled_linear_weight_gradient");
-  const Type& x = required(inputs, GradientIn::x, "scaled_linear_weight_gradient");
+  const Type& dy = required(inputs, ScaledLinearWeightGradientIn::dy, "scaled_linear_weight_gradient");
+  const Type& x = required(inputs, ScaledLinearWeightGradientIn::x, "scaled_linear_weight_gradient");
   return bf16_bytes(dy.elements()) + bf16_bytes(x.elements()) +
          gemm_workspace_bytes(gradient_product(dy, x, outputs[0]), thread_count());
 }
@@ -77,8 +78,8 @@ std::size_t gradient_workspace(InputTypes inputs, std::span<const Type> outputs,
 }  // namespace
 
 void register_scaled_linear_cpu(KernelRegistry& registry) {
-  registry.add("scaled_linear", DeviceKind::kCpu, {forward, forward_workspace});
-  registry.add("scaled_linear_weight_gradient", DeviceKind::kCpu, {weight_gradient, gradient_workspace});
+  registry.add("scaled_linear", DeviceKind::kCpu, {scaled_linear_forward, scaled_linear_forward_workspace});
+  registry.add("scaled_linear_weight_gradient", DeviceKind::kCpu, {scaled_linear_weight_gradient, gradient_workspace});
 }
 
 }  // namespace hone

@@ -9,8 +9,8 @@ namespace hone {
 namespace {
 
 // Work of a product of [rows, k] by n columns that reads the first `read` inputs.
-Cost product_cost(InputTypes inputs, std::size_t read, std::span<const Type> outputs, const Type& rows_by_k,
-                  std::int64_t n) {
+Cost scaled_linear_product_cost(InputTypes inputs, std::size_t read, std::span<const Type> outputs,
+                                const Type& rows_by_k, std::int64_t n) {
   Cost cost;
   for (const std::optional<Type>& input : inputs.first(std::min(read, inputs.size()))) {
     if (input) cost.bytes_read += static_cast<double>(input->bytes());
@@ -18,12 +18,6 @@ Cost product_cost(InputTypes inputs, std::size_t read, std::span<const Type> out
   cost.bytes_written = static_cast<double>(outputs[0].bytes());
   cost.flops = 2.0 * static_cast<double>(rows_by_k.elements()) * static_cast<double>(n);
   return cost;
-}
-
-void expect_scale(InputTypes inputs, std::size_t index, const Shape& shape, std::string_view op) {
-  const Type& scale = required(inputs, index, op);
-  const Type wanted{DType::kF32, shape};
-  expect(scale == wanted, op, text_of("a scale is ", to_text(scale), "; expected ", to_text(wanted)));
 }
 
 // (dy, dy_scale, x, x_scale, dweight) -> dweight, in place; dy and x are the transposed copies [n, rows] and [k, rows],
@@ -49,13 +43,14 @@ class ScaledLinearWeightGradient final : public Op {
     return {dweight};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes&) const override {
-    return product_cost(inputs, inputs.size(), outputs, required(inputs, ScaledLinearWeightGradientIn::dy, name()),
-                        outputs[0].shape[1].size);
+    return scaled_linear_product_cost(inputs, inputs.size(), outputs,
+                                      required(inputs, ScaledLinearWeightGradientIn::dy, name()),
+                                      outputs[0].shape[1].size);
   }
   std::optional<std::size_t> alias(std::size_t) const override { return ScaledLinearWeightGradientIn::dweight; }
 };
 
-const ScaledLinearWeightGradient kWeightGradient;
+const ScaledLinearWeightGradient kScaledLinearWeightGradient;
 
 // (x, x_scale, weight, weight_scale, bias, x_columns, x_column_scale, source, turned, turned_scale), those after
 // the fourth may be none -> y
@@ -89,8 +84,8 @@ class ScaledLinear final : public Op {
     return {Type{DType::kBf16, {x.shape[0], n}}};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes&) const override {
-    return product_cost(inputs, ScaledLinearIn::x_columns, outputs, required(inputs, ScaledLinearIn::x, name()),
-                        outputs[0].shape[1].size);
+    return scaled_linear_product_cost(inputs, ScaledLinearIn::x_columns, outputs,
+                                      required(inputs, ScaledLinearIn::x, name()), outputs[0].shape[1].size);
   }
   void gradient(GradientBuilder& builder, const Node&) const override {
     using In = ScaledLinearIn;
@@ -103,7 +98,7 @@ class ScaledLinear final : public Op {
     if (trains) {
       const Tensor sum = builder.accumulator(In::source);
       builder.set_accumulator(In::source, builder.program().append1(
-                                              kWeightGradient, {},
+                                              kScaledLinearWeightGradient, {},
                                               {quantized.columns, quantized.column_scale, builder.input(In::x_columns),
                                                builder.input(In::x_column_scale), sum}));
     }
@@ -121,6 +116,12 @@ const ScaledLinear kScaledLinear;
 
 }  // namespace
 
+void expect_scale(InputTypes inputs, std::size_t input, const Shape& shape, std::string_view op) {
+  const Type& scale = required(inputs, input, op);
+  const Type wanted{DType::kF32, shape};
+  expect(scale == wanted, op, text_of("a scale is ", to_text(scale), "; expected ", to_text(wanted)));
+}
+
 Tensor scaled_linear(const QuantizedRows& x, const QuantizedWeight& weight, Tensor bias, Tensor source,
                      const QuantizedWeight& transposed) {
   return x.rows.program().append1(kScaledLinear, {},
@@ -130,7 +131,7 @@ Tensor scaled_linear(const QuantizedRows& x, const QuantizedWeight& weight, Tens
 
 void register_scaled_linear(OpRegistry& registry) {
   registry.add(kScaledLinear);
-  registry.add(kWeightGradient);
+  registry.add(kScaledLinearWeightGradient);
 }
 
 }  // namespace hone

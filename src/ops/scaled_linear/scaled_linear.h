@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string_view>
 
 #include "ops/quantize/quantize.h"
 #include "program/program.h"
@@ -26,6 +27,9 @@ struct ScaledLinearIn {
 struct ScaledLinearWeightGradientIn {
   enum : std::size_t { dy, dy_scale, x, x_scale, dweight };
 };
+
+// Throws Error unless the input is f32 of this shape.
+void expect_scale(InputTypes inputs, std::size_t input, const Shape& shape, std::string_view op);
 
 // Returns y bf16 [rows, n] = x W^T + bias for x [rows, k] and weight [n, k] in e4m3 and bias bf16 [n] or none. Sums are
 // f32, and y is rounded once. The backward pass quantizes dy and computes

@@ -13,7 +13,7 @@ namespace {
 // Updates all elements. `kept` is the master weight and `rounded` the weight; without a master weight, `kept` is the
 // weight and `rounded` is null. `momentum` may be null.
 template <class T, class W, class G>
-void update(const KernelCall& call, W* kept, T* rounded, Accumulator<T>* momentum) {
+void sgd_update(const KernelCall& call, W* kept, T* rounded, Accumulator<T>* momentum) {
   using A = Accumulator<T>;
   const SgdNumbers<A> step(call.attributes_as<SgdAttributes>(), call.in(SgdIn::hyper).as<A>(),
                            *call.in(SgdIn::norm).as<A>());
@@ -38,7 +38,7 @@ void update(const KernelCall& call, W* kept, T* rounded, Accumulator<T>* momentu
 }
 
 template <class T>
-void forward(const KernelCall& call) {
+void sgd_forward(const KernelCall& call) {
   using A = Accumulator<T>;
   if (*call.in(SgdIn::bad).as<std::int32_t>() != 0) {
     std::memset(call.out(SgdOut::gradient).data, 0, call.out(SgdOut::gradient).type->bytes());
@@ -50,9 +50,9 @@ void forward(const KernelCall& call) {
   T* weight = call.out(SgdOut::weight).as<T>();
   const auto with_gradient = [&]<class G>() {
     if (call.in(at_master)) {
-      update<T, A, G>(call, call.out(at_master).as<A>(), weight, momentum);
+      sgd_update<T, A, G>(call, call.out(at_master).as<A>(), weight, momentum);
     } else {
-      update<T, T, G>(call, weight, nullptr, momentum);
+      sgd_update<T, T, G>(call, weight, nullptr, momentum);
     }
   };
   if constexpr (std::is_same_v<T, BFloat16>) {
@@ -66,7 +66,7 @@ void forward(const KernelCall& call) {
 void register_sgd_cpu(KernelRegistry& registry) {
   registry.add("sgd", DeviceKind::kCpu,
                {[](const KernelCall& call) {
-                  for_floating(call.in(SgdIn::weight).dtype(), [&]<class T>() { forward<T>(call); });
+                  for_floating(call.in(SgdIn::weight).dtype(), [&]<class T>() { sgd_forward<T>(call); });
                 },
                 {}});
 }

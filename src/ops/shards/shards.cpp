@@ -84,7 +84,7 @@ class InPlace final : public Op {
 };
 
 // (share i, whole i for each of n tensors) -> the n shares, in place
-class Add final : public Op {
+class ShardsAdd final : public Op {
  public:
   std::string_view name() const override { return "shards_add"; }
   OpCategory category() const override { return OpCategory::kCommunication; }
@@ -108,10 +108,10 @@ class Add final : public Op {
 
 const Gather kGather;
 const InPlace kGatherWait("shards_gather_wait");
-const InPlace kSum("shards_sum");
+const InPlace kShardsSum("shards_sum");
 const InPlace kSumWhole("shards_sum_whole");
 const InPlace kSumWholeWait("shards_sum_whole_wait");
-const Add kAdd;
+const ShardsAdd kShardsAdd;
 
 }  // namespace
 
@@ -150,14 +150,14 @@ std::vector<Tensor> wait_for_shares(std::span<const Tensor> gathered, std::int64
 
 std::vector<Tensor> sum_shares(std::span<const Tensor> whole, std::span<const RowCuts> tensors, std::int64_t slot,
                                ShardGroup group) {
-  return whole[0].program().append(kSum, attributes_of(tensors, slot, group), whole);
+  return whole[0].program().append(kShardsSum, attributes_of(tensors, slot, group), whole);
 }
 
 std::vector<Tensor> add_shares(std::span<const Tensor> whole, std::span<const Tensor> shares,
                                std::span<const RowCuts> tensors, std::int64_t slot, ShardGroup group) {
   std::vector<Tensor> inputs;
   for (std::size_t i = 0; i < whole.size(); ++i) inputs.insert(inputs.end(), {shares[i], whole[i]});
-  return shares[0].program().append(kAdd, attributes_of(tensors, slot, group), inputs);
+  return shares[0].program().append(kShardsAdd, attributes_of(tensors, slot, group), inputs);
 }
 
 std::vector<Tensor> sum_whole(std::span<const Tensor> tensors, std::int64_t slot, ShardGroup group) {
@@ -171,10 +171,10 @@ std::vector<Tensor> wait_for_sums(std::span<const Tensor> tensors, std::int64_t 
 void register_shards(OpRegistry& registry) {
   registry.add(kGather);
   registry.add(kGatherWait);
-  registry.add(kSum);
+  registry.add(kShardsSum);
   registry.add(kSumWhole);
   registry.add(kSumWholeWait);
-  registry.add(kAdd);
+  registry.add(kShardsAdd);
 }
 
 }  // namespace hone

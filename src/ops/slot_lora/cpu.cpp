@@ -48,7 +48,7 @@ void add_run(const KernelCall& call, const SlotTypes& types, std::int64_t slot, 
   gemm(up);
 }
 
-void forward(const KernelCall& call) {
+void slot_lora_forward(const KernelCall& call) {
   const TensorView& from = call.in(SlotLoraIn::y);
   const TensorView& y = call.out(0);
   const auto* slots = call.in(SlotLoraIn::slots).as<std::int32_t>();
@@ -66,7 +66,7 @@ void forward(const KernelCall& call) {
   zero_tail(y);
 }
 
-std::size_t workspace(InputTypes inputs, std::span<const Type> outputs, const Attributes&) {
+std::size_t slot_lora_workspace(InputTypes inputs, std::span<const Type> outputs, const Attributes&) {
   const Type& x = required(inputs, SlotLoraIn::x, "slot_lora");
   const SlotTypes types = slot_types(outputs[0], x, required(inputs, SlotLoraIn::up, "slot_lora"));
   GemmArgs up = linear_product(types.h, types.up, outputs[0]);
@@ -78,7 +78,7 @@ std::size_t workspace(InputTypes inputs, std::span<const Type> outputs, const At
 }  // namespace
 
 void register_slot_lora_cpu(KernelRegistry& registry) {
-  registry.add("slot_lora", DeviceKind::kCpu, {forward, workspace});
+  registry.add("slot_lora", DeviceKind::kCpu, {slot_lora_forward, slot_lora_workspace});
 }
 
 }  // namespace hone

@@ -24,7 +24,7 @@ void write_norm(const KernelCall& call) {
   *call.out(0).as<T>() = static_cast<T>(std::sqrt(*square));
 }
 
-void norm(const KernelCall& call) {
+void stages_norm(const KernelCall& call) {
   if (call.in(0).dtype() == DType::kF64) return write_norm<double>(call);
   write_norm<float>(call);
 }
@@ -35,7 +35,7 @@ std::size_t bytes_of_square(InputTypes, std::span<const Type>, const Attributes&
 
 void register_stages_cpu(KernelRegistry& registry) {
   registry.add("stages_keep", DeviceKind::kCpu, {copy_to_home, {}});
-  registry.add("stages_norm", DeviceKind::kCpu, {norm, bytes_of_square});
+  registry.add("stages_norm", DeviceKind::kCpu, {stages_norm, bytes_of_square});
 }
 
 }  // namespace hone

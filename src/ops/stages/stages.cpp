@@ -35,17 +35,17 @@ class StagesNorm final : public Op {
 };
 
 const StagesKeep kKeep;
-const StagesNorm kNorm;
+const StagesNorm kStagesNorm;
 
 }  // namespace
 
 Tensor keep(Tensor x, Tensor home) { return x.program().append1(kKeep, {}, {x, home}); }
 
-Tensor norm_of_stages(Tensor x) { return x.program().append1(kNorm, {}, {x}); }
+Tensor norm_of_stages(Tensor x) { return x.program().append1(kStagesNorm, {}, {x}); }
 
 void register_stages(OpRegistry& registry) {
   registry.add(kKeep);
-  registry.add(kNorm);
+  registry.add(kStagesNorm);
 }
 
 }  // namespace hone

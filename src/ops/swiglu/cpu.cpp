@@ -30,7 +30,7 @@ HONE_VECTOR_CLONES void backward_row(const float* __restrict dy, const float* __
 }
 
 template <class T>
-void forward(const KernelCall& call) {
+void swiglu_forward(const KernelCall& call) {
   const TensorView& y = call.out(0);
   const std::int64_t n = y.row_size();
   const T* gate_ups = call.in(0).as<T>();
@@ -43,7 +43,7 @@ void forward(const KernelCall& call) {
 }
 
 template <class T>
-void backward(const KernelCall& call) {
+void swiglu_backward(const KernelCall& call) {
   const TensorView& dy = call.in(SwigluBackwardIn::dy);
   const std::int64_t n = dy.row_size();
   const T* dys = dy.as<T>();
@@ -62,10 +62,11 @@ void backward(const KernelCall& call) {
 void register_swiglu_cpu(KernelRegistry& registry) {
   registry.add(
       "swiglu", DeviceKind::kCpu,
-      {[](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { forward<T>(call); }); }, {}});
+      {[](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { swiglu_forward<T>(call); }); },
+       {}});
   registry.add("swiglu_backward", DeviceKind::kCpu,
                {[](const KernelCall& call) {
-                  for_floating(call.in(SwigluBackwardIn::dy).dtype(), [&]<class T>() { backward<T>(call); });
+                  for_floating(call.in(SwigluBackwardIn::dy).dtype(), [&]<class T>() { swiglu_backward<T>(call); });
                 },
                 {}});
 }

@@ -23,7 +23,7 @@ class SwigluBackward final : public Op {
   }
 };
 
-const SwigluBackward kBackward;
+const SwigluBackward kSwigluBackward;
 
 // (gate_up) -> y
 class Swiglu final : public Op {
@@ -58,11 +58,11 @@ const Swiglu kSwiglu;
 
 Tensor swiglu(Tensor gate_up) { return gate_up.program().append1(kSwiglu, {}, {gate_up}); }
 
-Tensor swiglu_gradient(Tensor dy, Tensor gate_up) { return dy.program().append1(kBackward, {}, {dy, gate_up}); }
+Tensor swiglu_gradient(Tensor dy, Tensor gate_up) { return dy.program().append1(kSwigluBackward, {}, {dy, gate_up}); }
 
 void register_swiglu(OpRegistry& registry) {
   registry.add(kSwiglu);
-  registry.add(kBackward);
+  registry.add(kSwigluBackward);
 }
 
 }  // namespace hone

@@ -7,7 +7,7 @@
 namespace hone {
 namespace {
 
-void take(const KernelCall& call) {
+void token_feedback_take(const KernelCall& call) {
   const TensorView& tokens = call.in(TokenFeedbackIn::tokens);
   const TensorView& sampled = call.in(TokenFeedbackIn::sampled);
   const auto* from = tokens.as<std::int32_t>();
@@ -28,7 +28,7 @@ void store(const KernelCall& call) {
 }  // namespace
 
 void register_token_feedback_cpu(KernelRegistry& registry) {
-  registry.add("token_feedback", DeviceKind::kCpu, {take, {}});
+  registry.add("token_feedback", DeviceKind::kCpu, {token_feedback_take, {}});
   registry.add("token_feedback_store", DeviceKind::kCpu, {store, {}});
 }
 

@@ -6,7 +6,7 @@ namespace hone {
 namespace {
 
 template <class T>
-void forward(const KernelCall& call) {
+void weighted_sum_forward(const KernelCall& call) {
   const T* values = call.in(WeightedSumIn::values).as<T>();
   const T* weights = call.in(WeightedSumIn::weights).as<T>();
   *call.out(0).as<T>() = static_cast<T>(lane_sum<double>(call.in(WeightedSumIn::values).rows(), [&](std::int64_t i) {
@@ -15,7 +15,7 @@ void forward(const KernelCall& call) {
 }
 
 template <class T>
-void backward(const KernelCall& call) {
+void weighted_sum_backward(const KernelCall& call) {
   const T dy = *call.in(WeightedSumBackwardIn::dy).as<T>();
   const T* weights = call.in(WeightedSumBackwardIn::weights).as<T>();
   T* dvalues = call.out(0).as<T>();
@@ -29,13 +29,14 @@ void backward(const KernelCall& call) {
 void register_weighted_sum_cpu(KernelRegistry& registry) {
   registry.add("weighted_sum", DeviceKind::kCpu,
                {[](const KernelCall& call) {
-                  call.in(WeightedSumIn::values).dtype() == DType::kF64 ? forward<double>(call) : forward<float>(call);
+                  call.in(WeightedSumIn::values).dtype() == DType::kF64 ? weighted_sum_forward<double>(call)
+                                                                        : weighted_sum_forward<float>(call);
                 },
                 {}});
   registry.add("weighted_sum_backward", DeviceKind::kCpu,
                {[](const KernelCall& call) {
-                  call.in(WeightedSumBackwardIn::dy).dtype() == DType::kF64 ? backward<double>(call)
-                                                                            : backward<float>(call);
+                  call.in(WeightedSumBackwardIn::dy).dtype() == DType::kF64 ? weighted_sum_backward<double>(call)
+                                                                            : weighted_sum_backward<float>(call);
                 },
                 {}});
 }

@@ -22,7 +22,7 @@ class WeightedSumBackward final : public Op {
   }
 };
 
-const WeightedSumBackward kBackward;
+const WeightedSumBackward kWeightedSumBackward;
 
 class WeightedSum final : public Op {
  public:
@@ -45,19 +45,21 @@ class WeightedSum final : public Op {
     const Tensor dy = builder.output_gradient(0);
     if (!dy || !builder.needs(WeightedSumIn::values)) return;
     builder.add(WeightedSumIn::values,
-                builder.program().append1(kBackward, {}, {dy, builder.input(WeightedSumIn::weights)}));
+                builder.program().append1(kWeightedSumBackward, {}, {dy, builder.input(WeightedSumIn::weights)}));
   }
 };
 
-const WeightedSum kForward;
+const WeightedSum kWeightedSum;
 
 }  // namespace
 
-Tensor weighted_sum(Tensor values, Tensor weights) { return values.program().append1(kForward, {}, {values, weights}); }
+Tensor weighted_sum(Tensor values, Tensor weights) {
+  return values.program().append1(kWeightedSum, {}, {values, weights});
+}
 
 void register_weighted_sum(OpRegistry& registry) {
-  registry.add(kForward);
-  registry.add(kBackward);
+  registry.add(kWeightedSum);
+  registry.add(kWeightedSumBackward);
 }
 
 }  // namespace hone

@@ -9,7 +9,7 @@ namespace hone {
 namespace {
 
 // Field numbers of tensorflow.Event, Summary, SessionLog, SummaryMetadata, TensorProto and TensorShapeProto.
-enum EventField { kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5, kSessionLog = 7 };
+enum EventField { kWallTime = 1, kEventStep = 2, kFileVersion = 3, kEventSummary = 5, kSessionLog = 7 };
 enum ValueField { kTag = 1, kSimpleValue = 2, kTensor = 8, kMetadata = 9 };
 constexpr int kSummaryValue = 1;
 constexpr int kSessionStatus = 1, kSessionStart = 1;
@@ -27,7 +27,7 @@ std::string masked_crc(std::string_view data) {
 ProtobufWriter event(double time, std::int64_t step) {
   ProtobufWriter writer;
   writer.real(kWallTime, time);
-  if (step != 0) writer.number(kStep, static_cast<std::uint64_t>(step));
+  if (step != 0) writer.number(kEventStep, static_cast<std::uint64_t>(step));
   return writer;
 }
 
@@ -51,7 +51,7 @@ std::string scalars_event(double time, const MetricRow& row) {
     summary.message(kSummaryValue,
                     ProtobufWriter().text(kTag, tracked_name(name)).real(kSimpleValue, static_cast<float>(value)));
   }
-  return event(time, row.step).message(kSummary, summary).bytes();
+  return event(time, row.step).message(kEventSummary, summary).bytes();
 }
 
 std::string text_event(double time, std::string_view tag, std::string_view markdown) {
@@ -60,7 +60,7 @@ std::string text_event(double time, std::string_view tag, std::string_view markd
       ProtobufWriter().number(kType, kStringType).message(kShape, shape).text(kStringValue, markdown);
   const ProtobufWriter metadata = ProtobufWriter().message(kPluginData, ProtobufWriter().text(kPluginName, "text"));
   const ProtobufWriter value = ProtobufWriter().text(kTag, tag).message(kTensor, tensor).message(kMetadata, metadata);
-  return event(time, 0).message(kSummary, ProtobufWriter().message(kSummaryValue, value)).bytes();
+  return event(time, 0).message(kEventSummary, ProtobufWriter().message(kSummaryValue, value)).bytes();
 }
 
 }  // namespace hone

@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <chrono>
 
 #include "core/error.h"
 #include "core/files.h"
@@ -22,10 +21,6 @@ struct TensorBoardKeys {
     v("logging_dir", logging_dir, "Folder of TensorBoard's files; unset: runs in output_dir");
   }
 };
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 std::string host_name() {
   std::array<char, 256> name{};

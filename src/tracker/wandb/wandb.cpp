@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <ctime>
 
@@ -38,10 +37,6 @@ constexpr int kItem = 1, kStep = 2, kUpdate = 1;
 constexpr int kRecordInfo = 200, kStreamId = 1;
 constexpr std::string_view kGlobalStep = "train/global_step";
 constexpr std::string_view kPrefix = "offline-run-";
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 // Returns the local time in the format "20261122_001003".
 std::string time_text(double seconds) {

@@ -112,10 +112,10 @@ class ToyFamily final : public Family {
   std::unique_ptr<Model> create(const Json& config) const override { return std::make_unique<Toy>(config); }
 };
 
-const ToyFamily kFamily;
+const ToyFamily kToyFamily;
 
 }  // namespace
 
-void register_toy(FamilyRegistry& registry) { registry.add(kFamily); }
+void register_toy(FamilyRegistry& registry) { registry.add(kToyFamily); }
 
 }  // namespace hone

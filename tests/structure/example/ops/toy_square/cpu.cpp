@@ -7,7 +7,7 @@ namespace {
 
 // Arithmetic in Accumulator<T>, one rounding at the end; rows past the count become zero.
 template <class T>
-void forward(const KernelCall& call) {
+void toy_square_forward(const KernelCall& call) {
   const TensorView& x = call.in(0);
   const T* xs = x.as<T>();
   T* ys = call.out(0).as<T>();
@@ -19,7 +19,7 @@ void forward(const KernelCall& call) {
 }
 
 template <class T>
-void backward(const KernelCall& call) {
+void toy_square_backward(const KernelCall& call) {
   using A = Accumulator<T>;
   const TensorView& x = call.in(ToySquareBackwardIn::x);
   const T* dys = call.in(ToySquareBackwardIn::dy).as<T>();
@@ -35,12 +35,15 @@ void backward(const KernelCall& call) {
 }  // namespace
 
 void register_toy_square_cpu(KernelRegistry& registry) {
-  registry.add(
-      "toy_square", DeviceKind::kCpu,
-      {[](const KernelCall& call) { for_floating(call.in(0).dtype(), [&]<class T>() { forward<T>(call); }); }, {}});
+  registry.add("toy_square", DeviceKind::kCpu,
+               {[](const KernelCall& call) {
+                  for_floating(call.in(0).dtype(), [&]<class T>() { toy_square_forward<T>(call); });
+                },
+                {}});
   registry.add("toy_square_backward", DeviceKind::kCpu,
                {[](const KernelCall& call) {
-                  for_floating(call.in(ToySquareBackwardIn::x).dtype(), [&]<class T>() { backward<T>(call); });
+                  for_floating(call.in(ToySquareBackwardIn::x).dtype(),
+                               [&]<class T>() { toy_square_backward<T>(call); });
                 },
                 {}});
 }

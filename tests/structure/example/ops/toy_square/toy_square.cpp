@@ -23,7 +23,7 @@ class ToySquareBackward final : public Op {
   }
 };
 
-const ToySquareBackward kBackward;
+const ToySquareBackward kToySquareBackward;
 
 class ToySquare final : public Op {
  public:
@@ -43,21 +43,21 @@ class ToySquare final : public Op {
   void gradient(GradientBuilder& builder, const Node& node) const override {
     const Tensor dy = builder.output_gradient(0);
     if (!dy || !builder.needs(0)) return;
-    builder.add(0, builder.program().append1(kBackward, node.attributes, {dy, builder.input(0)}));
+    builder.add(0, builder.program().append1(kToySquareBackward, node.attributes, {dy, builder.input(0)}));
   }
 };
 
-const ToySquare kForward;
+const ToySquare kToySquare;
 
 }  // namespace
 
 Tensor toy_square(Tensor x, const ToySquareAttributes& attributes) {
-  return x.program().append1(kForward, attributes, {x});
+  return x.program().append1(kToySquare, attributes, {x});
 }
 
 void register_toy_square(OpRegistry& registry) {
-  registry.add(kForward);
-  registry.add(kBackward);
+  registry.add(kToySquare);
+  registry.add(kToySquareBackward);
 }
 
 }  // namespace hone

@@ -21,7 +21,7 @@ namespace hone {
 namespace {
 namespace fs = std::filesystem;
 
-MetricRow row_at(std::int64_t step) {
+MetricRow tracked_row(std::int64_t step) {
   MetricRow row{.step = step};
   row.set("loss", 0.5 * static_cast<double>(step));
   row.set("eval_loss", 2.25);
@@ -179,7 +179,7 @@ std::size_t count_of(const std::vector<std::string>& records, const std::string&
 }
 
 TEST_F(TrackedRunTest, AResumedRunIsOneRunOfWandb) {
-  track(0, {}, {row_at(1), row_at(2), row_at(3)});
+  track(0, {}, {tracked_row(1), tracked_row(2), tracked_row(3)});
   ASSERT_EQ(folders().size(), 1u);
   const std::string first = folders()[0];
   const std::string id = first.substr(first.rfind('-') + 1);
@@ -190,18 +190,18 @@ TEST_F(TrackedRunTest, AResumedRunIsOneRunOfWandb) {
   EXPECT_EQ(count_of(records, "trial 7"), 1u);
   EXPECT_EQ(count_of(records, "NaN"), 0u);
 
-  track(2, {row_at(1), row_at(2)}, {row_at(3), row_at(4)});
+  track(2, {tracked_row(1), tracked_row(2)}, {tracked_row(3), tracked_row(4)});
   ASSERT_EQ(folders().size(), 1u);
   EXPECT_TRUE(folders()[0].ends_with(id));
   records = records_in(wandb_file());
   EXPECT_EQ(count_of(records, "train/loss"), 8u);
 
-  track(0, {}, {row_at(1)});
+  track(0, {}, {tracked_row(1)});
   EXPECT_EQ(folders().size(), 2u) << "a run that starts from scratch has a new folder";
 }
 
 TEST_F(TrackedRunTest, EventFilesHoldOneRecordARow) {
-  track(0, {}, {row_at(1), row_at(2)});
+  track(0, {}, {tracked_row(1), tracked_row(2)});
   const std::vector<std::string> names = list_folder(folder_.path() / "runs");
   ASSERT_EQ(names.size(), 1u);
   EXPECT_TRUE(names[0].starts_with("events.out.tfevents."));
@@ -226,13 +226,13 @@ TEST_F(TrackedRunTest, EventFilesHoldOneRecordARow) {
 // A tracker that can no longer write is reported once, and the training continues.
 TEST_F(TrackedRunTest, AFailingTrackerEndsNothing) {
   const Json options = Json::object();
-  track(0, {}, {row_at(1)});
+  track(0, {}, {tracked_row(1)});
   Trackers trackers(std::vector<std::string>{"tensorboard"},
                     {.output_dir = folder_.path(), .command = "sft", .run_name = "", .options = &options});
   fs::remove_all(folder_.path() / "runs");
   testing::internal::CaptureStderr();
-  trackers.log(row_at(1));
-  trackers.log(row_at(2));
+  trackers.log(tracked_row(1));
+  trackers.log(tracked_row(2));
   const std::string said = testing::internal::GetCapturedStderr();
   EXPECT_EQ(said.find("hone: warning: nothing more is reported to tensorboard: "), 0u) << said;
   EXPECT_EQ(said.find("nothing more", 20), std::string::npos) << "reported once: " << said;
