@@ -22,12 +22,20 @@ Error::Error(const std::string& what) : std::runtime_error(printable_line(what))
 Error::Error(std::string_view where, std::string_view what, std::string_view fix)
     : std::runtime_error(printable_line(one_line(where, what, fix))) {}
 
-void TextPart::print_characters(std::ostream& out, const void* text) { out << static_cast<const char*>(text); }
+void TextPart::append_characters(std::string& text, const void* value) { text.append(static_cast<const char*>(value)); }
+void TextPart::append_number(std::string& text, long long value) { text.append(std::to_string(value)); }
+void TextPart::append_number(std::string& text, unsigned long long value) { text.append(std::to_string(value)); }
+void TextPart::append_printed(std::string& text, const void* value,
+                              void (*print)(std::ostream& out, const void* value)) {
+  std::ostringstream out;
+  print(out, value);
+  text.append(out.view());
+}
 
 std::string text_of_parts(std::initializer_list<TextPart> parts) {
-  std::ostringstream out;
-  for (const TextPart& part : parts) part.print_to(out);
-  return out.str();
+  std::string text;
+  for (const TextPart& part : parts) part.append_to(text);
+  return text;
 }
 
 void fail_assertion(const char* condition, const char* file, int line, const std::string& message) {

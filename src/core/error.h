@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 namespace hone {
 
@@ -29,20 +30,36 @@ class Defect : public std::logic_error {
 class TextPart {
  public:
   template <class T>
-  TextPart(const T& value) : value_(&value), print_(&print<T>) {}          // NOLINT: an argument of text_of()
-  TextPart(const char* text) : value_(text), print_(&print_characters) {}  // NOLINT: likewise
+  TextPart(const T& value) : value_(&value), append_(&append<T>) {}          // NOLINT: an argument of text_of()
+  TextPart(const char* text) : value_(text), append_(&append_characters) {}  // NOLINT: likewise
 
-  void print_to(std::ostream& out) const { print_(out, value_); }
+  void append_to(std::string& text) const { append_(text, value_); }
 
  private:
+  // Text and whole numbers, nearly all there is, need no stream.
   template <class T>
-  static void print(std::ostream& out, const void* value) {
-    out << *static_cast<const T*>(value);
+  static void append(std::string& text, const void* value) {
+    const T& part = *static_cast<const T*>(value);
+    if constexpr (std::is_convertible_v<const T&, std::string_view>) {
+      text.append(std::string_view(part));
+    } else if constexpr (std::is_integral_v<T> && sizeof(T) > 1) {
+      if constexpr (std::is_signed_v<T>) {
+        append_number(text, static_cast<long long>(part));
+      } else {
+        append_number(text, static_cast<unsigned long long>(part));
+      }
+    } else {
+      append_printed(text, value,
+                     [](std::ostream& out, const void* printed) { out << *static_cast<const T*>(printed); });
+    }
   }
-  static void print_characters(std::ostream& out, const void* text);
+  static void append_characters(std::string& text, const void* value);
+  static void append_number(std::string& text, long long value);
+  static void append_number(std::string& text, unsigned long long value);
+  static void append_printed(std::string& text, const void* value, void (*print)(std::ostream& out, const void* value));
 
   const void* value_;
-  void (*print_)(std::ostream& out, const void* value);
+  void (*append_)(std::string& text, const void* value);
 };
 
 // Concatenates the arguments as std::ostream prints them. Not a template of them: it has over a thousand callers.

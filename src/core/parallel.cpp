@@ -43,10 +43,25 @@ bool& inside() {
   return value;
 }
 
+// The first failure of a job's parts: that of the lowest part, which does not depend on which thread was faster.
+struct PartFailure {
+  std::mutex mutex;
+  int part = 0;
+  std::exception_ptr error;
+
+  // Takes the exception that is being handled.
+  void note(int failed) {
+    const std::scoped_lock lock(mutex);
+    if (error && part < failed) return;
+    part = failed;
+    error = std::current_exception();
+  }
+};
+
 // Pool of worker threads that runs one job at a time. A thread claims a part by decrementing open_, and only a thread
-// that holds a claim reads body_ and context_. The job is replaced only after all its parts are finished, so a thread
-// that wakes late finds either no part or a part of the next job, never a stale one. After a fork the child has no
-// workers, and its calling thread claims every part.
+// that holds a claim reads body_, context_ and failure_. The job is replaced only after all its parts are finished, so
+// a thread that wakes late finds either no part or a part of the next job, never a stale one. After a fork the child
+// has no workers, and its calling thread claims every part.
 class ThreadPool {
  public:
   void run(int parts, void (*body)(const void*, int), const void* context) {
@@ -56,8 +71,10 @@ class ThreadPool {
       return;
     }
     grow(parts - 1);
+    PartFailure failure;
     body_ = body;
     context_ = context;
+    failure_ = &failure;
     unfinished_.store(parts, std::memory_order_relaxed);
     open_.store(parts, std::memory_order_release);  // publishes the job: claims load open_ with acquire
     open_.notify_all();
@@ -66,6 +83,7 @@ class ThreadPool {
     }
     inside() = false;
     wait_until([](int unfinished) { return unfinished == 0; }, unfinished_);
+    if (failure.error) std::rethrow_exception(failure.error);
   }
 
  private:
@@ -95,7 +113,11 @@ class ThreadPool {
     do {
       if (open == 0) return false;
     } while (!open_.compare_exchange_weak(open, open - 1, std::memory_order_acquire, std::memory_order_relaxed));
-    body_(context_, open - 1);
+    try {
+      body_(context_, open - 1);
+    } catch (...) {
+      failure_->note(open - 1);
+    }
     if (unfinished_.fetch_sub(1, std::memory_order_acq_rel) == 1) unfinished_.notify_all();
     return true;
   }
@@ -117,6 +139,7 @@ class ThreadPool {
   int workers_ = 0;
   void (*body_)(const void*, int) = nullptr;
   const void* context_ = nullptr;
+  PartFailure* failure_ = nullptr;
   alignas(64) std::atomic<int> open_ = 0;        // parts not yet claimed
   alignas(64) std::atomic<int> unfinished_ = 0;  // parts not yet finished
 };

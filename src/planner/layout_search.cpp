@@ -20,11 +20,19 @@ namespace {
 // they fit; few layers keep all of them.
 constexpr double kMemoryError = 0.08;
 constexpr double kRecomputedMemoryError = 0.3;
-constexpr double kTimeError = 0.08;
+constexpr double kTimeError = 0.05;
+// Stages are estimated as if layers and head were divided evenly, which few plans are faster than.
+constexpr double kStageTimeError = 0.02;
 
 auto order_of(const LayoutPlan& plan) { return std::tuple(plan.time.total(), plan.layout); }
 void sort_by_time(std::vector<LayoutPlan>& plans) {
   std::ranges::sort(plans, {}, [](const LayoutPlan& plan) { return order_of(plan); });
+}
+
+// The least time that the plan of an estimated layout may have.
+double least_time(const LayoutPlan& estimated) {
+  const bool has_stages = estimated.layout.pipeline_parallel_size > 1;
+  return estimated.time.total() * (1 - (has_stages ? kStageTimeError : kTimeError));
 }
 
 // Estimates of layouts, one after the other, of which those that may fit are kept.
@@ -136,13 +144,13 @@ LayoutRanking rank_layouts(const LayoutProblem& problem, std::size_t count) {
   for (const Layout& layout :
        possible_layouts(problem.options, problem.unit, problem.sequence.tokens, problem.batch_size))
     estimates.add(layout);
-  sort_by_time(estimates.plans);
+  std::ranges::sort(estimates.plans, {},
+                    [](const LayoutPlan& plan) { return std::tuple(least_time(plan), plan.layout); });
   LayoutRanking ranking{.layouts = {}, .allowed = estimates.allowed, .too_large = estimates.too_large};
   std::map<Layout, std::ptrdiff_t> failures;  // plans that do not fit, of layouts that are alike but for recomputation
   for (const LayoutPlan& likely : estimates.plans) {
     if (count > 0 && ranking.layouts.size() >= count) {
-      const double last = ranking.layouts[count - 1].time.total();
-      if (likely.time.total() * (1 - kTimeError) > last) break;
+      if (least_time(likely) > ranking.layouts[count - 1].time.total()) break;
     }
     const auto is_alike = [&](const LayoutPlan& other) {
       Layout same = other.layout;

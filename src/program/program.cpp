@@ -71,8 +71,10 @@ Tensor Program::bound(Role role, std::string name, Type type, bool trainable) {
   if (const ValueId source = count_source(type); source != kNoValue && value(source).producer >= 0) {
     throw Error(text_of(name, " has the count ", type.count().name(), ", which a node computes"));
   }
+  const auto id = static_cast<ValueId>(values_.size());
+  bound_.at(static_cast<std::size_t>(role)).emplace(name, id);
   values_.push_back({std::move(type), role, std::move(name), trainable, kNoValue, -1});
-  return {*this, static_cast<ValueId>(values_.size() - 1)};
+  return {*this, id};
 }
 
 Tensor Program::weight(std::string name, Type type, bool trainable, bool keeps_dtype) {
@@ -136,11 +138,10 @@ Tensor Program::append1(const Op& op, Attributes attributes, std::initializer_li
 void Program::output(std::string name, Tensor value) { outputs_.push_back({std::move(name), value.id()}); }
 
 ValueId Program::find(Role role, std::string_view name) const {
-  for (std::size_t i = 0; i < values_.size(); ++i) {
-    const Value& value = values_[i];
-    if (value.producer < 0 && value.role == role && value.name == name) return static_cast<ValueId>(i);
-  }
-  return kNoValue;
+  if (role == Role::kActivation) return kNoValue;
+  const auto& names = bound_.at(static_cast<std::size_t>(role));
+  const auto found = names.find(std::string(name));
+  return found == names.end() ? kNoValue : found->second;
 }
 
 ValueId Program::storage_of(ValueId id) const {

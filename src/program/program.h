@@ -2,6 +2,7 @@
 // over typed values with static shapes. Models and trainers build programs, passes rewrite them, Executable runs them.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -9,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "program/count.h"
@@ -152,6 +154,7 @@ class Program {
 
   std::vector<CountSpec> counts_;
   std::vector<Value> values_;
+  std::array<std::unordered_map<std::string, ValueId>, 4> bound_;  // by role and name
   std::vector<Node> nodes_;
   std::vector<Output> outputs_;
   std::string scope_;

@@ -42,16 +42,16 @@ class ChunkTracer {
   // Returns the programs of each chunk; that with the head has no forward program.
   std::vector<SplitStage> run() {
     const std::size_t budget = options_.compile.activation_budget;
-    std::vector<SplitStage> chunks;
-    if (options_.compile.recompute == Recompute::kLayers || !keep_all(chunks, budget)) chunks = recompute_all(budget);
-    for (int chunk = 0; chunk < stage_.chunks(); ++chunk) {
-      if (!stage_.is_last(chunk)) continue;
-      LossProgramOptions options = of_chunk(chunk);
-      options.compile.activation_budget = budget - std::min(budget, bytes_of_slots(chunks));
-      chunks[static_cast<std::size_t>(chunk)].backward =
-          exchange_by_states(trace_training(model_, options), StageSends::kGradients);
+    if (options_.compile.recompute != Recompute::kLayers) {
+      std::vector<SplitStage> chunks = keep(Recompute::kNone, 0);
+      if (options_.compile.recompute == Recompute::kNone || taken(chunks) <= budget) {
+        return with_head(std::move(chunks), budget);
+      }
+      const std::vector<SplitStage> some = keep_most(chunks, budget);
+      std::vector<SplitStage> again = with_head(recompute_all(budget), budget);
+      return some.empty() || flops_of(again) <= flops_of(some) ? std::move(again) : some;
     }
-    return chunks;
+    return with_head(recompute_all(budget), budget);
   }
 
  private:
@@ -86,17 +86,81 @@ class ChunkTracer {
     return bytes;
   }
 
-  // Compiles programs that keep all activations. Returns false if these take too much memory, and may be recomputed.
-  bool keep_all(std::vector<SplitStage>& chunks, std::size_t budget) {
+  // Bytes that programs take but those of the chunk with the head.
+  [[nodiscard]] std::size_t taken(const std::vector<SplitStage>& chunks) const {
     std::size_t arena = 0;
     for (int chunk = 0; chunk < stage_.chunks(); ++chunk) {
-      SplitStage& kept = chunks.emplace_back();
       if (stage_.is_last(chunk)) continue;
-      kept = split_passes(trace_training(model_, undivided(chunk, Recompute::kNone)));
-      kept = {divided(std::move(kept.forward)), divided(std::move(kept.backward))};
-      arena = std::max({arena, arena_of(kept.forward), arena_of(kept.backward)});
+      const SplitStage& programs = chunks[static_cast<std::size_t>(chunk)];
+      arena = std::max({arena, arena_of(programs.forward), arena_of(programs.backward)});
     }
-    return options_.compile.recompute == Recompute::kNone || arena + bytes_of_slots(chunks) <= budget;
+    return arena + bytes_of_slots(chunks);
+  }
+
+  // Adds the programs of the chunk with the head, which has the memory that the others leave.
+  [[nodiscard]] std::vector<SplitStage> with_head(std::vector<SplitStage> chunks, std::size_t budget) const {
+    for (int chunk = 0; chunk < stage_.chunks(); ++chunk) {
+      if (!stage_.is_last(chunk)) continue;
+      LossProgramOptions options = of_chunk(chunk);
+      options.compile.activation_budget = budget - std::min(budget, bytes_of_slots(chunks));
+      chunks[static_cast<std::size_t>(chunk)].backward =
+          exchange_by_states(trace_training(model_, options), StageSends::kGradients);
+    }
+    return chunks;
+  }
+  // FLOPs of a micro-batch in all chunks.
+  [[nodiscard]] static double flops_of(const std::vector<SplitStage>& chunks) {
+    double flops = 0;
+    for (const SplitStage& programs : chunks) flops += programs.forward.cost().flops + programs.backward.cost().flops;
+    return flops;
+  }
+  // Returns true if the chunk with the head fits next to the slots of the others.
+  [[nodiscard]] bool head_fits(const std::vector<SplitStage>& chunks, std::size_t budget) const {
+    for (int chunk = 0; chunk < stage_.chunks(); ++chunk) {
+      if (!stage_.is_last(chunk)) continue;
+      if (arena_of(chunks[static_cast<std::size_t>(chunk)].backward) + bytes_of_slots(chunks) > budget) return false;
+    }
+    return true;
+  }
+
+  // Compiles programs that keep activations from the forward to the backward program: all (kNone), or those of a
+  // micro-batch that fit `room` (kAutomatic).
+  [[nodiscard]] std::vector<SplitStage> keep(Recompute recompute, std::size_t room) const {
+    std::vector<SplitStage> chunks(static_cast<std::size_t>(stage_.chunks()));
+    for (int chunk = 0; chunk < stage_.chunks(); ++chunk) {
+      if (stage_.is_last(chunk)) continue;
+      LossProgramOptions options = undivided(chunk, recompute);
+      options.compile.activation_budget = room;
+      SplitStage parts = split_passes(trace_training(model_, options));
+      chunks[static_cast<std::size_t>(chunk)] = {divided(std::move(parts.forward)), divided(std::move(parts.backward))};
+    }
+    return chunks;
+  }
+
+  // Returns programs that keep as much of each micro-batch as fits. Returns nothing if they do not fit with the least:
+  // then the backward program must begin with the forward pass, so that only its input is kept.
+  [[nodiscard]] std::vector<SplitStage> keep_most(const std::vector<SplitStage>& all, std::size_t budget) const {
+    constexpr std::size_t kSteps = 32;  // of the room that is searched
+    std::size_t room = 0;               // in which one micro-batch keeps all
+    for (const SplitStage& programs : all) {
+      room = std::max(room, arena_of(programs.forward) + arena_of(programs.backward) +
+                                slot_bytes({&programs.forward, &programs.backward}));
+    }
+    std::vector<SplitStage> best = keep(Recompute::kAutomatic, 0);
+    if (taken(best) > budget) return {};
+    std::size_t low = 0;
+    for (std::size_t high = kSteps; high - low > 1;) {
+      const std::size_t middle = (low + high) / 2;
+      std::vector<SplitStage> chunks = keep(Recompute::kAutomatic, room / kSteps * middle);
+      if (taken(chunks) <= budget) {
+        best = std::move(chunks);
+        low = middle;
+      } else {
+        high = middle;
+      }
+    }
+    best = with_head(std::move(best), budget);
+    return head_fits(best, budget) ? best : std::vector<SplitStage>{};
   }
 
   // Compiles programs of which the backward one begins with the forward pass, and in turn keeps as much of it as the

@@ -2,10 +2,10 @@
 //
 // In each chunk of the stage a micro-batch is in one of most_under_way() slots from the arrival of its values to the
 // end of its backward pass. A slot is a store of states: what the stage has received, the memory in which it exchanges
-// values and gradients, and the activations that the backward pass reads. If they take too much memory, or layers are
-// recomputed anyway, the stage keeps only what it has received, and its backward program computes the forward pass
-// again. The chunk with the head computes both passes of a micro-batch together, so that nothing is computed twice
-// there.
+// values and gradients, and the activations that the backward pass reads: all of them, or as many as the memory has
+// room for, and the backward program computes the others again. If not even the least fits, or layers are recomputed
+// anyway, the stage keeps only what it has received, and its backward program begins with the forward pass. The chunk
+// with the head computes both passes of a micro-batch together, so that nothing is computed twice there.
 #pragma once
 
 #include <cstdint>

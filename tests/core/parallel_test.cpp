@@ -10,6 +10,8 @@
 #include <mutex>
 #include <numeric>
 #include <set>
+#include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -82,6 +84,27 @@ TEST_F(ParallelTest, PartsRunAtTheSameTime) {
   });
   EXPECT_EQ(waiting, 3);
   EXPECT_EQ(threads.size(), 3u);
+}
+
+// An exception on a worker does not end the process, and the pool works on.
+TEST_F(ParallelTest, TheExceptionOfTheLowestPartIsRethrown) {
+  set_thread_count(4);
+  std::barrier<> all_started(4);
+  for (int repeat = 0; repeat < 3; ++repeat) {
+    std::atomic<int> ended = 0;
+    const auto body = [&](std::int64_t begin, std::int64_t) {
+      all_started.arrive_and_wait();
+      ++ended;
+      if (begin >= 2) throw std::runtime_error("part " + std::to_string(begin));
+    };
+    try {
+      parallel_for(4, 1, body);
+      FAIL() << "nothing was thrown";
+    } catch (const std::runtime_error& error) {
+      EXPECT_STREQ(error.what(), "part 2");
+    }
+    EXPECT_EQ(ended, 4);
+  }
 }
 
 TEST_F(ParallelTest, InsideAPartALoopRunsOnItsThread) {

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 
 #include "core/strings.h"
 #include "job/job_fixture.h"
@@ -65,17 +66,28 @@ RankLosses one_process(const std::string& config, std::size_t count) {
   return results;
 }
 
+// What a stage may recompute, and the memory that decides how much.
+struct Kept {
+  Recompute recompute = Recompute::kNone;
+  std::size_t budget = std::size_t{1} << 30;
+};
+
+LossProgramOptions training_options(const StageModel& model, const Kept& kept) {
+  LossProgramOptions options{.capacity = kCapacity};
+  options.compile.stage = model.cut();
+  options.compile.recompute = kept.recompute;
+  options.compile.activation_budget = kept.budget;
+  return options;
+}
+
 // Computes a step and an evaluation on one rank of a pipeline.
-void run_stage(const std::string& config, int rank, const PipelineShape& shape, std::size_t count, Recompute recompute,
+void run_stage(const std::string& config, int rank, const PipelineShape& shape, std::size_t count, const Kept& kept,
                RankLosses& results, std::mutex& mutex) {
   const StageModel model(model_of(config), rank, shape.stages, shape.chunks);
   const TensorStore whole = random_weights(model.whole(), 5, DType::kF32, cpu_device());
   Workspace workspace(std::make_shared<Arena>(cpu_device()));
   workspace.add_weights(kWeightStore, weight_types(model, DType::kF32));
-  LossProgramOptions options{.capacity = kCapacity};
-  options.compile.stage = model.cut();
-  options.compile.recompute = recompute;
-  options.compile.activation_budget = std::size_t{1} << 30;
+  const LossProgramOptions options = training_options(model, kept);
   add_stage_training(workspace, model, options, false);
   add_stage_evaluation(workspace, model, options);
   TensorStore weights(cpu_device(), weight_types(model, DType::kF32));
@@ -104,12 +116,12 @@ void run_stage(const std::string& config, int rank, const PipelineShape& shape, 
 }
 
 RankLosses pipeline_of(const std::string& config, const PipelineShape& shape, std::size_t count,
-                       Recompute recompute = Recompute::kNone) {
+                       const Kept& kept = {}) {
   register_operations();
   RankLosses results;
   std::mutex mutex;
   run_group(shape.stages, &MeshCollectives::pipeline,
-            [&](int rank) { run_stage(config, rank, shape, count, recompute, results, mutex); });
+            [&](int rank) { run_stage(config, rank, shape, count, kept, results, mutex); });
   return results;
 }
 
@@ -132,7 +144,7 @@ TEST(Pipeline, RecomputationAndAnotherRunChangeNoBit) {
   const std::string config = families().at("qwen2");
   const RankLosses first = pipeline_of(config, {3}, 5);
   for (const Recompute recompute : {Recompute::kNone, Recompute::kLayers, Recompute::kAutomatic}) {
-    const RankLosses again = pipeline_of(config, {3}, 5, recompute);
+    const RankLosses again = pipeline_of(config, {3}, 5, {recompute});
     EXPECT_EQ(again.sums, first.sums);
     EXPECT_EQ(again.gradients, first.gradients);
   }
@@ -177,10 +189,52 @@ TEST(PipelineChunks, RecomputationAndAnotherRunChangeNoBit) {
   for (const PipelineShape& shape : {PipelineShape{2, 4}, PipelineShape{4, 2}}) {
     const RankLosses first = pipeline_of(config, shape, 5);
     for (const Recompute recompute : {Recompute::kNone, Recompute::kLayers, Recompute::kAutomatic}) {
-      const RankLosses again = pipeline_of(config, shape, 5, recompute);
+      const RankLosses again = pipeline_of(config, shape, 5, {recompute});
       EXPECT_EQ(again.sums, first.sums);
       EXPECT_EQ(again.gradients, first.gradients);
     }
+  }
+}
+
+// What the first stage of a pipeline takes, and computes for a micro-batch in its first chunk.
+struct StageCost {
+  std::size_t bytes = 0;
+  double flops = 0;
+};
+
+StageCost cost_of_first_stage(const std::string& config, const PipelineShape& shape, const Kept& kept) {
+  const StageModel model(model_of(config), 0, shape.stages, shape.chunks);
+  Workspace workspace(std::make_shared<Arena>(cpu_device()));
+  workspace.add_weights(kWeightStore, weight_types(model, DType::kF32));
+  add_stage_training(workspace, model, training_options(model, kept), false);
+  const std::int64_t slot = StageSlots(model).first(0);
+  return {.bytes = workspace.memory().total(),
+          .flops = workspace.program(in_slot(kStageForwardProgram, slot)).cost().flops +
+                   workspace.program(in_slot(kTrainingProgram, slot)).cost().flops};
+}
+
+// Between everything kept and the whole forward pass computed twice a stage keeps what fits, with the same bits.
+TEST(PipelineChunks, MemoryDecidesHowMuchIsKept) {
+  const std::string config = with_layers("llama", 8);
+  for (const PipelineShape& shape : {PipelineShape{2}, PipelineShape{2, 2}}) {
+    const StageCost most = cost_of_first_stage(config, shape, {});
+    const StageCost least = cost_of_first_stage(config, shape, {Recompute::kAutomatic, 0});
+    ASSERT_LT(least.bytes, most.bytes);
+    ASSERT_GT(least.flops, most.flops);
+    const RankLosses whole = pipeline_of(config, shape, 5);
+    std::set<double> between;  // FLOPs
+    StageCost cost;
+    for (std::size_t budget = 1 << 12; budget < (std::size_t{1} << 24); budget += budget / 4) {
+      const Kept kept{Recompute::kAutomatic, budget};
+      cost = cost_of_first_stage(config, shape, kept);
+      EXPECT_LE(cost.bytes, most.bytes);
+      if (cost.flops == least.flops || cost.flops == most.flops || !between.insert(cost.flops).second) continue;
+      const RankLosses some = pipeline_of(config, shape, 5, kept);
+      EXPECT_EQ(some.sums, whole.sums) << budget;
+      EXPECT_EQ(some.gradients, whole.gradients) << budget;
+    }
+    EXPECT_EQ(cost.bytes, most.bytes);
+    EXPECT_GE(between.size(), 3u);
   }
 }
 
