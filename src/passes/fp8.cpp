@@ -27,7 +27,8 @@ QuantizedWeights held_states(Program& program, const std::string& name, const Ty
   const std::optional<Type> input = weight;
   const std::vector<Type> types =
       op_registry().get("quantize_weight").infer({&input, 1}, QuantizeWeightAttributes{.transposed = transposed});
-  const auto state = [&](std::string_view suffix, const Type& type) {
+  // A copy of the name: it may be that of a value of the program, which moves when a state is declared.
+  const auto state = [&program, name](std::string_view suffix, const Type& type) {
     const std::string named = name + std::string(suffix);
     const ValueId known = program.find(Role::kState, named);
     return known != kNoValue ? program.tensor(known) : program.state(named, type);

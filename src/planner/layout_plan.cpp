@@ -131,32 +131,6 @@ double slots_of_first(const Layout& layout) {
   return static_cast<double>(slots);
 }
 
-// A stage has its share of the work, and waits while the pipeline fills and empties, with C chunks 1 / C of that time.
-// The first one keeps the activations of as many micro-batches as there are stages, or of all if these are fewer, and
-// with several chunks those of the slots of each.
-LayoutPlan estimate_stages(const LayoutProblem& problem, const Layout& layout) {
-  LayoutProblem whole = problem;
-  whole.options.num_processes = problem.options.processes() / layout.pipeline_parallel_size;
-  Layout alone = layout;
-  alone.pipeline_parallel_size = 1;
-  alone.virtual_pipeline_parallel_size = 1;
-  const LayoutPlan all = estimate_rank(whole, alone);
-  const TrainingOptions options = with_layout(whole, alone, 0);
-  const std::unique_ptr<Model> model = divided_model(options, problem.model(problem.layers));
-  const auto stores = static_cast<double>(training_workspace(options, *model, problem.dtype).store_bytes());
-  const auto stages = static_cast<double>(layout.pipeline_parallel_size);
-  LayoutPlan plan{.layout = layout, .time = {}};
-  plan.time.add(all.time, 1 / stages);
-  const auto chunks = static_cast<double>(layout.virtual_pipeline_parallel_size);
-  const auto of_step = static_cast<double>(micro_batches_of_step(options, problem.sequence.tokens));
-  plan.time.bubble = plan.time.total() * (stages - 1) / of_step / chunks;
-  const double of_one = std::max(static_cast<double>(all.bytes) - stores, 0.0) / stages;  // of a stage's layers
-  double micro_batches = std::min(stages, of_step);
-  if (layout.virtual_pipeline_parallel_size > 1) micro_batches = slots_of_first(layout) / chunks;
-  plan.bytes = static_cast<std::size_t>(stores / stages + of_one * micro_batches);
-  return plan;
-}
-
 }  // namespace
 
 std::int64_t first_layers(const Model& model) {
@@ -178,11 +152,55 @@ LayoutPlan plan_layout(const LayoutProblem& problem, const Layout& layout) {
                                            : plan_rank(problem, layout, problem.layers);
 }
 
-LayoutPlan estimate_layout(const LayoutProblem& problem, const Layout& layout) {
-  if (layout.pipeline_parallel_size == 1) return estimate_rank(problem, layout);
-  // Refuses what the model refuses.
-  (void)divided_model(with_layout(problem, layout, 0), problem.model(problem.layers));
-  return estimate_stages(problem, layout);
+const LayoutEstimator::Whole& LayoutEstimator::whole(const Layout& layout) {
+  Layout key = layout;
+  key.virtual_pipeline_parallel_size = 1;
+  if (const auto found = wholes_.find(key); found != wholes_.end()) return found->second;
+  LayoutProblem of_stage = problem_;
+  of_stage.options.num_processes = problem_.options.processes() / layout.pipeline_parallel_size;
+  Layout alone = key;
+  alone.pipeline_parallel_size = 1;
+  Whole whole{.plan = estimate_rank(of_stage, alone)};
+  const TrainingOptions options = with_layout(of_stage, alone, 0);
+  const std::unique_ptr<Model> model = divided_model(options, problem_.model(problem_.layers));
+  whole.store_bytes = static_cast<double>(training_workspace(options, *model, problem_.dtype).store_bytes());
+  whole.micro_batches = micro_batches_of_step(options, problem_.sequence.tokens);
+  return wholes_.emplace(key, std::move(whole)).first->second;
+}
+
+// A stage has its share of the work, and waits while the pipeline fills and empties, with C chunks 1 / C of that time.
+// The first one keeps the activations of as many micro-batches as there are stages, or of all if these are fewer, and
+// with several chunks those of the slots of each.
+LayoutPlan LayoutEstimator::estimate_stages(const Layout& layout) {
+  const Whole& all = whole(layout);
+  const auto stages = static_cast<double>(layout.pipeline_parallel_size);
+  LayoutPlan plan{.layout = layout, .time = {}};
+  plan.time.add(all.plan.time, 1 / stages);
+  const auto chunks = static_cast<double>(layout.virtual_pipeline_parallel_size);
+  const auto of_step = static_cast<double>(all.micro_batches);
+  plan.time.bubble = plan.time.total() * (stages - 1) / of_step / chunks;
+  // Bytes of a stage's layers.
+  const double of_one = std::max(static_cast<double>(all.plan.bytes) - all.store_bytes, 0.0) / stages;
+  double micro_batches = std::min(stages, of_step);
+  if (layout.virtual_pipeline_parallel_size > 1) micro_batches = slots_of_first(layout) / chunks;
+  plan.bytes = static_cast<std::size_t>(all.store_bytes / stages + of_one * micro_batches);
+  return plan;
+}
+
+// Throws Error if the model refuses the groups, which it does whatever a micro-batch has.
+void LayoutEstimator::check_stages(const Layout& layout) {
+  Layout groups = layout;
+  groups.per_device_train_batch_size = groups.gradient_accumulation_steps = 1;
+  groups.gradient_checkpointing = Recomputation::kAutomatic;
+  if (possible_.contains(groups)) return;
+  (void)divided_model(with_layout(problem_, layout, 0), problem_.model(problem_.layers));
+  possible_.insert(groups);
+}
+
+LayoutPlan LayoutEstimator::estimate(const Layout& layout) {
+  if (layout.pipeline_parallel_size == 1) return estimate_rank(problem_, layout);
+  check_stages(layout);
+  return estimate_stages(layout);
 }
 
 }  // namespace hone

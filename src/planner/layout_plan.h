@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "planner/layout.h"
 #include "planner/step_time.h"
@@ -44,8 +46,29 @@ struct LayoutPlan {
 // Plans a layout of the run. Throws Error if the model or an option does not allow it.
 [[nodiscard]] LayoutPlan plan_layout(const LayoutProblem& problem, const Layout& layout);
 
-// The same from models with few layers, in a small part of the time: time and memory as they grow with a layer more.
-// Pipelines are derived from the whole model. Throws Error likewise.
-[[nodiscard]] LayoutPlan estimate_layout(const LayoutProblem& problem, const Layout& layout);
+// Estimates plans from models with few layers, in a small part of the time: time and memory as they grow with a layer
+// more. Pipelines are derived from the whole model, which is estimated once for all numbers of chunks.
+class LayoutEstimator {
+ public:
+  explicit LayoutEstimator(const LayoutProblem& problem) : problem_(problem) {}
+
+  // Throws Error as plan_layout() does.
+  [[nodiscard]] LayoutPlan estimate(const Layout& layout);
+
+ private:
+  // The model without stages, on the processes of one stage.
+  struct Whole {
+    LayoutPlan plan;
+    double store_bytes = 0;
+    std::int64_t micro_batches = 0;
+  };
+  void check_stages(const Layout& layout);
+  [[nodiscard]] const Whole& whole(const Layout& layout);
+  [[nodiscard]] LayoutPlan estimate_stages(const Layout& layout);
+
+  const LayoutProblem& problem_;
+  std::map<Layout, Whole> wholes_;  // by the layout with stages of one chunk
+  std::set<Layout> possible_;       // groups that the model allows, without batches and recomputation
+};
 
 }  // namespace hone

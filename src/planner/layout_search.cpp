@@ -38,7 +38,7 @@ double least_time(const LayoutPlan& estimated) {
 // Estimates of layouts, one after the other, of which those that may fit are kept.
 class Estimates {
  public:
-  explicit Estimates(const LayoutProblem& problem) : problem_(problem) {}
+  explicit Estimates(const LayoutProblem& problem) : problem_(problem), estimator_(problem) {}
 
   void add(const Layout& layout) {
     if (problem_.recomputation_set) return add_one(layout, layout.gradient_checkpointing);
@@ -84,7 +84,7 @@ class Estimates {
       TrainingOptions options = problem_.options;
       apply(layout, options);
       if (problem_.check) problem_.check(options);
-      return estimate_layout(problem_, layout);
+      return estimator_.estimate(layout);
     } catch (const Error&) {
       if (refusal == nullptr) refusal = std::current_exception();
       return std::nullopt;
@@ -106,6 +106,7 @@ class Estimates {
   }
 
   const LayoutProblem& problem_;
+  LayoutEstimator estimator_;
 };
 
 [[noreturn]] void refuse(const LayoutProblem& problem, const Estimates& estimates) {

@@ -244,7 +244,7 @@ TEST_F(LayoutSearch, FindsPipelinesOfFewMicroBatches) {
     const Layout& layout = plan.layout;
     if (layout.gradient_accumulation_steps >= layout.pipeline_parallel_size) continue;
     ++found;
-    const LayoutPlan estimate = estimate_layout(problem, layout);
+    const LayoutPlan estimate = LayoutEstimator(problem).estimate(layout);
     EXPECT_LT(static_cast<double>(estimate.bytes), 1.3 * static_cast<double>(plan.bytes)) << to_text(layout);
   }
   EXPECT_GT(found, 0);
@@ -260,13 +260,14 @@ TEST_F(LayoutSearch, ChunksWaitLess) {
   layout.gradient_accumulation_steps = 8;
   layout.per_device_train_batch_size = 1;
   const LayoutPlan whole = plan_layout(problem, layout);
-  EXPECT_LT(estimate_layout(problem, layout).time.bubble, 1.3 * whole.time.bubble);
+  EXPECT_LT(LayoutEstimator(problem).estimate(layout).time.bubble, 1.3 * whole.time.bubble);
   layout.virtual_pipeline_parallel_size = 2;
   const LayoutPlan chunks = plan_layout(problem, layout);
   EXPECT_LT(chunks.time.bubble, 0.8 * whole.time.bubble);
   EXPECT_GT(chunks.time.exposed, 1.5 * whole.time.exposed);
   EXPECT_GT(chunks.bytes, whole.bytes);
-  EXPECT_LT(estimate_layout(problem, layout).time.bubble, estimate_layout(problem, layout).time.total() / 8);
+  EXPECT_LT(LayoutEstimator(problem).estimate(layout).time.bubble,
+            LayoutEstimator(problem).estimate(layout).time.total() / 8);
 }
 
 // A tensor group whose ranks keep parts of the tokens needs less memory, and gathers them again.
