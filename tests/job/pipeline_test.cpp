@@ -66,7 +66,7 @@ RankLosses one_process(const std::string& config, std::size_t count) {
   return results;
 }
 
-// What a stage may recompute, and the memory that decides how much.
+// A policy of recomputation and the memory that decides how much is kept.
 struct Kept {
   Recompute recompute = Recompute::kNone;
   std::size_t budget = std::size_t{1} << 30;
@@ -196,7 +196,7 @@ TEST(PipelineChunks, RecomputationAndAnotherRunChangeNoBit) {
   }
 }
 
-// What the first stage of a pipeline takes, and computes for a micro-batch in its first chunk.
+// Memory of the first stage of a pipeline, and FLOPs of a micro-batch in its first chunk.
 struct StageCost {
   std::size_t bytes = 0;
   double flops = 0;
