@@ -8,7 +8,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 folder=${1:-build-hip}
 cmake --preset hip -B "$folder" -DHONE_TESTS=OFF >/dev/null
 mapfile -t objects < <(ninja -C "$folder" -t targets all |
-  sed -nE 's#^(CMakeFiles/hone_(ops|backend)\.dir/src/.*(\.cu|/(cuda|hip)/[a-z_]+\.cpp|/cuda\.cpp)\.o): .*#\1#p')
+  sed -nE 's#^(CMakeFiles/hone_(ops|ops_fast|backend)\.dir/src/.*(\.cu|/(cuda|hip)/[a-z_]+\.cpp|/cuda\.cpp)\.o): .*#\1#p')
 if ((${#objects[@]} == 0)); then
   echo "build_hip: $folder has no kernels to compile" >&2
   exit 1
