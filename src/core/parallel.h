@@ -15,7 +15,7 @@ void set_thread_count(int count);
 // Calls run(context, 0) .. run(context, parts - 1) on the calling thread and the workers of a pool, and returns when
 // all calls have. The caller runs every part that no worker has claimed, so that a core which is busy with another
 // process delays at most one part. Nested calls, and calls while another thread is in run_parts, run on the calling
-// thread only. If calls throw, the exception of the lowest part is rethrown once all calls have ended.
+// thread only. If calls throw, the exception of the lowest part is rethrown once no call is running.
 void run_parts(int parts, void (*run)(const void* context, int part), const void* context);
 
 // Calls body(begin, end) in parallel over disjoint ranges of about equal length that cover [0, count). There are

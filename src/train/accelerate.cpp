@@ -81,6 +81,14 @@ bool differs(const std::string& text, double value) {
   return *end != '\0' || number != value;
 }
 
+// The stage of deepspeed_config; nullopt if it has none, or "auto".
+std::optional<std::int64_t> deepspeed_stage(const AccelerateOptions& accelerate, std::string_view file) {
+  const std::string& stage = accelerate.zero_stage;
+  if (stage.empty() || stage == "auto" || stage == "null") return std::nullopt;
+  if (stage.size() == 1 && stage[0] >= '0' && stage[0] <= '3') return stage[0] - '0';
+  throw Error(file, text_of("zero_stage: expected 0, 1, 2 or 3, saw ", shown(std::string_view(stage))));
+}
+
 // Strategies of fsdp_version 1, by name and number, and the stage of ZeRO that divides the same.
 struct FsdpStrategy {
   std::string_view name, number;
@@ -140,8 +148,7 @@ AccelerateDivision division_of(const AccelerateOptions& accelerate, std::string_
   check_sizes(accelerate, file);
   AccelerateDivision division{.tensor_parallel_size = accelerate.tp_size, .context_parallel_size = accelerate.cp_size};
   const std::string& type = accelerate.distributed_type;
-  const std::string& stage = accelerate.zero_stage;
-  if (stage == "0" || stage == "1" || stage == "2" || stage == "3") division.zero_stage = stage[0] - '0';
+  division.zero_stage = deepspeed_stage(accelerate, file);
   if (type == "FSDP") division.zero_stage = fsdp_stage(accelerate, file);
   if (type == "MEGATRON_LM") {
     division.tensor_parallel_size = accelerate.megatron_lm_tp_degree;

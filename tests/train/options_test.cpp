@@ -143,6 +143,13 @@ TEST(TrainingOptions, TheFileDividesAsAccelerateWould) {
   EXPECT_THROW((void)division("distributed_type: FSDP\nnum_machines: 2\n"
                               "fsdp_config: {fsdp_sharding_strategy: HYBRID_SHARD}\n"),
                Error);
+  const auto deepspeed = [&](const std::string& value) {
+    return division("distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: " + value + "}\n").zero_stage;
+  };
+  EXPECT_EQ(deepspeed("1"), 1);
+  EXPECT_EQ(deepspeed("auto"), std::nullopt);
+  EXPECT_THROW((void)deepspeed("4"), Error);
+  EXPECT_THROW((void)deepspeed("two"), Error);
   const AccelerateDivision megatron = division(R"(distributed_type: MEGATRON_LM
 num_processes: 4
 megatron_lm_config:
