@@ -19,7 +19,8 @@ void show(World& world, const std::string& path) {
   if (fs::is_symlink(path, error)) {
     world.links.push_back({fs::read_symlink(path, error).string(), path});
   } else if (access(path.c_str(), R_OK) == 0) {
-    world.mounts.push_back({path.starts_with("/dev/") ? MountKind::kDevice : MountKind::kReadOnly, path, path});
+    world.mounts.push_back(
+        {fs::is_character_file(path, error) ? MountKind::kDevice : MountKind::kReadOnly, path, path});
   }
 }
 

@@ -135,21 +135,24 @@ TEST(IoiCode, rounds_as_python_does) {
 TEST(Contest, a_failing_test_ends_its_run_alone) {
   std::atomic<int> begun = 0;
   ContestRun stopping{.tests = 50,
-                      .run = [&](std::size_t test) -> std::optional<double> {
+                      .run = [&](std::size_t test) -> ContestTest {
                         ++begun;
-                        return test == 0 ? 0.0 : 1.0;
+                        return {.score = test == 0 ? 0.0 : 1.0};
                       },
                       .stops = true};
   EXPECT_EQ(run_contest({&stopping, 1}, -1)[0].tests.size(), 50u);
   EXPECT_EQ(begun, 50);
   begun = 0;
-  std::vector<ContestRun> both = {stopping, {.tests = 3, .run = [](std::size_t) { return 0.5; }, .stops = true}};
+  std::vector<ContestRun> both = {
+      stopping, {.tests = 3, .run = [](std::size_t) -> ContestTest { return {.score = 0.5}; }, .stops = true}};
   const std::vector<ContestScores> scores = run_contest(both, 1);
   EXPECT_LT(begun, 50);
   EXPECT_EQ(scores[0].tests[0], 0.0);
   EXPECT_EQ(scores[1].tests, (std::vector<double>{0.5, 0.5, 0.5}));
-  ContestRun broken{.tests = 2, .run = [](std::size_t) -> std::optional<double> { return {}; }, .stops = true};
-  EXPECT_TRUE(run_contest({&broken, 1}, 1)[0].failed_to_run);
+  ContestRun broken{.tests = 2,
+                    .run = [](std::size_t test) -> ContestTest { return {.failure = std::to_string(test)}; },
+                    .stops = true};
+  EXPECT_EQ(run_contest({&broken, 1}, 1)[0].failure, "0");
 }
 
 TEST(Contest, rows_and_keys_that_make_no_sense_are_errors) {

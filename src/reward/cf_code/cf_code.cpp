@@ -188,23 +188,23 @@ class CodeforcesJudge {
     return verdict;
   }
 
-  std::optional<double> run_test(const Problem& problem, SandboxProgram program, std::size_t test) const {
+  ContestTest run_test(const Problem& problem, SandboxProgram program, std::size_t test) const {
     const auto& [input, output] = problem.tests[test];
     const std::string given = unix_lines(input);
     const std::string expected = filled_lines(unix_lines(text_of(output, '\n')));
     if (problem.reads_files) program.files.push_back({"input.txt", given});
     const SandboxLimits limits = contest_limits(problem.seconds, problem.memory_bytes, output.size());
     const SandboxResult result = sandbox_.run(program, problem.reads_files ? std::string_view() : given, limits);
-    if (!result.failure.empty()) return std::nullopt;
-    if (!result.succeeded()) return 0.0;
+    if (!result.failure.empty()) return {.failure = result.failure};
+    if (!result.succeeded()) return {};
     const std::string printed = filled_lines(result.output);
-    if (problem.checker.empty()) return same_words(printed, expected) ? 1.0 : 0.0;
+    if (problem.checker.empty()) return {.score = same_words(printed, expected) ? 1.0 : 0.0};
     return check(problem, given, expected, printed);
   }
 
   // Runs the checker in a separate sandbox, after the program that it judges has ended.
-  std::optional<double> check(const Problem& problem, std::string_view input, std::string_view expected,
-                              std::string_view printed) const {
+  ContestTest check(const Problem& problem, std::string_view input, std::string_view expected,
+                    std::string_view printed) const {
     SandboxProgram checker = python_;
     for (const char* name : {"checker.py", "input.txt", "correct_output.txt", "solution_output.txt"}) {
       checker.arguments.emplace_back(name);
@@ -217,10 +217,10 @@ class CodeforcesJudge {
     limits.wall_time = std::chrono::seconds(10);
     limits.cpu_seconds = 12;
     const SandboxResult result = sandbox_.run(checker, {}, limits);
-    if (!result.failure.empty()) return std::nullopt;
+    if (!result.failure.empty()) return {.failure = result.failure};
     std::string said = result.output;
     std::erase_if(said, [](char c) { return trim({&c, 1}).empty(); });
-    return result.succeeded() && (said == "1" || said == "100") ? 1.0 : 0.0;
+    return {.score = result.succeeded() && (said == "1" || said == "100") ? 1.0 : 0.0};
   }
 
   double score(std::span<const double> tests) const {

@@ -117,7 +117,7 @@ class IoiJudge {
     return settled(std::nullopt);
   }
 
-  std::optional<double> run_test(const Subtask& subtask, std::size_t index) const {
+  ContestTest run_test(const Subtask& subtask, std::size_t index) const {
     const IoiProblem& problem = subtask.problem;
     const IoiTest& test = problem.tests[index];
     const SandboxLimits limits = contest_limits(problem.seconds, problem.memory_bytes, test.output.size());
@@ -128,16 +128,16 @@ class IoiJudge {
             : sandbox_.run(
                   {.arguments = {"./program"}, .files = {{"program", binary, true}}, .readable = {}, .pipes = {}},
                   test.input, limits);
-    if (!result.failure.empty()) return std::nullopt;
-    if (!result.succeeded()) return 0.0;
+    if (!result.failure.empty()) return {.failure = result.failure};
+    if (!result.succeeded()) return {};
     const bool expected = test.output.find_first_not_of('\n') != std::string_view::npos;
     if (expected && subtask.checker) return check(*subtask.checker, test, result.output);
     // A manager, or a grader of a test without expected output, prints the score.
-    if (!expected || subtask.manager) return score_in(result.output);
-    return same_but_for_blanks(result.output, test.output) ? 1.0 : 0.0;
+    if (!expected || subtask.manager) return {.score = score_in(result.output)};
+    return {.score = same_but_for_blanks(result.output, test.output) ? 1.0 : 0.0};
   }
 
-  std::optional<double> check(const CompiledProgram& checker, const IoiTest& test, std::string_view printed) const {
+  ContestTest check(const CompiledProgram& checker, const IoiTest& test, std::string_view printed) const {
     std::string expected(test.output);
     while (expected.ends_with('\n')) expected.pop_back();
     expected += '\n';
@@ -150,8 +150,8 @@ class IoiJudge {
                                  .pipes = {}};
     SandboxLimits limits = contest_limits(10, double{2ULL << 30}, 0);
     const SandboxResult result = sandbox_.run(program, {}, limits);
-    if (!result.failure.empty()) return std::nullopt;
-    return result.timed_out ? 0.0 : score_in(result.output);
+    if (!result.failure.empty()) return {.failure = result.failure};
+    return {.score = result.timed_out ? 0.0 : score_in(result.output)};
   }
 
   std::int64_t batch_size_;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cmath>
 #include <memory>
+#include <string>
 #include <unordered_set>
 #include <utility>
 
@@ -68,8 +69,9 @@ void judge_part(const ContestJudge& judge, std::span<const RewardInput> batch, s
   for (std::size_t i = 0; i < batch.size(); ++i) {
     if (verdicts[i].has_settled) {
       scores.push_back(verdicts[i].settled);
-    } else if (ran[i].failed_to_run) {
-      log_warning(text_of("the ", judge.reward, " reward: a program could not be run; its completion gets no score"));
+    } else if (!ran[i].failure.empty()) {
+      log_warning(text_of("the ", judge.reward,
+                          " reward: a program could not be run, its completion gets no score: ", ran[i].failure));
       scores.emplace_back();
     } else {
       scores.emplace_back(verdicts[i].score(ran[i].tests));
@@ -85,19 +87,22 @@ std::vector<ContestScores> run_contest(std::span<const ContestRun> runs, std::in
   const std::vector<Turn> turns = turns_of(runs, batch_size);
   constexpr std::size_t kNever = static_cast<std::size_t>(-1);
   std::vector<std::atomic<std::size_t>> stopped_in(runs.size());  // [runs] batch with the first failure
-  std::vector<std::atomic<bool>> broken(runs.size());
+  std::vector<std::string> failures(turns.size());
   for (std::atomic<std::size_t>& batch : stopped_in) batch = kNever;
   // run_many() begins the turns in order, so all tests of a batch begin before those of later batches.
   run_many(turns.size(), 0, [&](std::size_t i) {
     const Turn& turn = turns[i];
     if (turn.batch > stopped_in[turn.run]) return;
-    const std::optional<double> score = runs[turn.run].run(turn.test);
-    if (!score) broken[turn.run] = true;
-    scores[turn.run].tests[turn.test] = score.value_or(0.0);
-    if (score == 0.0 && runs[turn.run].stops)
+    ContestTest test = runs[turn.run].run(turn.test);
+    failures[i] = std::move(test.failure);
+    scores[turn.run].tests[turn.test] = test.score;
+    if (failures[i].empty() && test.score == 0.0 && runs[turn.run].stops)
       stopped_in[turn.run] = std::min<std::size_t>(turn.batch, stopped_in[turn.run]);
   });
-  for (std::size_t i = 0; i < runs.size(); ++i) scores[i].failed_to_run = broken[i];
+  for (std::size_t i = 0; i < turns.size(); ++i) {
+    std::string& failure = scores[turns[i].run].failure;
+    if (failure.empty()) failure = std::move(failures[i]);
+  }
   return scores;
 }
 

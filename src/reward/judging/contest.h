@@ -18,17 +18,22 @@
 
 namespace hone {
 
+// Result of one test.
+struct ContestTest {
+  double score = 0;
+  std::string failure;  // why it could not be run; empty if it ran
+};
+
 // Tests of one completion.
 struct ContestRun {
-  std::size_t tests = 0;  // number of tests
-  // Runs one test and returns its score, or nothing if it could not be run. Called concurrently from several threads.
-  std::function<std::optional<double>(std::size_t test)> run;
+  std::size_t tests = 0;                             // number of tests
+  std::function<ContestTest(std::size_t test)> run;  // runs one test; called concurrently from several threads
   bool stops = false;  // after a test with score 0, do not begin later batches of this completion
 };
 
 struct ContestScores {
-  std::vector<double> tests;   // [tests]; 0 for tests that were not begun
-  bool failed_to_run = false;  // a test could not be run
+  std::vector<double> tests;  // [tests]; 0 for tests that were not begun
+  std::string failure;        // why a test could not be run; empty if all ran
 };
 
 // Runs all tests on thread_count() threads: first the first `batch_size` tests of every completion, then the next ones,
