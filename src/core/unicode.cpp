@@ -21,15 +21,26 @@ class TwoStageTable {
   template <class Run>
   TwoStageTable(std::span<const Run> runs, Value Run::* value) {
     std::map<std::array<Value, kBlock>, std::uint16_t> seen;
+    std::map<Value, std::uint16_t> uniform;  // blocks of one value, which most are
     std::size_t run = 0;
     for (char32_t first = 0; first < kCodePoints; first += kBlock) {
+      const auto next_run = [&] { return run + 1 < runs.size() ? runs[run + 1].first : kCodePoints; };
+      while (next_run() <= first) ++run;
+      const bool is_uniform = next_run() >= first + kBlock;
+      if (is_uniform) {
+        if (const auto known = uniform.find(runs[run].*value); known != uniform.end()) {
+          blocks_[first / kBlock] = known->second;
+          continue;
+        }
+      }
       std::array<Value, kBlock> block{};
       for (std::size_t i = 0; i < kBlock; ++i) {
-        while (run + 1 < runs.size() && runs[run + 1].first <= first + i) ++run;
+        while (next_run() <= first + i) ++run;
         block[i] = runs[run].*value;
       }
       const auto [entry, is_new] = seen.emplace(block, static_cast<std::uint16_t>(seen.size()));
       if (is_new) values_.insert(values_.end(), block.begin(), block.end());
+      if (is_uniform) uniform.emplace(block[0], entry->second);
       blocks_[first / kBlock] = entry->second;
     }
   }
