@@ -102,6 +102,9 @@ make_base() {
   for suite in "$system" "$system-updates"; do
     echo "deb $mirror $suite $components" >>"$base.part/etc/apt/sources.list"
   done
+  # Authorities that this machine trusts in addition, such as that of a proxy.
+  mkdir -p "$base.part/usr/local/share/ca-certificates"
+  find /usr/local/share/ca-certificates -name '*.crt' -exec cp -L {} "$base.part/usr/local/share/ca-certificates" \;
   mv "$base.part" "$base"
 }
 
