@@ -1,6 +1,5 @@
 #include "rl/job_rollout.h"
 
-#include <algorithm>
 #include <cstring>
 #include <exception>
 #include <string>
@@ -8,8 +7,7 @@
 #include <utility>
 
 #include "core/interrupt.h"
-#include "core/json_value.h"
-#include "rl/sample_json.h"
+#include "rl/rollout_message.h"
 
 namespace hone {
 namespace {
@@ -24,60 +22,6 @@ class FailureElsewhere final : public JobFailure {
  public:
   explicit FailureElsewhere(const std::string& what) : JobFailure("", what, {}, true) {}
 };
-
-Json to_json(std::span<const DrawnTokens> drawn) {
-  Json json = Json::array();
-  for (const DrawnTokens& one : drawn) json.push_back({{"tokens", one.tokens}, {"logps", one.logps}});
-  return json;
-}
-
-void append_drawn(const Json& json, std::vector<DrawnTokens>& drawn) {
-  for (const Json& one : json)
-    drawn.push_back({one.at("tokens").get<std::vector<TokenId>>(), one.at("logps").get<std::vector<float>>()});
-}
-
-std::string to_message(const Rollout& rollout) {
-  Json judged = Json::array();
-  for (const ScoredCompletion& each : rollout.judged) {
-    Json rewards = Json::array();
-    for (const std::optional<double>& reward : each.rewards) rewards.push_back(reward ? Json(*reward) : Json());
-    judged.push_back({{"prompt", each.prompt},
-                      {"prompt_text", each.prompt_text},
-                      {"completion", each.completion},
-                      {"rewards", rewards},
-                      {"finish_reason", each.finish_reason}});
-  }
-  const Json message{
-      {"samples", to_json(rollout.samples)},
-      {"judged", judged},
-      {"stale", rollout.stale},
-      {"begun_ahead", to_json(rollout.begun_ahead)},
-      {"times",
-       {rollout.generation_seconds, rollout.reward_seconds, rollout.logprob_seconds, rollout.reference_seconds}}};
-  return message.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-// Adds the rollout of a rank to those of the ranks before it.
-void append_message(const Json& message, Rollout& rollout) {
-  std::ranges::move(samples_from(message.at("samples")), std::back_inserter(rollout.samples));
-  for (const Json& each : message.at("judged")) {
-    ScoredCompletion& judged = rollout.judged.emplace_back();
-    judged.prompt = each.at("prompt").get<std::int64_t>();
-    judged.prompt_text = each.at("prompt_text").get<std::string>();
-    judged.completion = each.at("completion").get<std::string>();
-    judged.finish_reason = each.at("finish_reason").get<std::string>();
-    for (const Json& reward : each.at("rewards")) {
-      judged.rewards.push_back(reward.is_null() ? std::nullopt : std::optional(reward.get<double>()));
-    }
-  }
-  std::ranges::move(message.at("stale").get<std::vector<std::size_t>>(), std::back_inserter(rollout.stale));
-  append_drawn(message.at("begun_ahead"), rollout.begun_ahead);
-  const auto times = message.at("times").get<std::vector<double>>();
-  rollout.generation_seconds = std::max(rollout.generation_seconds, times[0]);
-  rollout.reward_seconds = std::max(rollout.reward_seconds, times[1]);
-  rollout.logprob_seconds = std::max(rollout.logprob_seconds, times[2]);
-  rollout.reference_seconds = std::max(rollout.reference_seconds, times[3]);
-}
 
 // Completes a rollout whose completions come from messages.
 void set_scores(Rollout& rollout, std::size_t rewards, const RolloutOptions& options) {
@@ -144,7 +88,7 @@ Rollout roll_out_in_group(const Job& job, std::size_t rewards, const RolloutOpti
     const std::string sent = job.broadcast_in_tensor_group("");
     check_sent({&sent, 1});
     Rollout rollout;
-    append_message(parse_json(sent.substr(1), job.peers()->name_of(job.tensor_group().front())), rollout);
+    append_message(std::string_view(sent).substr(1), rollout);
     set_scores(rollout, rewards, options);
     return rollout;
   }
@@ -167,9 +111,8 @@ Rollout roll_out_together(const Job& job, std::size_t rewards, const RolloutOpti
     return job.tensor_rank() == 0 ? to_message(own) : std::string();
   });
   Rollout rollout;
-  for (std::size_t rank = 0; rank < messages.size(); ++rank) {
-    if (messages[rank].empty()) continue;  // that of its group's first rank is the same
-    append_message(parse_json(messages[rank], job.peers()->name_of(static_cast<int>(rank))), rollout);
+  for (const std::string& message : messages) {
+    if (!message.empty()) append_message(message, rollout);  // empty: that of its group's first rank is the same
   }
   set_scores(rollout, rewards, options);
   return rollout;
@@ -177,11 +120,9 @@ Rollout roll_out_together(const Job& job, std::size_t rewards, const RolloutOpti
 
 std::vector<DrawnTokens> draw_together(const Job& job, const std::function<std::vector<DrawnTokens>()>& draw) {
   if (job.size() == 1) return draw();
-  const std::vector<std::string> messages = gather(job, [&] { return to_json(draw()).dump(); });
+  const std::vector<std::string> messages = gather(job, [&] { return to_message(draw()); });
   std::vector<DrawnTokens> all;
-  for (std::size_t rank = 0; rank < messages.size(); ++rank) {
-    append_drawn(parse_json(messages[rank], job.peers()->name_of(static_cast<int>(rank))), all);
-  }
+  for (const std::string& message : messages) append_message(message, all);
   return all;
 }
 
