@@ -17,6 +17,10 @@ namespace {
 // enough that what arrives is still in the cache when it is added.
 constexpr std::size_t kRoundBytes = std::size_t{256} << 10;
 
+// A tensor is summed in one exchange, of all of it, if it has no more bytes on all ranks together: a second exchange
+// would take longer than they do.
+constexpr std::size_t kWholeBytes = std::size_t{256} << 10;
+
 // Adds `count` elements of each contribution, in the order given, and writes the sums.
 template <class T>
 void add_in_order(std::span<const std::byte* const> contributions, std::byte* sums, std::size_t count) {
@@ -50,9 +54,14 @@ class HostCollective final : public Collective {
   HostCollective(Peers& peers, std::vector<int> group) : Collective(peers, std::move(group)) {}
 
   void all_reduce(std::byte* data, DType dtype, std::size_t count) override {
-    // Equal parts, so that each rank sends and adds as much as the others.
     const std::size_t element = size_of(dtype);
     const auto ranks = static_cast<std::size_t>(size());
+    if (count * element * ranks <= kWholeBytes) {
+      const std::vector<ByteRange> whole(ranks, {0, count * element});
+      reduce_scatter(data, dtype, whole);  // each rank adds everything
+      return;
+    }
+    // Equal parts, so that each rank sends and adds as much as the others.
     std::vector<ByteRange> parts;
     parts.reserve(ranks);
     for (std::size_t r = 0; r < ranks; ++r) {
