@@ -14,6 +14,7 @@
 #include "rl/job_rollout.h"
 #include "rl/reference_mix.h"
 #include "rl/sample_json.h"
+#include "rl/sample_share.h"
 
 namespace hone {
 namespace {
@@ -208,14 +209,13 @@ void GrpoTask::correct_importance(Rollout& rollout, SamplerComparison& compariso
       });
 }
 
-std::vector<std::size_t> GrpoTask::own_samples(std::size_t samples) const {
-  const auto size = static_cast<std::size_t>(run_.batch.size);
-  const std::size_t batch = size * static_cast<std::size_t>(run_.job.data_size());
-  std::vector<std::size_t> own;
-  for (std::size_t first = size * static_cast<std::size_t>(run_.job.data_rank()); first < samples; first += batch) {
-    for (std::size_t i = 0; i < size; ++i) own.push_back(first + i);
-  }
-  return own;
+std::vector<std::size_t> GrpoTask::own_samples(std::span<const PolicySample> samples) const {
+  std::vector<std::size_t> lengths;
+  lengths.reserve(samples.size());
+  for (const PolicySample& sample : samples) lengths.push_back(sample.prompt.size() + sample.completion.size());
+  return share_of_samples(lengths, static_cast<std::size_t>(run_.batch.size),
+                          static_cast<std::size_t>(run_.job.data_size()),
+                          static_cast<std::size_t>(run_.job.data_rank()));
 }
 
 PolicyBatch GrpoTask::weigh(std::span<const PolicySample> samples, std::span<const std::size_t> own) const {
@@ -246,7 +246,7 @@ MetricValues GrpoTask::accumulate(std::int64_t step) {
   const StepSamples chosen = choose_samples();
   report(chosen.rollouts, text_of("step-", step + 1), step + 1);
   // Weights and entropy threshold depend on the whole step, which is then laid into micro-batches.
-  PolicyBatch batch = weigh(step_samples_, own_samples(step_samples_.size()));
+  PolicyBatch batch = weigh(step_samples_, own_samples(step_samples_));
   drop_low_entropy(batch);
   const Clock::time_point start = Clock::now();
   PolicyTotals totals = runner_.train(batch, chosen.fresh);

@@ -185,7 +185,7 @@ class GrpoTask final : public TrainingTask {
   // Returns the completions of a batch of all ranks.
   [[nodiscard]] std::int64_t batch_completions() const { return run_.batch.size * run_.job.data_size(); }
   // Returns the indices of this rank's samples in the batches of a step, of which each rank has its part.
-  [[nodiscard]] std::vector<std::size_t> own_samples(std::size_t samples) const;
+  [[nodiscard]] std::vector<std::size_t> own_samples(std::span<const PolicySample> samples) const;
   // Removes the policy term of the tokens of a step that top_entropy_quantile excludes.
   void drop_low_entropy(PolicyBatch& step) const;
 
