@@ -1,4 +1,6 @@
-// Registry of the rewards that a recipe may name. Each reward has a folder and registers itself and its recipe keys.
+// Registry of the rewards that a recipe may name. Each reward has a folder and registers itself and its recipe keys. To
+// add a reward, create the folder src/reward/NAME with a NAME.cpp that defines `void register_NAME(RewardRegistry&)`;
+// CMake generates the call. reward/format declares no keys, reward/cosine does.
 #pragma once
 
 #include <functional>

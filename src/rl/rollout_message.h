@@ -1,5 +1,5 @@
-// What the ranks of a job send each other of their rollouts: bytes in the order of the machine, without a version,
-// since all ranks run one program.
+// Messages in which the ranks of a job send each other their rollouts: bytes in the order of the machine, without a
+// version, since all ranks run one program.
 #pragma once
 
 #include <span>

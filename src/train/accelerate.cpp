@@ -6,7 +6,6 @@
 #include "core/error.h"
 #include "core/strings.h"
 #include "core/yaml.h"
-#include "train/foreign_keys.h"
 
 namespace hone {
 namespace {
@@ -51,7 +50,7 @@ constexpr std::array kAccelerateKeys = std::to_array<ForeignKey>({
     {"deepspeed_config.deepspeed_multinode_launcher", kUnused, kLauncher, "standard"},
     {"deepspeed_config.deepspeed_exclusion_filter", kUnused, kLauncher},
     {"deepspeed_config.deepspeed_inclusion_filter", kUnused, kLauncher},
-    {"deepspeed_config.deepspeed_moe_layer_cls_names", kUnused, kWholeModel},
+    {"deepspeed_config.deepspeed_moe_layer_cls_names", kUnused, "expert_parallel_size divides experts"},
     {"deepspeed_config.zero3_init_flag", kUnused, kReadsParts},
     {"deepspeed_config.zero3_save_16bit_model", kUnused, "checkpoints are whole models, in torch_dtype", "true"},
     {"deepspeed_config.offload_optimizer_device", kUnused,

@@ -11,6 +11,8 @@ constexpr auto kNever = ForeignKey::Kind::kNever;
 
 constexpr std::string_view kOwnKernels = "hone has one implementation of it";
 constexpr std::string_view kOwnLoader = "hone reads and tokenises data in its own way";
+constexpr std::string_view kOwnDivision = "zero_stage and the sizes of groups divide a model";
+constexpr std::string_view kLayerSums = "gradients of a layer are summed while those before it are computed";
 constexpr std::string_view kOwnCompletions = "completions are kept in output_dir/completions";
 constexpr std::string_view kOwnEngine = "completions come from hone's engine in this process";
 constexpr std::string_view kRolloutSays = "the key rollout says what generates, unset hone's engine in this process";
@@ -96,15 +98,15 @@ constexpr std::array kTrainingKeys = std::to_array<ForeignKey>({
     {"disable_tqdm", kNoEffect, "the bar is drawn on a terminal only"},
     {"wandb_log_unique_prompts", kNoEffect, kOwnCompletions},
     // Several devices.
-    {"deepspeed", kNoEffect, kWholeModel},
-    {"fsdp", kNoEffect, kWholeModel},
-    {"fsdp_config", kNoEffect, kWholeModel},
-    {"accelerator_config", kNoEffect, kWholeModel},
+    {"deepspeed", kNoEffect, kOwnDivision},
+    {"fsdp", kNoEffect, kOwnDivision},
+    {"fsdp_config", kNoEffect, kOwnDivision},
+    {"accelerator_config", kNoEffect, "batches are divided by num_processes"},
     {"ddp_backend", kNoEffect, "gradients are summed by NCCL between GPUs and over TCP between CPUs"},
-    {"ddp_bucket_cap_mb", kNoEffect, "gradients are summed together, after the backward pass"},
-    {"ddp_find_unused_parameters", kNoEffect, "gradients are summed together, after the backward pass"},
+    {"ddp_bucket_cap_mb", kNoEffect, kLayerSums},
+    {"ddp_find_unused_parameters", kNoEffect, kLayerSums},
     {"ddp_broadcast_buffers", kNoEffect, "models have no buffers that training changes"},
-    {"ds3_gather_for_generation", kNoEffect, kWholeModel, "true"},
+    {"ds3_gather_for_generation", kNoEffect, "grpo has whole weights", "true"},
     {"local_rank", kNoEffect, "the launcher sets LOCAL_RANK", "-1|0"},
     {"use_cpu", kNoEffect, "device: cpu runs on the host"},
     // GRPO: generation.

@@ -8,8 +8,6 @@
 
 namespace hone {
 
-inline constexpr std::string_view kWholeModel = "each process holds the whole model";
-
 [[nodiscard]] std::span<const ForeignKey> training_foreign_keys();
 
 }  // namespace hone
