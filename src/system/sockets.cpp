@@ -44,7 +44,9 @@ sockaddr_in ipv4_address(const std::string& host, std::uint16_t port, const std:
   hints.ai_family = AF_INET;
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  const int status = ::getaddrinfo(host.c_str(), nullptr, &hints, &found);
+  // "localhost" is this machine (RFC 6761), also where no file or server of names knows it, as in a bare container.
+  const std::string name = host == "localhost" ? "127.0.0.1" : host;
+  const int status = ::getaddrinfo(name.c_str(), nullptr, &hints, &found);
   if (status != 0) throw Error(where, text_of("cannot find ", host, ": ", ::gai_strerror(status)));
   sockaddr_in address = *reinterpret_cast<const sockaddr_in*>(found->ai_addr);
   ::freeaddrinfo(found);

@@ -23,10 +23,10 @@
 #include "model/weights.h"
 #include "ops/registry.h"
 #include "support/error_text.h"
+#include "support/free_port.h"
 #include "support/metered_device.h"
 #include "support/models.h"
 #include "support/paths.h"
-#include "system/meeting.h"
 
 namespace hone::test {
 namespace {
@@ -125,7 +125,7 @@ void run_engine_group(const Make& make, int size,
                       const std::function<void(EngineGroup&, const Model&, TensorStore)>& lead,
                       const Load& load = load_random, bool fp8 = false) {
   register_operations();
-  const std::uint16_t port = listen_on(0, true).port;
+  const std::uint16_t port = free_port();
   const Tokenizer tokenizer = letter_tokenizer(kVocabulary);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {

@@ -13,7 +13,7 @@
 #include "core/strings.h"
 #include "job/job_fixture.h"
 #include "support/environment.h"
-#include "system/meeting.h"
+#include "support/free_port.h"
 
 namespace hone::test {
 namespace {
@@ -322,7 +322,7 @@ pid_t start_rank(const Flags& command, int rank, int size, std::uint16_t port, c
 
 TEST_F(Job, TorchrunsVariablesMakeTheSameJob) {
   run("own", 2);
-  const std::uint16_t port = listen_on(0, true).port;
+  const std::uint16_t port = free_port();
   const Flags command = arguments("torchrun", 2);
   const pid_t second = start_rank(command, 1, 2, port, "key", path("log"));
   const pid_t first = start_rank(command, 0, 2, port, "key", path("log"));
@@ -332,7 +332,7 @@ TEST_F(Job, TorchrunsVariablesMakeTheSameJob) {
 }
 
 TEST_F(Job, DifferingConfigurationsAreNamed) {
-  const std::uint16_t port = listen_on(0, true).port;
+  const std::uint16_t port = free_port();
   const pid_t first = start_rank(arguments("differs", 2), 0, 2, port, "key", path("log"));
   const pid_t second = start_rank(arguments("differs", 2, {"--learning_rate", "3e-3"}), 1, 2, port, "key", path("log"));
   EXPECT_NE(wait_for(first), 0);
@@ -342,7 +342,7 @@ TEST_F(Job, DifferingConfigurationsAreNamed) {
 }
 
 TEST_F(Job, AWrongKeyIsRefused) {
-  const std::uint16_t port = listen_on(0, true).port;
+  const std::uint16_t port = free_port();
   const pid_t first = start_rank(arguments("refused", 2, {"--ddp_timeout", "5"}), 0, 2, port, "key", path("log 0"));
   const pid_t second = start_rank(arguments("refused", 2), 1, 2, port, "other", path("log 1"));
   EXPECT_EQ(wait_for(second), 1);

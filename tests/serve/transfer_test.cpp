@@ -18,6 +18,7 @@
 #include "rendezvous/trainer_link.h"
 #include "serve/small_server.h"
 #include "support/device.h"
+#include "support/free_port.h"
 #include "support/paths.h"
 #include "support/trainer.h"
 
@@ -169,8 +170,6 @@ class OlderTrainer {
   void leave() { store_.reset(); }
 
  private:
-  static std::uint16_t free_port() { return StoreServer("127.0.0.1", 0).port(); }
-
   const SmallServer& server_;
   FakeBroadcasts& broadcasts_;
   std::uint16_t port_;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "backend/collective.h"
-#include "system/meeting.h"
+#include "support/free_port.h"
 #include "system/peers.h"
 
 namespace hone::test {
@@ -16,7 +16,7 @@ namespace hone::test {
 // Runs work(collective) on a thread for each of `size` ranks; the collective is of all of them. Returns when all have
 // ended. An exception ends the program.
 inline void run_ranks(int size, const std::function<void(Collective&)>& work) {
-  const std::uint16_t port = listen_on(0, true).port;
+  const std::uint16_t port = free_port();
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {

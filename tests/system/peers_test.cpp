@@ -12,6 +12,7 @@
 #include <optional>
 #include <thread>
 
+#include "support/free_port.h"
 #include "system/meeting.h"
 #include "system/process.h"
 
@@ -19,10 +20,8 @@ namespace hone {
 namespace {
 
 using std::chrono::milliseconds;
+using test::free_port;
 using ::testing::HasSubstr;
-
-// Returns a port that was free a moment ago.
-std::uint16_t free_port() { return listen_on(0, true).port; }
 
 JobPlace place_of(int rank, int size, std::uint16_t port, const std::string& key = "key") {
   return {.rank = rank, .size = size, .local_rank = rank, .local_size = size, .port = port, .key = key};
