@@ -267,7 +267,7 @@ template <int kWidth, int kValues, int kGroups, bool kDeep, class Keys>
 __global__ void HONE_WGMMA_BOUNDS((WgmmaForward<kWidth, kValues, kGroups, kDeep>::kThreads),
                                   (WgmmaForward<kWidth, kValues, kGroups, kDeep>::kBlocks))
     wgmma_attention_forward(TileQueries<__nv_bfloat16> queries, Keys keys, AttentionSchedule schedule,
-                            ForwardSplits splits, int item_tokens, const __grid_constant__ ForwardMapsOf<Keys> maps) {
+                            ForwardSplits splits, int item_tokens, const __grid_constant__ ForwardMaps maps) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   using Plan = WgmmaForward<kWidth, kValues, kGroups, kDeep>;
   constexpr bool kScheduled = kGroups > 1;
@@ -289,6 +289,7 @@ __global__ void HONE_WGMMA_BOUNDS((WgmmaForward<kWidth, kValues, kGroups, kDeep>
         sequence_tile(queries.sequences, 1, item_tokens, part / static_cast<unsigned>(splits.blocks));
     if (tile.first >= tile.end) return;
     item = attention_item(tile, tile.outside ? 0 : keys.start(tile));
+    if constexpr (kPaged) item.key_row = -1;
     if (tile.outside) {
       if (turns.first == 0) {
         write_zero_item<kWidth>(queries, item, kv_head, static_cast<int>(threadIdx.x), Plan::kThreads);

@@ -112,13 +112,6 @@ struct ForwardMaps {
   CUtensorMap q, k, v;  // boxes of k and v: a tile of packed keys, or a page if Keys::boxed()
 };
 
-// With maps of scales, for FP8 pages. Boxes of k and v are a page of a head, and so are those of scales.
-struct Fp8ForwardMaps : ForwardMaps {
-  CUtensorMap key_scales, value_scales;
-};
-template <class Keys>
-using ForwardMapsOf = std::conditional_t<Keys::kFp8, Fp8ForwardMaps, ForwardMaps>;
-
 // The splits of an item that a block takes: `first`, first + step, ...
 struct ForwardTurns {
   int first, step;
@@ -147,7 +140,7 @@ struct ForwardCopy {
       Plan::kStages - (Plan::kStages > 3 ? 2 : 1);  // tiles that may be in flight, if threads copy
 
   const Keys& keys;
-  const ForwardMapsOf<Keys>& maps;
+  const ForwardMaps& maps;
   std::uint32_t shared;
   ForwardBarriers barriers;
   int kv_head, box_heads, box_bytes;  // heads and bytes of a TMA box of queries, which has 64 columns
@@ -190,6 +183,15 @@ struct ForwardCopy {
     of_values /= 2;
     --pending;
   }
+  // Copies rows that follow each other in memory to a stage.
+  template <bool kOfValues>
+  __device__ void copy_boxes(const AttentionItem& item, int key, std::uint32_t to, std::uint32_t ready) const {
+    barrier_expect(ready, kOfValues ? Plan::kValueBytes : Plan::kKeyBytes);
+    for (int part = 0; part < (kOfValues ? Plan::kValues : kWidth) / 64; ++part) {
+      bulk_copy_box(to + static_cast<std::uint32_t>(part * Plan::kKeyTile), kOfValues ? maps.v : maps.k, part * 64,
+                    kv_head, item.key_row + key, ready);
+    }
+  }
   // Copies keys [key, key + kForwardKeys) or their values to the next stage. Rows after item.work are zeros (paged) or
   // the rows that follow in memory (packed); their weights are 0.
   template <bool kOfValues>
@@ -200,16 +202,18 @@ struct ForwardCopy {
     const std::uint32_t ready = barriers.ready(stage.place);
     if constexpr (!kPaged) {
       barrier_wait(barriers.free(stage.place), stage.parity ^ 1);
-      barrier_expect(ready, kOfValues ? Plan::kValueBytes : Plan::kKeyBytes);
-      for (int part = 0; part < kColumns / 64; ++part) {
-        bulk_copy_box(to + static_cast<std::uint32_t>(part * Plan::kKeyTile), kOfValues ? maps.v : maps.k, part * 64,
-                      kv_head, item.key_row + key, ready);
-      }
+      copy_boxes<kOfValues>(item, key, to, ready);
     } else if constexpr (Keys::kFp8) {
       barrier_wait(barriers.free(stage.place), stage.parity ^ 1);
-      widen_rows<kOfValues>(item, key, to);
-      fence_async_shared();
-      barrier_arrive(ready);
+      if (item.key_row < 0) {
+        widen_rows<kOfValues>(item, key, to);
+        fence_async_shared();
+        barrier_arrive(ready);
+      } else if (threadIdx.x % 128 != 0) {
+        barrier_arrive(ready);
+      } else {
+        copy_boxes<kOfValues>(item, key, to, ready);
+      }
     } else {
       while (!barrier_done(barriers.free(stage.place), stage.parity ^ 1)) {
         if (pending > 0)
@@ -298,8 +302,10 @@ struct ForwardCopy {
         bulk_copy_box(to + static_cast<std::uint32_t>(row * kColumns), kOfValues ? maps.v : maps.k, 0, kv_head,
                       page * keys.block_size, ready);
       } else if (part == 1) {
-        bulk_copy_box(to + static_cast<std::uint32_t>(kForwardKeys * kColumns + lane() % lanes_a_part() * 128),
-                      kOfValues ? maps.value_scales : maps.key_scales, 0, kv_head, page, ready);
+        const std::uint8_t* scales = kOfValues ? keys.value_scales : keys.key_scales;
+        bulk_copy_bytes(shared + static_cast<std::uint32_t>(Plan::scales_at(stage.place) + row),
+                        scales + (std::int64_t{page} * keys.kv_heads + kv_head) * keys.block_size, keys.block_size,
+                        ready);
       }
     } else {
       for (int part = lane() / lanes_a_part(); part < kColumns / 64; part += 32 / lanes_a_part()) {
@@ -344,8 +350,8 @@ struct ForwardCopy {
     const int tiles = (item.work + kForwardKeys - 1) / kForwardKeys;
     for (int first = turns.first * kSplitTiles; first < tiles; first += turns.step * kSplitTiles) {
       const int count = min(kSplitTiles, tiles - first);
-      if constexpr (kPaged) {
-        if (!Keys::kFp8 && keys.boxed()) {
+      if constexpr (kPaged && !Keys::kFp8) {
+        if (keys.boxed()) {
           split_by_pages(item, first, count, [](int) {});
           continue;
         }
