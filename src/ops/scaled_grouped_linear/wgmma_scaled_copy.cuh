@@ -67,15 +67,15 @@ __device__ inline void copy_scaled_weight(const ScaledRing<Plan>& ring, const Sc
   }
 }
 
-// Copies the terms of one stage; `weight`: those of W too, otherwise they are under way.
+// Copies the terms of one stage.
 template <class Plan>
 __device__ inline void copy_scaled_stage(const ScaledRing<Plan>& ring, const ScaledMaps& maps, const ScaledArgs& args,
-                                         const GroupedTile& tile, int step, bool weight = true) {
+                                         const GroupedTile& tile, int step) {
   const int term = (Plan::kSumsRows ? tile.first : 0) + step * kScaledDepth;
   const int boxes = (tile.columns + kTokenBox - 1) / kTokenBox;
   const std::uint32_t full = ring.full();
   barrier_expect(full, Plan::kFirstBytes + boxes * (kTokenBox * kScaledDepth));
-  if (weight) copy_scaled_weight(ring, maps, args, tile, step);
+  copy_scaled_weight(ring, maps, args, tile, step);
   for (int i = 0; i < boxes; ++i) {
     bulk_copy_tile(ring.at() + Plan::kFirstBytes + i * (kTokenBox * kScaledDepth), maps.tokens, term,
                    tile.column + i * kTokenBox, full);

@@ -12,16 +12,16 @@
 namespace hone {
 namespace {
 
-// Tokens of a tile of ManyRowsPlan: of the widths that divide `rows` evenly the one with the least time, in units of a
-// column. A tile takes as long as its columns, at least as its rows of W, and some columns to begin and to store.
-int many_rows_width(std::int64_t rows, std::int64_t n, int sms) {
-  constexpr std::int64_t kLeast = 64, kBegin = 24;
+// Tokens of a tile of 128 rows of W: of the widths that divide `rows` evenly the one with the least time. That of a
+// stage is in proportion to max(width, 56) + 60 on an H200 (docs/lab-notes.md, Products of any number of rows).
+int tile_width(std::int64_t rows, std::int64_t n, int sms) {
   std::int64_t best = 0;
   std::int64_t best_time = 0;
-  for (std::int64_t groups = ceil_div(rows, ManyRowsPlan::kColumns); groups <= ceil_div(rows, kLeast); ++groups) {
+  const std::int64_t most_groups = ceil_div(rows, NarrowRowsPlan::kColumns);
+  for (std::int64_t groups = ceil_div(rows, ManyRowsPlan::kColumns); groups <= most_groups; ++groups) {
     const std::int64_t width = ceil_div(ceil_div(rows, groups), 16) * 16;
     const std::int64_t tiles = n / ManyRowsPlan::kRows * ceil_div(rows, width);
-    const std::int64_t time = ceil_div(tiles, sms) * (std::max(width, kLeast) + kBegin);
+    const std::int64_t time = ceil_div(tiles, sms) * (std::max<std::int64_t>(width, 56) + 60);
     if (best != 0 && time >= best_time) continue;
     best = width;
     best_time = time;
@@ -39,7 +39,7 @@ void launch(const KernelCall& call, int width, cudaStream_t stream) {
   const TensorView& token_scale = call.in(In::x_scale);
   const std::int64_t n = out.row_size();
   const ScaledMaps maps{.weight = byte_boxes(weight, Plan::kRows),
-                        .tokens = byte_boxes(x, kTokenBox),
+                        .tokens = byte_boxes(x, width),
                         .out = row_boxes(out.data, out.capacity(), n, 1, n, 64)};
   const RowsArgs args{.scaled = {.grouped = {.start = nullptr,
                                              .experts = 1,
@@ -77,8 +77,12 @@ void launch(const KernelCall& call, int width, cudaStream_t stream) {
 void launch_scaled_rows(const KernelCall& call, cudaStream_t stream) {
   const TensorView& out = call.out(0);
   if (out.elements() == 0) return;
-  if (out.capacity() <= FewRowsPlan::kColumns) return launch<FewRowsPlan>(call, FewRowsPlan::kColumns, stream);
-  launch<ManyRowsPlan>(call, many_rows_width(out.capacity(), out.row_size(), cuda_device().sm_count()), stream);
+  if (out.capacity() <= FewRowsPlan::kColumns) {
+    return launch<FewRowsPlan>(call, static_cast<int>(ceil_div(out.capacity(), 8) * 8), stream);
+  }
+  const int width = tile_width(out.capacity(), out.row_size(), cuda_device().sm_count());
+  if (width <= NarrowRowsPlan::kColumns) return launch<NarrowRowsPlan>(call, width, stream);
+  launch<ManyRowsPlan>(call, width, stream);
 }
 
 }  // namespace hone

@@ -6,13 +6,15 @@
 // is does not depend on the others, and m64n8k32 has the bits of m64n192k32 (ScaledRows.DoNotDependOnTheirNumber of
 // ops_test).
 //
-//   plan   rows of W   computing warpgroups   tokens of a tile   stages
-//   few       64                1                  64              12      many bytes of W under way
-//   many     128                2                 192               4      W is read once for many tokens
+//   plan     rows of W   computing warpgroups   tokens of a tile   stages
+//   few         64                1                  64              12      up to 64 rows of x
+//   narrow     128                2                  64               8      tiles for all SMs, of fewer than
+//   many       128                2                 192               4      W is read once for many tokens
 //
-// With few tokens the weights are what is read: a stage of 64 rows takes little time, so that its chain of waiting,
-// multiplying and adding would be the limit. The products of the next stage are started before those of this one are
-// added, and the first stages of W, which no earlier kernel writes, are copied before these have ended.
+// With few tokens the weights are what is read, and a stage takes as long as the instructions of its warps: two warps
+// take turns in copying W, one copies the tokens in one box of as many as a tile has, one places scales, and the
+// products of the next stage are started before those of this one are added. The first stages of W, which no earlier
+// kernel writes, are copied before these have ended.
 #pragma once
 
 #include "ops/scaled_grouped_linear/wgmma_scaled.cuh"
@@ -31,6 +33,7 @@ struct RowsPlan {
   static constexpr int kStages = kStagesOf;
   static constexpr int kStagedColumns = kColumns;
   static constexpr bool kFew = kGroups == 1;
+  static constexpr bool kStartsAhead = kColumns == 64;  // the registers of more have no room for two stages
   // Tiles of W that a band has: its tokens are those of the next tiles, so that the L2 cache has W for all of them.
   static constexpr int kBand = kFew ? 1 << 20 : 16;
   static constexpr int kFirstBytes = kRows * kScaledDepth;
@@ -44,6 +47,7 @@ struct RowsPlan {
   static_assert(kColumns % 64 == 0 && kBytes <= 232448);
 };
 using FewRowsPlan = RowsPlan<1, 64, 12>;
+using NarrowRowsPlan = RowsPlan<2, 64, 8>;
 using ManyRowsPlan = RowsPlan<2, 192, 4>;
 
 // Goes over the tiles of one matrix by tokens in use: bands of W, and in each the tokens in ascending order. One token
@@ -80,6 +84,10 @@ template <int kGroups, int kMost, int kStages>
 struct TileOrderOf<RowsPlan<kGroups, kMost, kStages>> {
   using Type = DenseOrder<RowsPlan<kGroups, kMost, kStages>>;
 };
+
+// Warps that copy: the first two W.
+inline constexpr int kScalesWarp = 2;
+inline constexpr int kTokensWarp = 3;
 
 struct RowsArgs {
   ScaledArgs scaled;
@@ -129,7 +137,7 @@ struct RowsCompute : ScaledCompute<Plan> {
     if constexpr (kCount > kGroups) {
       return;
     } else if (groups == kCount) {
-      if constexpr (Plan::kFew) {
+      if constexpr (Plan::kStartsAhead) {
         multiply_ahead<kCount>(tile);
       } else {
         this->template multiply<kCount>(tile.depth / kScaledDepth);
@@ -167,26 +175,56 @@ struct RowsCompute : ScaledCompute<Plan> {
   }
 };
 
-// The warp that copies W and the tokens.
+// One of the two warps that copy W, every other stage each: the instructions of one thread would take longer than the
+// copies.
 template <class Plan>
-__device__ void copy_rows(const ScaledRing<Plan>& ring, const ScaledMaps& maps, const RowsArgs& args,
-                          GroupedTile* tiles) {
+__device__ void copy_weight(ScaledRing<Plan> ring, const ScaledMaps& maps, const RowsArgs& args, GroupedTile* tiles,
+                            int part) {
   const ScaledArgs& scaled = args.scaled;
   const int steps = scaled.grouped.depth / kScaledDepth;
-  int early = Plan::kFew && args.early_weight ? min(Plan::kStages, steps) : 0;
-  if (early > 0 && threadIdx.x % 32 == 0) {
-    GroupedTile first{};  // its rows do not depend on the number of tokens
-    first.row = static_cast<int>(blockIdx.x) % (scaled.grouped.rows / Plan::kRows) * Plan::kRows;
-    ScaledRing<Plan> to = ring;
-    for (int step = 0; step < early; ++step, to.next()) copy_scaled_weight(to, maps, scaled, first, step);
+  const int early = Plan::kFew && args.early_weight ? min(Plan::kStages, steps) : 0;
+  GroupedTile tile{};  // the rows of the first one do not depend on the number of tokens
+  tile.row = static_cast<int>(blockIdx.x) % (scaled.grouped.rows / Plan::kRows) * Plan::kRows;
+  ScaledRing<Plan> to = ring;
+  for (int step = 0; step < early; ++step, to.next()) {
+    if (step % 2 == part) copy_scaled_weight(to, maps, scaled, tile, step);
   }
   wait_for_prior_kernels();
-  copy_tiles<Plan>(
-      ring, scaled.grouped, tiles, [&](const GroupedTile&) { return steps; },
-      [&](const ScaledRing<Plan>& to, const GroupedTile& tile, int step) {
-        copy_scaled_stage(to, maps, scaled, tile, step, early == 0);
-        if (early > 0) --early;
-      });
+  TileOrder<Plan> order(scaled.grouped);
+  int stage = 0;  // since the block began
+  const int stride = static_cast<int>(gridDim.x);
+  for (int index = static_cast<int>(blockIdx.x); order.find(index, tile); index += stride) {
+    for (int step = 0; step < steps; ++step, ++stage, ring.next()) {
+      if (stage % 2 != part) continue;
+      barrier_wait(ring.empty(), ring.parity ^ 1);
+      if (step == 0) tiles[ring.stage] = tile;
+      barrier_expect(ring.full(), Plan::kFirstBytes);
+      if (stage >= early) copy_scaled_weight(ring, maps, scaled, tile, step);
+    }
+  }
+  if (stage % 2 != part) return;
+  barrier_wait(ring.empty(), ring.parity ^ 1);
+  tiles[ring.stage].columns = 0;
+  barrier_arrive(ring.full());
+}
+
+// The warp that copies the tokens, as many as a tile has at most.
+template <class Plan>
+__device__ void copy_tokens(ScaledRing<Plan> ring, const ScaledMaps& maps, const RowsArgs& args) {
+  const GroupedArgs& grouped = args.scaled.grouped;
+  const int steps = grouped.depth / kScaledDepth;
+  TileOrder<Plan> order(grouped);
+  GroupedTile tile{};
+  const int stride = static_cast<int>(gridDim.x);
+  for (int index = static_cast<int>(blockIdx.x); order.find(index, tile); index += stride) {
+    for (int step = 0; step < steps; ++step, ring.next()) {
+      barrier_wait(ring.empty(), ring.parity ^ 1);
+      barrier_expect(ring.full(), grouped.width * kScaledDepth);
+      bulk_copy_tile(ring.at() + Plan::kFirstBytes, maps.tokens, step * kScaledDepth, tile.column, ring.full());
+    }
+  }
+  barrier_wait(ring.empty(), ring.parity ^ 1);
+  barrier_arrive(ring.full());
 }
 
 template <class Plan>
@@ -201,7 +239,7 @@ __global__ void HONE_WGMMA_BOUNDS(Plan::kThreads, 1)
   allow_dependent_launch();
   if (thread == 0) {
     for (int stage = 0; stage < Plan::kStages; ++stage) {
-      barrier_init(ring.barrier(stage), 2);
+      barrier_init(ring.barrier(stage), 3);
       barrier_init(ring.barrier(Plan::kStages + stage), 4 * Plan::kGroups);
     }
     barrier_init_done();
@@ -209,11 +247,17 @@ __global__ void HONE_WGMMA_BOUNDS(Plan::kThreads, 1)
   __syncthreads();
   if (thread < 128) {
     if constexpr (!Plan::kFew) fewer_registers<56>();
-    if (thread < 32) {
-      copy_rows(ring, maps, args, tiles);
+    const int warp = thread / 32;
+    if (warp == kScalesWarp) {
+      wait_for_prior_kernels();
+      place_scales<Plan>(ring, args.scaled);
+    } else if (thread % 32 == 0 && warp == kTokensWarp) {
+      wait_for_prior_kernels();
+      copy_tokens(ring, maps, args);
+    } else if (thread % 32 == 0) {
+      copy_weight(ring, maps, args, tiles, warp);
     } else {
       wait_for_prior_kernels();
-      if (thread < 64) place_scales<Plan>(ring, args.scaled);
     }
   } else {
     if constexpr (!Plan::kFew) more_registers<224>();
