@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "backend/device.h"
 #include "backend/device_memory.h"
@@ -18,7 +19,7 @@ namespace hone {
 [[nodiscard]] std::optional<Error> gpu_obstacle();
 // Returns the reason why the GPU cannot multiply e4m3 with scales for blocks of 128; nullopt if it can. gpu_obstacle()
 // must be nullopt.
-[[nodiscard]] std::optional<Error> gpu_fp8_obstacle();
+[[nodiscard]] std::optional<std::string> gpu_fp8_obstacle();
 // Number of GPUs that this process sees; 0 if there is an obstacle.
 [[nodiscard]] int gpu_count();
 // Returns the first GPU. gpu_obstacle() must be nullopt, here and below.

@@ -15,7 +15,7 @@ std::optional<Error> gpu_obstacle() {
   return Error("device", "this build of hone has no CUDA backend", "build it with the preset cuda, or use device: cpu");
 }
 
-std::optional<Error> gpu_fp8_obstacle() { fail(); }
+std::optional<std::string> gpu_fp8_obstacle() { fail(); }
 int gpu_count() { return 0; }
 Device& gpu_device() { fail(); }
 DeviceMemory gpu_memory() { fail(); }

@@ -58,7 +58,8 @@ Program Compiler::typed(Program traced, ProgramKind kind) const {
 
 Program Compiler::inference(Program traced) const {
   constexpr ProgramKind kKind = ProgramKind::kInference;
-  Program program = fuse(in_fp8(typed(std::move(traced), kKind), options_, kKind), options_.inference_reach);
+  const Program program_in_fp8 = in_fp8(with_quantized_inputs(typed(std::move(traced), kKind)), options_, kKind);
+  Program program = fuse(program_in_fp8, options_.inference_reach);
   if (options_.shares != nullptr && options_.shares->weights) program = shard_weights(program, *options_.shares);
   return with(std::move(program), PassStage::kFinished, kKind);
 }

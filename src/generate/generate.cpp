@@ -45,6 +45,8 @@ Json generation_settings(const GenerateOptions& options) {
   // Unset in folders that older programs have made.
   const bool is_fp8 = options.cache.kv_cache_dtype == KvCacheDtype::kFp8;
   settings["kv_cache_dtype"] = is_fp8 ? Json("fp8") : Json();
+  const bool quantizes = options.quantization == Quantization::kW8a8Fp8;
+  settings["quantization"] = quantizes ? Json("w8a8_fp8") : Json();
   const bool is_absorbed = options.cache.latent_attention == LatentForm::kAbsorbed;
   settings["latent_attention"] = is_absorbed ? Json("absorbed") : Json();
   settings.update(logit_adjustments(options.params(options.max_new_tokens, {})));

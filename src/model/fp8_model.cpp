@@ -4,8 +4,10 @@
 #include <numeric>
 #include <utility>
 
+#include "backend/fp8_fragments.h"
 #include "core/block_scales.h"
 #include "core/error.h"
+#include "core/log.h"
 #include "model/weight_layout.h"
 #include "ops/fp8_linear/fp8_linear.h"
 #include "ops/linear/linear.h"
@@ -22,6 +24,10 @@ std::int64_t fp8_scale_rows(const WeightSpec& spec) {
     rows = std::gcd(std::gcd(rows, part.row), std::gcd(part.source.row, part.alternative.row));
   }
   return rows;
+}
+
+bool fp8_block_in_fragments(const WeightSpec& spec, DeviceKind device) {
+  return !spec.by_e4m3 && fp8_in_fragments(device, spec.shape[0], spec.shape[1], fp8_scale_rows(spec));
 }
 
 namespace {
@@ -42,14 +48,40 @@ void check_cuts(const WeightSpec& spec) {
   }
 }
 
+// Says once which layers stay in bf16. Throws Error if all do.
+void report_layers(std::size_t taken, std::size_t left) {
+  if (taken == 0) {
+    throw Error("quantization",
+                text_of("is w8a8_fp8, but none of the ", left, " linear layers has dimensions that are multiples of ",
+                        kScaleBlock),
+                "--quantization fp8 or none");
+  }
+  if (left > 0) {
+    log_once(text_of("w8a8_fp8: ", left, " of ", left + taken,
+                     " linear layers stay in bfloat16, because their dimensions are no multiples of ", kScaleBlock));
+  }
+}
+
+// Returns true if a layer with these weights multiplies whole blocks, which have one scale.
+bool has_whole_blocks(const WeightSpec& spec) {
+  return spec.shape[0] % kScaleBlock == 0 && spec.shape[1] % kScaleBlock == 0 && fp8_scale_rows(spec) == kScaleBlock;
+}
+
 }  // namespace
 
-Fp8Model::Fp8Model(std::unique_ptr<Model> base) : WrappedModel(std::move(base)) {
+Fp8Model::Fp8Model(std::unique_ptr<Model> base, Fp8Layers layers) : WrappedModel(std::move(base)) {
+  const bool multiplies = layers == Fp8Layers::kProducts;
   std::vector<WeightSpec> scales;
+  std::size_t left = 0;
   for (WeightSpec& spec : specs_) {
     if (spec.kind != WeightKind::linear || spec.shape.size() != 2 || !spec.in_folder || spec.dtype) continue;
+    if (multiplies && !has_whole_blocks(spec)) {
+      ++left;
+      continue;
+    }
     check_cuts(spec);
     spec.dtype = DType::kU8;
+    spec.by_e4m3 = multiplies;
     const std::int64_t rows = fp8_scale_rows(spec);
     scales.push_back({.name = fp8_scale_name(spec.name),
                       .shape = {(spec.shape[0] + rows - 1) / rows, scale_blocks(spec.shape[1])},
@@ -60,6 +92,7 @@ Fp8Model::Fp8Model(std::unique_ptr<Model> base) : WrappedModel(std::move(base)) 
                       .trainable = false,
                       .in_folder = false});
   }
+  if (multiplies) report_layers(scales.size(), left);
   specs_.insert(specs_.end(), scales.begin(), scales.end());
   check_specs(specs_);
 }
@@ -99,7 +132,7 @@ Program Fp8Model::adapted(Program program, const TraceUse& use) const {
     const Tensor bias = node.inputs.size() > LinearIn::bias ? rewriter.mapped(node.inputs[LinearIn::bias]) : Tensor();
     rewriter.map(node.outputs[0],
                  fp8_linear(rewriter.mapped(node.inputs[LinearIn::x]), rewriter.mapped(node.inputs[LinearIn::weight]),
-                            scale, bias, {.scale_rows = rows}));
+                            scale, bias, {.scale_rows = rows, .quantizes_x = spec->by_e4m3}));
   }
   return rewriter.finish();
 }

@@ -76,7 +76,7 @@ void upload_fp8_rows(const WeightSpec& spec, std::int64_t row, std::span<const s
                      TensorStore& weights) {
   const std::int64_t columns = spec.shape[1];
   const auto begin = static_cast<std::size_t>(row * columns);
-  if (!fp8_in_fragments(weights.device().kind(), spec.shape[0], columns, fp8_scale_rows(spec))) {
+  if (!fp8_block_in_fragments(spec, weights.device().kind())) {
     return weights.upload(spec.name, begin, std::as_bytes(bytes));
   }
   HONE_ASSERT(row % kFragmentRows == 0, spec.name, ": rows from ", row);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/gpu.h"
 #include "checkpoint/fp8_tensor.h"
 #include "core/error.h"
 #include "core/files.h"
@@ -79,6 +80,21 @@ void log_fp8(const Model& model, const TensorStore& weights) {
 
 }  // namespace
 
+std::unique_ptr<Model> quantized_model(std::unique_ptr<Model> model, Quantization quantization, Device& device) {
+  if (quantization == Quantization::kFp8) return std::make_unique<Fp8Model>(std::move(model));
+  HONE_ASSERT(quantization == Quantization::kW8a8Fp8, "no FP8 weights are asked for");
+  if (&model->whole() != model.get()) {
+    throw Error("quantization", "is w8a8_fp8, which does not work with a model that is divided over processes",
+                "--quantization fp8 or none, or leave out tensor_parallel_size");
+  }
+  if (device.kind() == DeviceKind::kCuda) {
+    if (const std::optional<std::string> obstacle = gpu_fp8_obstacle()) {
+      throw Error("quantization", text_of("is w8a8_fp8, but ", *obstacle), "--quantization fp8 or none");
+    }
+  }
+  return std::make_unique<Fp8Model>(std::move(model), Fp8Layers::kProducts);
+}
+
 LoadedModel load_model(const std::string& name, std::optional<DType> dtype, Device& device, const ModelSetup& setup,
                        Quantization quantization) {
   const std::filesystem::path path = resolve_model(name);
@@ -92,8 +108,9 @@ LoadedModel load_model(const std::string& name, std::optional<DType> dtype, Devi
                 "--quantization none, or a folder in bfloat16");
   }
   if (is_part && quantization == Quantization::kAutomatic) quantization = Quantization::kNone;
-  if (quantization == Quantization::kFp8 || (quantization == Quantization::kAutomatic && stored)) {
-    model = std::make_unique<Fp8Model>(std::move(model));
+  if (quantization == Quantization::kAutomatic) quantization = stored ? Quantization::kFp8 : Quantization::kNone;
+  if (quantization != Quantization::kNone) {
+    model = quantized_model(std::move(model), quantization, device);
     dtype = DType::kBf16;
   }
   if (setup.check) setup.check(*model);

@@ -37,6 +37,11 @@ struct ModelSetup {
   std::function<void(const Model&)> check = {};
 };
 
+// Returns an Fp8Model around a model, for kFp8 or kW8a8Fp8. Throws Error if the device cannot multiply in e4m3, or if a
+// model whose activations are to be quantized is a rank's part.
+[[nodiscard]] std::unique_ptr<Model> quantized_model(std::unique_ptr<Model> model, Quantization quantization,
+                                                     Device& device);
+
 // Loads a model. `name` is a folder or a model name (resolve_model()); for an adapter's folder, returns the base model
 // with the adapter merged. Without `dtype`, uses checkpoint_dtype(). Throws Error if a file is missing or invalid, or
 // if the tokenizer has more ids than the model.

@@ -72,6 +72,7 @@ struct WeightSpec {
   Initializer initializer = Initializer::kNormal;
   std::optional<DType> dtype;  // fixed element type; unset: the dtype that the model is loaded in
   bool trainable = true;
+  bool by_e4m3 = false;     // FP8 weights that are multiplied by activations in e4m3 (model/fp8_model.h)
   bool in_folder = true;    // false: belongs to an adapter and is not saved in model folders
   double deviation = 1.0;   // standard deviation of normal initialization, in units of config.json's initializer_range
   double update_speed = 0;  // change by an optimizer step of a kind that has its own update rule (router_bias)

@@ -1,5 +1,6 @@
 #include "passes/fp8.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
@@ -7,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "ops/fp8_linear/fp8_linear.h"
 #include "ops/grouped_linear/grouped_linear.h"
 #include "ops/linear/linear.h"
 #include "ops/scaled_grouped_linear/scaled_grouped_linear.h"
@@ -148,6 +150,31 @@ class Fp8Rewriter {
 
 Program with_fp8(const Program& program, const Fp8Weights& weights, bool training, Fp8Copies copies) {
   return Fp8Rewriter(program, weights, training, copies).run();
+}
+
+Program with_quantized_inputs(const Program& program) {
+  const auto quantizes = [](const Node& node) {
+    return node.op->name() == "fp8_linear" && node.attributes.as<Fp8LinearAttributes>().quantizes_x;
+  };
+  if (std::ranges::none_of(program.nodes(), quantizes)) return program;
+  ProgramRewriter rewriter(program);
+  std::map<ValueId, QuantizedRows> quantized;  // of values of the old program
+  for (const Node& node : program.nodes()) {
+    if (!quantizes(node)) {
+      rewriter.replay(node);
+      continue;
+    }
+    rewriter.program().set_scope(node.scope);
+    rewriter.program().set_phase(node.phase);
+    const auto mapped = [&](std::size_t input) {
+      return input < node.inputs.size() ? rewriter.mapped(node.inputs[input]) : Tensor();
+    };
+    const auto [found, added] = quantized.try_emplace(node.inputs[Fp8LinearIn::x]);
+    if (added) found->second = quantize(mapped(Fp8LinearIn::x), {.any_rows = true});
+    const QuantizedWeight weight{mapped(Fp8LinearIn::weight), mapped(Fp8LinearIn::scale)};
+    rewriter.map(node.outputs[0], scaled_linear_of_any_rows(found->second, weight, mapped(Fp8LinearIn::bias)));
+  }
+  return rewriter.finish();
 }
 
 Program quantization_of(const Program& training) {

@@ -1,4 +1,4 @@
-// The FP8 pass: has linear layers multiply in e4m3 while a model trains.
+// The FP8 passes: have linear layers multiply in e4m3, while a model trains and in generation by FP8 weights.
 #pragma once
 
 #include <cstddef>
@@ -28,6 +28,12 @@ enum class Fp8Copies : std::uint8_t {
 // of kQuantizedRows.
 [[nodiscard]] Program with_fp8(const Program& program, const Fp8Weights& weights, bool training,
                                Fp8Copies copies = Fp8Copies::kMade);
+
+// Returns the program with each fp8_linear() that quantizes its x (Fp8LinearAttributes) replaced by scaled_linear() of
+// the quantized x, one copy for all layers that read the same value, with any number of rows. Each row has the bits of
+// the training program's forward pass on a CPU if the scales of the weight are those that quantize_weight() computes.
+// To be run when types are final.
+[[nodiscard]] Program with_quantized_inputs(const Program& program);
 
 // Returns the program that quantizes the weights into the states of a program with Fp8Copies::kHeld. It has no node if
 // there are none. To be run after each change of the weights and before the program that reads the states.

@@ -50,7 +50,7 @@ std::shared_ptr<const Fp8Weights> fp8_weights_of(const Fp8Options& options, cons
                 "set torch_dtype: bfloat16, or remove fp8");
   }
   if (gpu) {
-    if (const std::optional<Error> obstacle = gpu_fp8_obstacle()) throw *obstacle;
+    if (const std::optional<std::string> obstacle = gpu_fp8_obstacle()) throw Error("fp8", *obstacle, "remove fp8");
   }
   auto weights = std::make_shared<Fp8Weights>();
   std::int64_t layers = 0;

@@ -129,6 +129,8 @@ TEST(ConvertFp8, RefusesWhatHasNoFp8) {
   EXPECT_THAT(refusal(fixture("models") / "llama", {"--quantization", "fp8", "--torch_dtype", "float32"}),
               testing::HasSubstr("fp8 with torch_dtype float32"));
   EXPECT_THAT(refusal(fixture("models") / "llama", {"--quantization", "fp4"}), testing::HasSubstr("quantization"));
+  EXPECT_THAT(refusal(fixture("models") / "llama", {"--quantization", "w8a8_fp8"}),
+              testing::HasSubstr("--quantization: w8a8_fp8, but activations are quantized in generation (fp8, which"));
 }
 
 }  // namespace

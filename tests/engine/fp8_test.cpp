@@ -13,7 +13,6 @@
 #include <utility>
 #include <vector>
 
-#include "backend/fp8_fragments.h"
 #include "checkpoint/fp8_tensor.h"
 #include "core/error.h"
 #include "core/files.h"
@@ -202,7 +201,7 @@ TEST(Fp8, GeneratesTheTokensOfTheWeightsInBf16) {
 // The bytes of an FP8 block row by row.
 std::vector<std::byte> downloaded_rows(const TensorStore& weights, const WeightSpec& spec) {
   std::vector<std::byte> bytes = weights.download(spec.name);
-  if (!fp8_in_fragments(weights.device().kind(), spec.shape[0], spec.shape[1], fp8_scale_rows(spec))) return bytes;
+  if (!fp8_block_in_fragments(spec, weights.device().kind())) return bytes;
   const std::span fragments(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
   const std::vector<std::uint8_t> rows = rows_of_fragments(fragments, spec.shape[1]);
   std::memcpy(bytes.data(), rows.data(), rows.size());

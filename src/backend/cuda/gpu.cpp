@@ -14,14 +14,12 @@ std::optional<Error> gpu_obstacle() {
   return Error("device", text_of(kGpuBackend, " cannot be used: ", obstacle), "use device: cpu");
 }
 
-std::optional<Error> gpu_fp8_obstacle() {
+std::optional<std::string> gpu_fp8_obstacle() {
   const int capability = cuda_device().compute_capability();
   if (capability == 90) return std::nullopt;
-  if (capability == 0) return Error("fp8", "a build for HIP has no products of e4m3 for training", "remove fp8");
-  return Error("fp8",
-               text_of(cuda_device().name(), " has compute capability ", capability / 10, ".", capability % 10,
-                       "; cuBLASLt multiplies e4m3 with scales for blocks of 128 on 9.0 only"),
-               "remove fp8");
+  if (capability == 0) return "a build for HIP has no products of e4m3 with scales for blocks of 128";
+  return text_of(cuda_device().name(), " has compute capability ", capability / 10, ".", capability % 10,
+                 "; products of e4m3 with scales for blocks of 128 need 9.0");
 }
 
 int gpu_count() {

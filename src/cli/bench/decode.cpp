@@ -23,7 +23,7 @@
 #include "core/strings.h"
 #include "engine/engine.h"
 #include "engine/engine_part.h"
-#include "model/fp8_model.h"
+#include "model/loaded_model.h"
 #include "model/quantization.h"
 #include "model/weights.h"
 #include "ops/registry.h"
@@ -60,7 +60,8 @@ struct BenchDecodeOptions {
     v("temperature", temperature, "Divides the logits; 0: greedy decoding", at_least(0));
     v("dtype", dtype, "Dtype of the weights and the KV cache");
     v("quantization", quantization,
-      "Weights of linear layers: fp8 (e4m3 with a scale for each 128 x 128); auto, none: as dtype");
+      "Weights of linear layers: fp8 (e4m3 with a scale for each 128 x 128), w8a8_fp8 (their inputs too); auto, none: "
+      "as dtype");
     cache.fields(v);
     v("device", device, kDeviceHelp);
     v("tensor_parallel_size", tensor_parallel_size, kTensorGroupHelp, within(1, 1024));
@@ -71,6 +72,9 @@ struct BenchDecodeOptions {
   }
 
   [[nodiscard]] DType weight_dtype() const { return dtype == TorchDtype::kFloat32 ? DType::kF32 : DType::kBf16; }
+  [[nodiscard]] bool in_fp8() const {
+    return quantization == Quantization::kFp8 || quantization == Quantization::kW8a8Fp8;
+  }
   // The options that name the model.
   [[nodiscard]] StepOptions shape() const {
     StepOptions options;
@@ -270,10 +274,12 @@ LoadedModel random_model(const BenchDecodeOptions& options, EngineGroup* group) 
   set_gemm_tuning(device, options.gemm.tuning());
   const ModelSetup setup = engine_part(group, {.cache = options.cache});
   std::unique_ptr<Model> model = setup.wrap(open_shape(options.shape()));
-  if (options.quantization == Quantization::kFp8) {
-    if (options.weight_dtype() != DType::kBf16)
-      throw Error("--quantization", "fp8 needs activations in bfloat16", "leave out --dtype");
-    model = std::make_unique<Fp8Model>(std::move(model));
+  if (options.in_fp8()) {
+    if (options.weight_dtype() != DType::kBf16) {
+      throw Error("--quantization", text_of(name_of(options.quantization), " needs activations in bfloat16"),
+                  "leave out --dtype");
+    }
+    model = quantized_model(std::move(model), options.quantization, device);
   }
   setup.check(*model);
   TensorStore weights = random_weights(*model, 1, options.weight_dtype(), device);
@@ -281,7 +287,7 @@ LoadedModel random_model(const BenchDecodeOptions& options, EngineGroup* group) 
 }
 
 std::string text_of_shape(const BenchDecodeOptions& options, std::int64_t streams, std::int64_t context) {
-  return text_of(options.model, options.quantization == Quantization::kFp8 ? " in fp8" : "",
+  return text_of(options.model, options.in_fp8() ? text_of(" in ", name_of(options.quantization)) : "",
                  !options.cache.latent_kv_cache                            ? ""
                  : options.cache.latent_attention == LatentForm::kAbsorbed ? ", latent rows absorbed"
                                                                            : ", latent rows",

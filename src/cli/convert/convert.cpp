@@ -131,6 +131,14 @@ Json adapter_config_for(const fs::path& from, const fs::path& to) {
   return config;
 }
 
+// w8a8_fp8 says how weights are used.
+void check_written(const ConvertOptions& options, const OptionInput& input) {
+  if (options.quantization == Quantization::kW8a8Fp8) {
+    throw Error(input.place_of("quantization"), "w8a8_fp8, but activations are quantized in generation",
+                "fp8, which writes the weights for it");
+  }
+}
+
 // Converts an adapter to an adapter, in the single file that PEFT reads. Its base model is not read and need not exist.
 void convert_adapter(const ConvertOptions& options, const OptionInput& input, const fs::path& from,
                      std::uint64_t most_bytes) {
@@ -241,6 +249,7 @@ int run(const ConvertOptions& options, const OptionInput& input) {
     throw Error("output_dir", text_of(options.output_dir, " is the folder of the model itself"), "choose another");
   }
   const std::uint64_t most_bytes = shard_bytes(options.max_shard_size);
+  check_written(options, input);
   if (is_adapter_folder(from)) {
     convert_adapter(options, input, from, most_bytes);
   } else {

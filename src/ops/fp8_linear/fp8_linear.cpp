@@ -19,12 +19,18 @@ class Fp8Linear final : public Op {
     const Type& x = required(inputs, Fp8LinearIn::x, name());
     const Type& weight = required(inputs, Fp8LinearIn::weight, name());
     const Type& scale = required(inputs, Fp8LinearIn::scale, name());
-    const std::int64_t rows = attributes.as<Fp8LinearAttributes>().scale_rows;
+    const auto& form = attributes.as<Fp8LinearAttributes>();
+    const std::int64_t rows = form.scale_rows;
     expect((x.dtype == DType::kBf16 || x.dtype == DType::kF32) && weight.dtype == DType::kU8 && x.shape.size() == 2 &&
                weight.shape.size() == 2 && x.shape[1] == weight.shape[1],
            name(), text_of("x is ", to_text(x), ", weight ", to_text(weight), "; expected [rows, k] and u8 [n, k]"));
     expect(rows >= 1 && rows <= kScaleBlock && kScaleBlock % rows == 0, name(),
            text_of("scale_rows is ", rows, "; expected a divisor of ", kScaleBlock));
+    expect(!form.quantizes_x || (rows == kScaleBlock && weight.shape[0].size % kScaleBlock == 0 &&
+                                 weight.shape[1].size % kScaleBlock == 0),
+           name(),
+           text_of("x is multiplied in e4m3 by ", to_text(weight), " with scale_rows ", rows,
+                   "; expected multiples of ", kScaleBlock));
     const Type wanted{DType::kF32, {(weight.shape[0].size + rows - 1) / rows, scale_blocks(weight.shape[1].size)}};
     expect(scale == wanted, name(), text_of("scale is ", to_text(scale), "; expected ", to_text(wanted)));
     if (const Type* bias = given(inputs, Fp8LinearIn::bias)) {
@@ -53,6 +59,7 @@ Fp8Product fp8_product(const KernelCall& call) {
   const TensorView& scale = call.in(Fp8LinearIn::scale);
   GemmArgs args = linear_product(*call.in(Fp8LinearIn::x).type, *call.in(Fp8LinearIn::weight).type, *call.out(0).type);
   HONE_ASSERT(args.a_type == DType::kBf16, "FP8 weights by ", name_of(args.a_type));
+  HONE_ASSERT(!call.attributes_as<Fp8LinearAttributes>().quantizes_x, "the FP8 pass has not run");
   args.a = call.in(Fp8LinearIn::x).data;
   args.b = call.in(Fp8LinearIn::weight).data;
   args.c = call.out(0).data;

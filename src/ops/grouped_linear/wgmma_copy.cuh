@@ -47,7 +47,7 @@ __device__ inline void copy_stage(const GroupedMaps& maps, const GroupedTile& ti
 template <class Plan, class Ring, class Steps, class Copy>
 __device__ inline void copy_tiles(Ring ring, const GroupedArgs& args, GroupedTile* tiles, const Steps& steps_of,
                                   const Copy& copy) {
-  GroupedOrder<Plan> order(args);
+  TileOrder<Plan> order(args);
   const bool leads = threadIdx.x % 32 == 0;
   GroupedTile tile{};
   const int stride = static_cast<int>(gridDim.x);
@@ -80,7 +80,7 @@ struct StagedBox {
 template <class Plan, class Box>
 __device__ inline void keep_sums(const GroupedRing<Plan>& ring, const CUtensorMap& out, const GroupedArgs& args,
                                  const Box& box_of) {
-  GroupedOrder<Plan> order(args);
+  TileOrder<Plan> order(args);
   const bool leads = threadIdx.x % 32 == 0;
   GroupedTile tile{};
   int parity = 0;

@@ -65,6 +65,9 @@ struct GroupedArgs {
   int depth;              // terms of the sums for y and dx
   std::int64_t capacity;  // rows of y and dx
   void* out;              // y or dx [capacity, rows]; dW [experts x rows, columns]
+  // Of a product by one matrix (DenseOrder): the rows of x in use, and the columns of a tile.
+  RowCount used = {};
+  int width = 0;
 };
 
 // Goes over the tiles of kGroupedRows x Plan::kColumns of all experts in ascending order of experts. A warp looks at 32
@@ -139,6 +142,14 @@ class GroupedOrder {
   int padded_ = 0;                         // rows of the experts before the next 32, filled up
   int first_, count_, tiles_, inclusive_;  // of this lane's expert: rows, tiles, tiles up to it from base_ on
 };
+
+// The order in which the blocks of a plan take tiles.
+template <class Plan>
+struct TileOrderOf {
+  using Type = GroupedOrder<Plan>;
+};
+template <class Plan>
+using TileOrder = typename TileOrderOf<Plan>::Type;
 
 // Addresses in shared memory, and the stage that a warp has come to.
 template <class Plan>

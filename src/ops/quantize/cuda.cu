@@ -1,4 +1,5 @@
 // Quantization on a GPU; tile.cuh has the layout of a tile.
+#include "ops/quantize/few_rows.cuh"
 #include "ops/quantize/tile.cuh"
 #include "ops/registry.h"
 
@@ -27,9 +28,23 @@ __global__ void __launch_bounds__(kTileThreads)
   store_tile<kColumns>(words, part, to, memory);
 }
 
+__global__ void __launch_bounds__(kTileThreads)
+    quantize_few_kernel(const __nv_bfloat16* x, RowCount count, QuantizedViews to) {
+  begin_dependent_kernel();
+  quantize_few_rows(to, count.get(), [&](std::int64_t row, std::int64_t column, std::uint32_t(&words)[4]) {
+    load_eight(x + row * to.k + column, words);
+  });
+}
+
 void forward(const KernelCall& call) {
   const QuantizedViews to = quantized_views(call);
   if (to.capacity == 0 || to.k == 0) return;
+  if (has_few_rows(to)) {
+    launch_dependent({few_rows_blocks(to), kTileThreads}, stream_of(call), quantize_few_kernel,
+                     static_cast<const __nv_bfloat16*>(cuda_data<__nv_bfloat16>(call.in(0))), row_count(call.in(0)),
+                     to);
+    return check_launch("quantize");
+  }
   with_columns(to, [&]<TileColumns kColumns>() {
     launch_dependent({tile_count(to), kTileThreads}, stream_of(call), quantize_kernel<kColumns>,
                      static_cast<const __nv_bfloat16*>(cuda_data<__nv_bfloat16>(call.in(0))), row_count(call.in(0)),

@@ -76,9 +76,8 @@ const QuantizeWeightInto kQuantizeWeightInto;
 }  // namespace
 
 std::vector<Type> quantized_types(const Type& x, const QuantizeAttributes& attributes, std::string_view op) {
-  expect(x.dtype == DType::kBf16 && x.shape.size() == 2 && x.rows() % kQuantizedRows == 0 &&
-             x.shape[1].size % kScaleBlock == 0,
-         op,
+  const bool fits = attributes.any_rows ? !attributes.columns : x.rows() % kQuantizedRows == 0;
+  expect(x.dtype == DType::kBf16 && x.shape.size() == 2 && fits && x.shape[1].size % kScaleBlock == 0, op,
          text_of("x is ", to_text(x), "; expected bf16 [rows, k], rows a multiple of ", kQuantizedRows, " and k of ",
                  kScaleBlock));
   const std::int64_t rows = x.rows();

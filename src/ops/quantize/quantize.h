@@ -39,11 +39,14 @@ struct QuantizeWeightOut {
 struct QuantizeAttributes {
   bool columns = false;  // quantizes x by columns too
   bool blocks = false;   // the columns in blocks of 128 x 128, otherwise of 128 x 1
+  // Any number of rows, not only multiples of kQuantizedRows: for a product of each row alone; without columns.
+  bool any_rows = false;
 
   template <class Visitor>
   void fields(Visitor& v) {
     v("columns", columns);
     v("blocks", blocks);
+    v("any_rows", any_rows);
   }
 };
 
@@ -61,7 +64,7 @@ struct QuantizeWeightAttributes {
   }
 };
 
-// Rows of a quantized matrix are a multiple of this, because products of e4m3 on a GPU need aligned rows of 16 bytes.
+// Rows of a quantized matrix are a multiple of this, because cuBLASLt's products of e4m3 need aligned rows of 16 bytes.
 inline constexpr std::int64_t kQuantizedRows = 16;
 
 // An activation or gradient in e4m3. Rows past the count are 0.
@@ -72,8 +75,8 @@ struct QuantizedRows {
   Tensor column_scale;  // f32 [ceil(rows / 128), k], or that of a QuantizedWeight [k, rows]
 };
 
-// Quantizes x bf16 [rows, k], rows a multiple of kQuantizedRows and k of 128. The gradient of x is that of `rows`, as
-// if nothing were rounded (the straight-through estimator). Throws Error if the type does not fit.
+// Quantizes x bf16 [rows, k], rows a multiple of kQuantizedRows (unless any_rows) and k of 128. The gradient of x is
+// that of `rows`, as if nothing were rounded (the straight-through estimator). Throws Error if the type does not fit.
 [[nodiscard]] QuantizedRows quantize(Tensor x, const QuantizeAttributes& attributes);
 
 // Returns the types of the outputs for x. Throws Error that begins with `op` if x does not fit.

@@ -35,14 +35,17 @@ inline constexpr int kTileColumns = 8;  // of a thread, and rows
 // The columns that a kernel writes besides the rows.
 enum class TileColumns {
   kNone,
-  kBlocks,   // with one scale for the tile
-  kVectors,  // with one scale each
+  kNoneRagged,  // and the rows may end within those of a thread (QuantizeAttributes::any_rows)
+  kBlocks,      // with one scale for the tile
+  kVectors,     // with one scale each
 };
 
 // Calls body.operator()<columns>() with what is wanted of `to`.
 template <class Body>
 void with_columns(const QuantizedViews& to, const Body& body) {
-  if (to.columns == nullptr) {
+  if (to.columns == nullptr && to.capacity % kTileColumns != 0) {
+    body.template operator()<TileColumns::kNoneRagged>();
+  } else if (to.columns == nullptr) {
     body.template operator()<TileColumns::kNone>();
   } else if (to.column_scale_stride > 0) {
     body.template operator()<TileColumns::kBlocks>();
@@ -299,8 +302,13 @@ __device__ inline void store_tile(const std::uint32_t (&words)[8][4], const Tile
                                   TileMemory& memory) {
   const std::uint32_t most = row_maxima(words);
   if constexpr (kColumns == TileColumns::kVectors) place_column_maxima(words, memory);
+  if constexpr (kColumns == TileColumns::kNoneRagged) {
+    store_tile_rows<true>(words, most, part, to, memory, part.rows_before(to.capacity));
+    return;
+  }
   store_tile_rows(words, most, part, to, memory);
-  if constexpr (kColumns != TileColumns::kNone) store_tile_columns<kColumns>(words, most, part, to, memory);
+  if constexpr (kColumns == TileColumns::kBlocks || kColumns == TileColumns::kVectors)
+    store_tile_columns<kColumns>(words, most, part, to, memory);
 }
 
 }  // namespace hone

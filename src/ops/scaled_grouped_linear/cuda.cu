@@ -2,6 +2,7 @@
 #include "core/error.h"
 #include "ops/cuda_kernel.cuh"
 #include "ops/registry.h"
+#include "ops/scaled_grouped_linear/byte_boxes.cuh"
 #include "ops/scaled_grouped_linear/scaled_grouped_linear.h"
 #include "ops/scaled_grouped_linear/wgmma_scaled.cuh"
 
@@ -10,13 +11,6 @@ namespace {
 
 using In = ScaledGroupedLinearIn;
 using GradientIn = ScaledGroupedWeightGradientIn;
-
-// The tensor map of a matrix of bytes [rows, columns] in boxes of `box` rows of 128.
-CUtensorMap byte_boxes(const TensorView& view, std::int64_t box) {
-  const auto columns = static_cast<cuuint64_t>(view.row_size());
-  return tensor_boxes<2>(view.data, CU_TENSOR_MAP_DATA_TYPE_UINT8, {columns, static_cast<cuuint64_t>(view.capacity())},
-                         {columns}, {kScaledDepth, static_cast<cuuint32_t>(box)}, CU_TENSOR_MAP_SWIZZLE_128B);
-}
 
 template <class Plan, class Out = __nv_bfloat16>
 void launch(const ScaledMaps& maps, const ScaledArgs& args, cudaStream_t stream) {

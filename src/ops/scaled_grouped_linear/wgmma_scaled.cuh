@@ -72,10 +72,10 @@ struct ScaledCompute {
     }
   }
 
-  // Starts the products of a stage.
+  // Starts the products of the stage that `at` has come to.
   template <int kCount>
-  __device__ void start_stage(float (&c)[kCount][4]) const {
-    const std::uint64_t tokens = warpgroup_operand(ring.at() + Plan::kFirstBytes, 0);
+  __device__ void start_stage(float (&c)[kCount][4], const ScaledRing<Plan>& at) const {
+    const std::uint64_t tokens = warpgroup_operand(at.at() + Plan::kFirstBytes, 0);
     if constexpr (kHolds) {
       std::uint32_t held[kLinks][4];
 #pragma unroll
@@ -85,7 +85,7 @@ struct ScaledCompute {
       for (int link = 0; link < kLinks; ++link) warpgroup_multiply_e4m3(c, held[link], tokens + 2 * link, link > 0);
       warpgroup_commit();
     } else {
-      const std::uint64_t own = warpgroup_operand(ring.at() + place.group * kGroupedPart, 0);
+      const std::uint64_t own = warpgroup_operand(at.at() + place.group * kGroupedPart, 0);
       warpgroup_fence();
 #pragma unroll
       for (int link = 0; link < kLinks; ++link) warpgroup_multiply_e4m3(c, own + 2 * link, tokens + 2 * link, link > 0);
@@ -112,16 +112,15 @@ struct ScaledCompute {
     }
   }
 
-  // Computes the sums of a tile, whose first stage is full.
+  // Computes the sums of the first stages of a tile.
   template <int kCount>
-  __device__ void multiply(const GroupedTile& tile) {
-    const int steps = tile.depth / kScaledDepth;
+  __device__ void multiply(int steps) {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) sums[i][0] = sums[i][1] = sums[i][2] = sums[i][3] = 0;
     for (int step = 0; step < steps; ++step, ring.next()) {
       float c[kCount][4];
       barrier_wait(ring.full(), ring.parity);
-      start_stage(c);
+      start_stage(c, ring);
       warpgroup_wait<0>();
       settle(c);
       add_stage(c);
@@ -133,7 +132,7 @@ struct ScaledCompute {
     if constexpr (kCount > kGroups) {
       return;
     } else if (groups == kCount) {
-      multiply<kCount>(tile);
+      multiply<kCount>(tile.depth / kScaledDepth);
     } else {
       multiply_width<kCount == 1 ? 2 : kCount + 2>(groups, tile);
     }

@@ -9,6 +9,7 @@ namespace hone {
 
 inline constexpr int kScaledDepth = 128;  // terms of a stage
 inline constexpr int kTokenBox = 32;      // tokens that are copied at a time
+inline constexpr int kScalesAhead = 4;    // stages whose scales are under way
 
 // Shared memory of a block.
 template <GroupedProduct kProductOf>
@@ -51,6 +52,21 @@ struct ScaledRing : GroupedRing<Plan> {
   }
 };
 
+// Copies the terms of W of one stage.
+template <class Plan>
+__device__ inline void copy_scaled_weight(const ScaledRing<Plan>& ring, const ScaledMaps& maps, const ScaledArgs& args,
+                                          const GroupedTile& tile, int step) {
+  const int term = (Plan::kSumsRows ? tile.first : 0) + step * kScaledDepth;
+  const std::uint32_t full = ring.full();
+  if constexpr (Plan::kProduct == GroupedProduct::kForward) {
+    bulk_copy_tile(ring.at(), maps.weight, term, tile.expert * args.grouped.rows + tile.row, full);
+  } else if constexpr (Plan::kProduct == GroupedProduct::kInput) {
+    bulk_copy_tile(ring.at(), maps.weight, tile.row, tile.expert * args.grouped.depth + term, full);
+  } else {
+    bulk_copy_tile(ring.at(), maps.weight, term, tile.row, full);
+  }
+}
+
 // Copies the terms of one stage.
 template <class Plan>
 __device__ inline void copy_scaled_stage(const ScaledRing<Plan>& ring, const ScaledMaps& maps, const ScaledArgs& args,
@@ -59,13 +75,7 @@ __device__ inline void copy_scaled_stage(const ScaledRing<Plan>& ring, const Sca
   const int boxes = (tile.columns + kTokenBox - 1) / kTokenBox;
   const std::uint32_t full = ring.full();
   barrier_expect(full, Plan::kFirstBytes + boxes * (kTokenBox * kScaledDepth));
-  if constexpr (Plan::kProduct == GroupedProduct::kForward) {
-    bulk_copy_tile(ring.at(), maps.weight, term, tile.expert * args.grouped.rows + tile.row, full);
-  } else if constexpr (Plan::kProduct == GroupedProduct::kInput) {
-    bulk_copy_tile(ring.at(), maps.weight, tile.row, tile.expert * args.grouped.depth + term, full);
-  } else {
-    bulk_copy_tile(ring.at(), maps.weight, term, tile.row, full);
-  }
+  copy_scaled_weight(ring, maps, args, tile, step);
   for (int i = 0; i < boxes; ++i) {
     bulk_copy_tile(ring.at() + Plan::kFirstBytes + i * (kTokenBox * kScaledDepth), maps.tokens, term,
                    tile.column + i * kTokenBox, full);
@@ -74,13 +84,14 @@ __device__ inline void copy_scaled_stage(const ScaledRing<Plan>& ring, const Sca
 
 // The warp that writes the scales of stages: that of each token times that of the 128 rows of W. They are ordered by
 // the lane of a quad that reads them: the scale of column 8 i + 2 q + j is at [q, 2 i + j]. Threads load them, because
-// a bulk copy would have to begin at a multiple of 16 bytes, and an expert begins at any token.
+// a bulk copy would have to begin at a multiple of 16 bytes, and an expert begins at any token. They load those of
+// kScalesAhead stages before they need the first, because a stage takes less time than a load.
 template <class Plan>
 __device__ inline void place_scales(ScaledRing<Plan> ring, const ScaledArgs& args) {
   constexpr int kHeld = Plan::kColumns / 32;
   constexpr bool kTurned = Plan::kProduct == GroupedProduct::kInput;
   const GroupedArgs& grouped = args.grouped;
-  GroupedOrder<Plan> order(grouped);
+  TileOrder<Plan> order(grouped);
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const std::uint32_t own = ((lane % 8 / 2) * Plan::kScaleStride + lane / 8 * 2 + lane % 2) * 4;
   GroupedTile tile{};
@@ -93,32 +104,36 @@ __device__ inline void place_scales(ScaledRing<Plan> ring, const ScaledArgs& arg
     const float* weight = args.weight_scale + (Plan::kSumsRows ? first : tile.expert * blocks * args.weight_stride) +
                           (kTurned ? row : row * args.weight_stride);
     const float* tokens = args.token_scale + first * args.token_stride + tile.column + lane;
-    float next[kHeld] = {};
-    float next_weight = 0;
-    const auto load = [&] {
-      next_weight = load_for_later(weight);
+    float next[kScalesAhead][kHeld] = {};
+    float next_weight[kScalesAhead] = {};
+    int loaded = 0;
+    const auto load = [&](int at) {
+      if (loaded++ >= steps) return;
+      next_weight[at] = load_for_later(weight);
 #pragma unroll
       for (int i = 0; i < kHeld; ++i) {
-        if (lane + 32 * i < tile.columns) next[i] = load_for_later(tokens + 32 * i);
+        if (lane + 32 * i < tile.columns) next[at][i] = load_for_later(tokens + 32 * i);
       }
       weight += kTurned ? args.weight_stride : 1;
       tokens += args.token_stride;
     };
-    load();
-    for (int step = 0; step < steps; ++step, ring.next()) {
-      float held[kHeld];
-      const float held_weight = next_weight;
 #pragma unroll
-      for (int i = 0; i < kHeld; ++i) held[i] = next[i];
-      if (step + 1 < steps) load();
-      barrier_wait(ring.empty(), ring.parity ^ 1);
+    for (int at = 0; at < kScalesAhead; ++at) load(at);
+    for (int step = 0; step < steps; step += kScalesAhead) {
 #pragma unroll
-      for (int i = 0; i < kHeld; ++i) {
-        const float scale = held[i] * held_weight;
-        asm volatile("st.shared.f32 [%0], %1;\n" ::"r"(ring.scales() + own + i * 32), "f"(scale) : "memory");
+      for (int at = 0; at < kScalesAhead; ++at) {
+        if (step + at >= steps) break;
+        barrier_wait(ring.empty(), ring.parity ^ 1);
+#pragma unroll
+        for (int i = 0; i < kHeld; ++i) {
+          const float scale = next[at][i] * next_weight[at];
+          asm volatile("st.shared.f32 [%0], %1;\n" ::"r"(ring.scales() + own + i * 32), "f"(scale) : "memory");
+        }
+        load(at);
+        __syncwarp();
+        if (lane == 0) barrier_arrive(ring.full());
+        ring.next();
       }
-      __syncwarp();
-      if (lane == 0) barrier_arrive(ring.full());
     }
   }
   barrier_wait(ring.empty(), ring.parity ^ 1);

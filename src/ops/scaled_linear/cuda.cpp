@@ -1,8 +1,9 @@
-// Scaled products on a GPU by cuBLASLt. All rows of the capacity are multiplied; those past the count are 0 in the
-// operands (ops/quantize), so that they add nothing to gradients.
+// Scaled products on a GPU: of any rows by own kernels, others by cuBLASLt. There all rows of the capacity are
+// multiplied; those past the count are 0 in the operands (ops/quantize), so that they add nothing to gradients.
 #include "backend/cuda/device.h"
 #include "backend/cuda/scaled_gemm.h"
 #include "ops/registry.h"
+#include "ops/scaled_linear/rows_cuda.h"
 #include "ops/scaled_linear/scaled_linear.h"
 
 namespace hone {
@@ -20,6 +21,9 @@ void multiply(const KernelCall& call, ScaledGemmArgs args) {
 
 void forward(const KernelCall& call) {
   using In = ScaledLinearIn;
+  if (call.attributes_as<ScaledLinearAttributes>().any_rows) {
+    return launch_scaled_rows(call, static_cast<CudaDevice&>(*call.device).stream());
+  }
   const TensorView& x = call.in(In::x);
   const TensorView& weight = call.in(In::weight);
   const TensorView& bias = call.in(In::bias);

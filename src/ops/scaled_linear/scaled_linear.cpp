@@ -58,7 +58,8 @@ class ScaledLinear final : public Op {
  public:
   std::string_view name() const override { return "scaled_linear"; }
   OpCategory category() const override { return OpCategory::kGemm; }
-  std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
+  Attributes default_attributes() const override { return ScaledLinearAttributes{}; }
+  std::vector<Type> infer(InputTypes inputs, const Attributes& attributes) const override {
     using In = ScaledLinearIn;
     const Type& x = required(inputs, In::x, name());
     const Type& weight = required(inputs, In::weight, name());
@@ -71,7 +72,11 @@ class ScaledLinear final : public Op {
     const std::int64_t n = weight.shape[0].size;
     const std::int64_t k = weight.shape[1].size;
     expect_scale(inputs, In::x_scale, {k / kScaleBlock, x.rows()}, name());
-    expect_scale(inputs, In::weight_scale, {n / kScaleBlock, weight_scale_stride(k)}, name());
+    const bool any_rows = attributes.as<ScaledLinearAttributes>().any_rows;
+    expect(any_rows || x.rows() % kQuantizedRows == 0, name(),
+           text_of("x has ", x.rows(), " rows; expected a multiple of ", kQuantizedRows));
+    expect_scale(inputs, In::weight_scale, {n / kScaleBlock, any_rows ? k / kScaleBlock : weight_scale_stride(k)},
+                 name());
     if (const Type* bias = given(inputs, In::bias)) {
       expect(*bias == Type{DType::kBf16, {n}}, name(),
              text_of("bias is ", to_text(*bias), ", weight ", to_text(weight), "; expected bf16 [n] and [n, k]"));
@@ -87,8 +92,9 @@ class ScaledLinear final : public Op {
     return scaled_linear_product_cost(inputs, ScaledLinearIn::x_columns, outputs,
                                       required(inputs, ScaledLinearIn::x, name()), outputs[0].shape[1].size);
   }
-  void gradient(GradientBuilder& builder, const Node&) const override {
+  void gradient(GradientBuilder& builder, const Node& node) const override {
     using In = ScaledLinearIn;
+    HONE_ASSERT(!node.attributes.as<ScaledLinearAttributes>().any_rows, "a product for generation has no gradient");
     const Tensor dy = builder.output_gradient(0);
     if (!dy) return;
     if (builder.needs(In::bias)) builder.set_accumulator(In::bias, column_sum(dy, builder.accumulator(In::bias)));
@@ -124,9 +130,14 @@ void expect_scale(InputTypes inputs, std::size_t input, const Shape& shape, std:
 
 Tensor scaled_linear(const QuantizedRows& x, const QuantizedWeight& weight, Tensor bias, Tensor source,
                      const QuantizedWeight& transposed) {
-  return x.rows.program().append1(kScaledLinear, {},
+  return x.rows.program().append1(kScaledLinear, ScaledLinearAttributes{},
                                   {x.rows, x.row_scale, weight.weight, weight.scale, bias, x.columns, x.column_scale,
                                    source, transposed.weight, transposed.scale});
+}
+
+Tensor scaled_linear_of_any_rows(const QuantizedRows& x, const QuantizedWeight& weight, Tensor bias) {
+  return x.rows.program().append1(kScaledLinear, ScaledLinearAttributes{.any_rows = true},
+                                  {x.rows, x.row_scale, weight.weight, weight.scale, bias});
 }
 
 void register_scaled_linear(OpRegistry& registry) {

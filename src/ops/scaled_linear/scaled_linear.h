@@ -28,6 +28,17 @@ struct ScaledLinearWeightGradientIn {
   enum : std::size_t { dy, dy_scale, x, x_scale, dweight };
 };
 
+struct ScaledLinearAttributes {
+  // Any number of rows, and each row has the same bits whatever the others are: for generation. The scales of the
+  // weight are then [n / 128, k / 128], as model folders have them, and there is no gradient.
+  bool any_rows = false;
+
+  template <class Visitor>
+  void fields(Visitor& v) {
+    v("any_rows", any_rows);
+  }
+};
+
 // Throws Error unless the input is f32 of this shape.
 void expect_scale(InputTypes inputs, std::size_t input, const Shape& shape, std::string_view op);
 
@@ -41,5 +52,8 @@ void expect_scale(InputTypes inputs, std::size_t input, const Shape& shape, std:
 // W^T, unless `transposed` is that. Rows past the count are bias, or 0 on a CPU. Throws Error if the types do not fit.
 [[nodiscard]] Tensor scaled_linear(const QuantizedRows& x, const QuantizedWeight& weight, Tensor bias, Tensor source,
                                    const QuantizedWeight& transposed = {});
+
+// Returns the same y without gradients for any number of rows (ScaledLinearAttributes::any_rows).
+[[nodiscard]] Tensor scaled_linear_of_any_rows(const QuantizedRows& x, const QuantizedWeight& weight, Tensor bias);
 
 }  // namespace hone
