@@ -14,14 +14,16 @@ __device__ inline void store_shared16(std::uint32_t shared, const uint4& words) 
 
 // Creates the tensor map of u8 [rows, heads, width] in global memory, with `row_stride` bytes from one row to the next,
 // that is copied in boxes of box_rows rows by one head by `width` columns, to addresses that are multiples of 128
-// bytes. width is a multiple of 16.
+// bytes, or of 1,024 if the boxes are swizzled. width is a multiple of 16.
 [[nodiscard]] inline CUtensorMap byte_boxes(const std::uint8_t* data, std::int64_t rows, std::int64_t row_stride,
-                                            std::int64_t heads, std::int64_t width, std::int64_t box_rows) {
+                                            std::int64_t heads, std::int64_t width, std::int64_t box_rows,
+                                            CUtensorMapSwizzle swizzle) {
   return tensor_boxes<3>(
       data, CU_TENSOR_MAP_DATA_TYPE_UINT8,
       {static_cast<cuuint64_t>(width), static_cast<cuuint64_t>(heads), static_cast<cuuint64_t>(rows)},
       {static_cast<cuuint64_t>(width), static_cast<cuuint64_t>(row_stride)},
-      {static_cast<cuuint32_t>(width), 1, static_cast<cuuint32_t>(box_rows)}, CU_TENSOR_MAP_SWIZZLE_NONE);
+      {static_cast<cuuint32_t>(width), 1, static_cast<cuuint32_t>(box_rows)}, swizzle,
+      CU_TENSOR_MAP_L2_PROMOTION_NONE);
 }
 
 }  // namespace hone

@@ -11,26 +11,33 @@ namespace hone {
   return (std::uint32_t{scale} << 7) * 0x10001u;
 }
 
-// The two bytes of a word that a selector names, as fp8_bits.cuh spreads them. The selector is 0x1800 for bytes
-// 0 and 1 and 0x3A22 for bytes 2 and 3: it puts the sign of the first byte below the second one, so that the shift
-// brings it to bit 15.
+// Selectors of two bytes of a word for permuted_bytes(), which bring each to 16 bits and extend its sign.
+inline constexpr std::uint32_t kFirstBytes = 0x9180u;  // 0 and 1
+inline constexpr std::uint32_t kLastBytes = 0xB3A2u;   // 2 and 3
+inline constexpr std::uint32_t kEvenBytes = 0xA280u;   // 0 and 2
+inline constexpr std::uint32_t kOddBytes = 0xB391u;    // 1 and 3
+
+// The two bytes of a word that a selector names, as fp8_bits.cuh spreads them.
 [[nodiscard]] __device__ inline std::uint32_t spread_pair(std::uint32_t word, std::uint32_t selector) {
-  const std::uint32_t placed = permuted_bytes(word, 0, selector);
-  return static_cast<std::uint32_t>(static_cast<std::int32_t>(placed) >> 4) & 0x87F087F0u;
+  return permuted_bytes(word, 0, selector) << 4 & 0x87F087F0u;
 }
 
-// Two bytes of a word times their scale. Two products, because scale x 2^120 can be
-// too large for bf16.
+// Two bytes of a word in bf16.
+[[nodiscard]] __device__ inline std::uint32_t number_pair(std::uint32_t word, std::uint32_t selector) {
+  constexpr std::uint32_t kTwoTo120 = 0x7B807B80u;
+  return scaled_exactly(spread_pair(word, selector), kTwoTo120);
+}
+// Two bytes of a word times their scales, of which `factor` has two. Two products, because scale x 2^120 can be too
+// large for bf16.
 [[nodiscard]] __device__ inline std::uint32_t widened_pair(std::uint32_t word, std::uint32_t selector,
                                                            std::uint32_t factor) {
-  constexpr std::uint32_t kTwoTo120 = 0x7B807B80u;
-  return scaled_exactly(scaled_exactly(spread_pair(word, selector), kTwoTo120), factor);
+  return scaled_exactly(number_pair(word, selector), factor);
 }
 
 // Eight bytes times their scale, in bf16.
 [[nodiscard]] __device__ inline uint4 widened_eight(uint2 bytes, std::uint32_t factor) {
-  return make_uint4(widened_pair(bytes.x, 0x1800u, factor), widened_pair(bytes.x, 0x3A22u, factor),
-                    widened_pair(bytes.y, 0x1800u, factor), widened_pair(bytes.y, 0x3A22u, factor));
+  return make_uint4(widened_pair(bytes.x, kFirstBytes, factor), widened_pair(bytes.x, kLastBytes, factor),
+                    widened_pair(bytes.y, kFirstBytes, factor), widened_pair(bytes.y, kLastBytes, factor));
 }
 
 // One byte times its scale, in f32.

@@ -20,15 +20,12 @@
 //      products alone waits for its own results
 //   3. add the weights of tile i to the sums while these run
 //
-// FP8 pages are copied to stages of bytes, with the scales of each page. A second warpgroup widens them to the stages
-// of bf16 (wgmma_decode_widen.cuh), so that the products, and the bits, are those of bf16 pages with the same numbers.
-// A tile of 128 heads of 128 then takes 16 KiB and 128 scales of the device's memory in place of 32 KiB.
-//
-//   copy  -> bytes K0 K1 V0 ... -> widen -> bf16 K0 K1 V0 ... -> compute       288 threads: 128, 128 and 32
+// FP8 pages are copied as bytes, with the scales of each page, and widened in registers to the rows of both products
+// (wgmma_decode_widen.cuh), so that the products, and the bits, are those of bf16 pages with the same numbers. A tile
+// of a head of 128 then takes 16 KiB and 128 scales of the device's memory and of shared memory in place of 32 KiB.
 #pragma once
 
 #include "ops/attention/wgmma_decode_compute.cuh"
-#include "ops/attention/wgmma_decode_widen.cuh"
 
 namespace hone {
 
@@ -61,7 +58,7 @@ namespace hone {
 // The side that copies: finds the block's items, passes them on, and copies their queries, keys and values.
 template <class Plan, class Keys>
 struct DecodeCopy {
-  ForwardCopy<DecodeCopied<Plan>, Keys> copy;
+  ForwardCopy<Plan, Keys> copy;
   AttentionItem* slots;
   ForwardSplits splits;
   bool early;           // as in the kernel
@@ -98,7 +95,7 @@ struct DecodeCopy {
         if (copy.lane() == 0) copy.queries(part, parity);
       };
       const auto before = [&](int tile) {
-        if (!asked && (ahead++ == DecodeCopied<Plan>::kStages - 1 || (!waited && tile >= old_tiles))) ask();
+        if (!asked && (ahead++ == Plan::kStages - 1 || (!waited && tile >= old_tiles))) ask();
       };
       for (int at = turns.first * kSplitTiles; at < tiles; at += turns.step * kSplitTiles) {
         copy.split_by_pages(part, at, min(kSplitTiles, tiles - at), before);
@@ -136,26 +133,11 @@ struct DecodeCopy {
   }
 };
 
-// Widens the tiles of all items of the block.
-template <class Plan>
-__device__ void widen_items(DecodeWiden<Plan>& widen, const unsigned char* slots, const ForwardSplits& splits,
-                            int part_tokens) {
-  ForwardRing<2> taken;
-  for (;;) {
-    const AttentionItem item = next_item<AttentionItem>(slots, taken, widen.bytes_barriers);
-    if (item.work < 0) return;
-    if (item.work == 0) continue;
-    for (int first = 0; first < item.tokens; first += part_tokens) {
-      const int tiles = (part_of(item, first, part_tokens).work + kForwardKeys - 1) / kForwardKeys;
-      for (int at = item.padding[1] * kSplitTiles; at < tiles; at += splits.blocks * kSplitTiles) {
-        for (int i = 0; i < 2 * min(kSplitTiles, tiles - at); ++i) widen.tile();
-      }
-    }
-  }
-}
+// What a warpgroup computes: all, or of FP8 pages the scores and weights, or what these weigh.
+enum class DecodeRole { kAll, kScores, kValues };
 
 // Computes the splits `turns` of an item.
-template <class Plan>
+template <DecodeRole kRole, class Plan>
 __device__ void decode_item(DecodeCompute<Plan>& compute, const TileQueries<__nv_bfloat16>& queries,
                             const AttentionItem& item, const ForwardTurns& turns, const ForwardSplits& splits,
                             int part_tokens, int& q_parity) {
@@ -167,21 +149,47 @@ __device__ void decode_item(DecodeCompute<Plan>& compute, const TileQueries<__nv
     const auto head_row = [&](int row) {
       return static_cast<std::int64_t>(part.row + row / group) * queries.heads + kv_head * group + row % group;
     };
-#pragma unroll
-    for (int e = 0; e < 2; ++e) {
-      compute.position[e] = part.position + min((compute.column() + e) / group, part.tokens - 1);
-    }
     const int tiles = (part.work + kForwardKeys - 1) / kForwardKeys;
     if (turns.first * kSplitTiles >= tiles) continue;
-    barrier_wait(compute.barriers.q_ready(), q_parity);
-    q_parity ^= 1;
+    if constexpr (kRole != DecodeRole::kValues) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        compute.position[e] = part.position + min((compute.column() + e) / group, part.tokens - 1);
+      }
+      barrier_wait(compute.barriers.q_ready(), q_parity);
+      q_parity ^= 1;
+      if constexpr (Plan::kFp8) compute.order_queries();
+    }
     for (int at = turns.first * kSplitTiles; at < tiles; at += turns.step * kSplitTiles) {
-      compute.split(at, min(kSplitTiles, tiles - at), part.work, at + turns.step * kSplitTiles >= tiles);
+      const int count = min(kSplitTiles, tiles - at);
+      const bool ends = at + turns.step * kSplitTiles >= tiles;
+      if constexpr (kRole == DecodeRole::kScores) {
+        compute.score_split(at, count, ends);
+        continue;
+      } else if constexpr (kRole == DecodeRole::kValues) {
+        compute.value_split(at, count, part.work);
+      } else {
+        compute.split(at, count, part.work, ends);
+      }
       if (splits.per_row == 1) {
         compute.write(queries, rows, head_row);
       } else {
         compute.store_split(rows, [&](int row) { return splits.at(head_row(row), at / kSplitTiles, Plan::kWidth); });
       }
+    }
+  }
+}
+template <DecodeRole kRole, class Plan>
+__device__ void decode_items(DecodeCompute<Plan>& compute, const TileQueries<__nv_bfloat16>& queries,
+                             const unsigned char* slots, const ForwardSplits& splits, int part_tokens) {
+  ForwardRing<2> taken;
+  for (int q_parity = 0;;) {
+    const AttentionItem item = next_item<AttentionItem>(slots, taken, compute.barriers);
+    if (item.work < 0) return;
+    if (item.work > 0) {
+      decode_item<kRole>(compute, queries, item, {item.padding[1], splits.blocks}, splits, part_tokens, q_parity);
+    } else if (kRole != DecodeRole::kScores) {
+      write_zero_item<Plan::kWidth>(queries, item, item.padding[0], compute.thread(), Plan::kGroup);
     }
   }
 }
@@ -192,7 +200,7 @@ __device__ void decode_item(DecodeCompute<Plan>& compute, const TileQueries<__nv
 template <class Plan, class Keys>
 __global__ void HONE_WGMMA_BOUNDS(Plan::kThreads, Plan::kBlocks)
     wgmma_attention_decode(TileQueries<__nv_bfloat16> queries, Keys keys, ForwardSplits splits, bool early, int all,
-                           const __grid_constant__ ForwardMapsOf<Keys> maps) {
+                           const __grid_constant__ ForwardMaps maps) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) unsigned char wgmma_shared[];
   const std::uint32_t shared = shared_address(wgmma_shared);
@@ -203,55 +211,50 @@ __global__ void HONE_WGMMA_BOUNDS(Plan::kThreads, Plan::kBlocks)
   if (threadIdx.x == 0) {
     barrier_init(barriers.q_ready(), 1);
     barrier_init(barriers.q_free(), Plan::kWarps);
-    constexpr int kWideningWarps = Plan::kWideners / 32;
     for (int i = 0; i < 2; ++i) {
       barrier_init(barriers.item_ready(i), 1);
-      barrier_init(barriers.item_free(i), Plan::kWarps + kWideningWarps);
-    }
-    for (int i = 0; i < DecodeCopied<Plan>::kStages; ++i) {
-      barrier_init(barriers.ready(i), 1);
-      barrier_init(barriers.free(i), Plan::kFp8 ? kWideningWarps : Plan::kWarps);
+      barrier_init(barriers.item_free(i), Plan::kConsumers / 32);
     }
     if constexpr (Plan::kFp8) {
-      const WidenedBarriers widened{barriers.base};
-      for (int i = 0; i < Plan::kStages; ++i) {
-        barrier_init(widened.ready(i), kWideningWarps);
-        barrier_init(widened.free(i), Plan::kWarps);
+      const WeightBarriers of_weights{barriers};
+      for (int i = 0; i < Plan::kBuffers; ++i) {
+        barrier_init(of_weights.filled(i), Plan::kWarps);
+        barrier_init(of_weights.read(i), Plan::kWarps);
       }
+    }
+    for (int i = 0; i < Plan::kStages; ++i) {
+      barrier_init(barriers.ready(i), 1);
+      barrier_init(barriers.free(i), Plan::kWarps);
     }
     barrier_init_done();
   }
   __syncthreads();
   auto* slots = reinterpret_cast<AttentionItem*>(wgmma_shared + Plan::kItems);
-  if constexpr (Plan::kFp8) {
-    if (threadIdx.x >= Plan::kConsumers && threadIdx.x < Plan::kConsumers + Plan::kWideners) {
-      DecodeWiden<Plan> widen{shared, barriers, {barriers.base}, __ffs(keys.block_size) - 1, {}, {}};
-      widen_items(widen, wgmma_shared + Plan::kItems, splits, part_tokens);
-      return;
-    }
-  }
-  if (threadIdx.x >= Plan::kConsumers + Plan::kWideners) {
-    const ForwardCopy<DecodeCopied<Plan>, Keys> copy{keys, maps, shared, barriers, 0, group, part_tokens * group * 128,
+  if (threadIdx.x >= Plan::kConsumers) {
+    if constexpr (Plan::kMovesRegisters) fewer_registers<Plan::kCopyRegisters>();
+    if (threadIdx.x >= Plan::kConsumers + 32) return;
+    const ForwardCopy<Plan, Keys> copy{keys, maps, shared, barriers, 0, group, part_tokens * group * 128,
                                                      {},   {}};
     DecodeCopy<Plan, Keys>{copy, slots, splits, early}.run(queries.sequences, queries.kv_heads, Plan::kItemRows / group,
                                                            part_tokens, all);
     return;
   }
+  if constexpr (Plan::kMovesRegisters) more_registers<Plan::kRegisters>();
   wait_for_prior_kernels();
   DecodeCompute<Plan> compute;
   compute.bytes = wgmma_shared;
   compute.shared = shared;
-  compute.barriers = typename Plan::Barriers{barriers.base};
+  compute.barriers = {barriers};
   compute.scale = queries.scale * kLog2e;
-  ForwardRing<2> taken;
-  for (int q_parity = 0;;) {
-    const AttentionItem item = next_item<AttentionItem>(wgmma_shared + Plan::kItems, taken, barriers);
-    if (item.work < 0) return;
-    if (item.work == 0) {
-      write_zero_item<Plan::kWidth>(queries, item, item.padding[0], static_cast<int>(threadIdx.x), Plan::kConsumers);
-      continue;
+  const unsigned char* items = wgmma_shared + Plan::kItems;
+  if constexpr (!Plan::kFp8) {
+    decode_items<DecodeRole::kAll>(compute, queries, items, splits, part_tokens);
+  } else {
+    if (threadIdx.x < Plan::kGroup) {
+      decode_items<DecodeRole::kScores>(compute, queries, items, splits, part_tokens);
+    } else {
+      decode_items<DecodeRole::kValues>(compute, queries, items, splits, part_tokens);
     }
-    decode_item(compute, queries, item, {item.padding[1], splits.blocks}, splits, part_tokens, q_parity);
   }
 #endif
 }
@@ -270,20 +273,15 @@ template <int kWidth, bool kDeep, class Keys>
   const std::int64_t rows = queries.sequences.capacity;
   if (rows == 0) return true;
   const int group = queries.group();
-  ForwardMapsOf<Keys> maps{};
+  ForwardMaps maps{};
   maps.q = row_boxes(queries.q, rows, queries.q_stride, queries.heads, kWidth, Plan::kRows / group, group);
   if constexpr (Keys::kFp8) {
     const auto pages = [&](const std::uint8_t* data) {
-      return byte_boxes(data, keys.rows, keys.stride, queries.kv_heads, kWidth, keys.block_size);
-    };
-    const auto scales = [&](const std::uint8_t* data) {
-      return byte_boxes(data, keys.rows / keys.block_size, std::int64_t{queries.kv_heads} * keys.block_size,
-                        queries.kv_heads, keys.block_size, 1);
+      return byte_boxes(data, keys.rows, keys.stride, queries.kv_heads, kWidth, keys.block_size,
+                        kWidth == 128 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B);
     };
     maps.k = pages(keys.k);
     maps.v = pages(keys.v);
-    maps.key_scales = scales(keys.key_scales);
-    maps.value_scales = scales(keys.value_scales);
   } else {
     maps.k = row_boxes(keys.k, keys.rows, keys.stride, queries.kv_heads, kWidth, keys.block_size);
     maps.v = row_boxes(keys.v, keys.rows, keys.stride, queries.kv_heads, kWidth, keys.block_size);

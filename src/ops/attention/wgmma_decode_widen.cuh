@@ -1,64 +1,101 @@
-// The warpgroup of wgmma_decode.cuh that widens tiles of FP8 pages from stages of bytes to stages of bf16, in the order
-// in which they are copied and used.
+// Tiles of FP8 pages in shared memory as rows of A of wgmma, which are widened to bf16 in registers.
+//
+// A tile has 128 rows of kWidth bytes, whose chunks of 16 bytes are swizzled by the copies, and a scale for each row.
+// ldmatrix takes two bytes for one number of its matrices of 8 x 8, so that one matrix is eight keys by 16 columns:
+//
+//   keys    as they are: the lane that has row lane / 4 of A gets the columns 4 q .. 4 q + 3 of 16, where q = lane % 4.
+//           They are its columns 2 q, 2 q + 1, 2 q + 8 and 2 q + 9 of A; the queries are brought to the same order
+//           (order_queries()). A product adds its 16 terms at once, so that their order changes no bit.
+//   values  transposed: a lane gets the keys 2 q and 2 q + 1 in the columns 2 (lane / 4) and 2 (lane / 4) + 1. The even
+//           column becomes row lane / 4 of A, the odd one row lane / 4 + 8.
 #pragma once
 
-#include "ops/attention/wgmma_decode_compute.cuh"
+#include "backend/cuda/mma.cuh"
+#include "ops/attention/fp8_heads.cuh"
+#include "ops/attention/wgmma_schedule.cuh"
 
 namespace hone {
 
-template <class Plan>
-struct DecodeWiden {
-  std::uint32_t shared;
-  ForwardBarriers bytes_barriers;
-  WidenedBarriers barriers;
-  int block_shift;  // log2 of the rows of a page
-  ForwardRing<Plan::kByteStages> bytes;
-  ForwardRing<Plan::kStages> wide;
+// The operands A of four products of a warpgroup: steps of 16 along the sum.
+using WidenedRows = std::uint32_t[4][4];
 
-  // Widens the next tile of keys or of values. A thread has eight columns of every kStep-th row. Rows after the last
-  // key are of whatever bytes are there.
-  __device__ void tile() {
-    constexpr int kChunks = Plan::kWidth / 8;
-    constexpr int kStep = Plan::kWideners / kChunks;
-    const int thread = static_cast<int>(threadIdx.x) - Plan::kConsumers;
-    const int chunk = thread % kChunks;
-    const std::uint32_t from =
-        shared + static_cast<std::uint32_t>(Plan::kByteStage + bytes.place * Plan::kByteStageBytes);
-    const std::uint32_t scales = from + static_cast<std::uint32_t>(kForwardKeys * Plan::kWidth);
-    const SharedRows<64> to{shared +
-                            static_cast<std::uint32_t>(Plan::stage_at(wide.place) + chunk / 8 * Plan::kKeyTile)};
-    barrier_wait(bytes_barriers.ready(bytes.place), bytes.parity);
-    barrier_wait(barriers.free(wide.place), wide.parity ^ 1);
-    constexpr int kAhead = 8;  // rows whose bytes are loaded before the first is widened
-    const int own = thread / kChunks;
-    for (int first = own; first < kForwardKeys; first += kAhead * kStep) {
-      uint2 eight[kAhead];
-      std::uint32_t scale[kAhead];
+template <class Plan>
+struct Fp8Tile {
+  std::uint32_t address;
+  std::uint32_t scales;  // their address
+
+  static constexpr int kWidth = Plan::kWidth;
+
+  [[nodiscard]] __device__ static int warp() { return static_cast<int>(threadIdx.x) % Plan::kGroup / 32; }
+  [[nodiscard]] __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
+  // The address of 16 bytes, as byte_boxes() swizzles them.
+  [[nodiscard]] __device__ std::uint32_t at(int row, int chunk) const {
+    const int place = kWidth == 128 ? chunk ^ (row & 7) : chunk ^ (row >> 1 & 3);
+    return address + static_cast<std::uint32_t>(row * kWidth + place * 16);
+  }
+  [[nodiscard]] __device__ float key_scale(int row) const {
+    std::uint32_t scale;
+    asm volatile("ld.shared.u8 %0, [%1];\n" : "=r"(scale) : "r"(scales + static_cast<std::uint32_t>(row)));
+    return __uint_as_float(scale << 23);
+  }
+
+  // Of the keys 64 m .. 64 m + 63 the scales of the lane's rows and the bytes of the warp's 16: two steps of 16 columns
+  // in four words.
+  using KeyWords = std::uint32_t[kWidth / 32][4];
+  __device__ void load_keys(KeyWords& words, float (&factors)[2], int m) const {
+    const int first = m * 64 + warp() * 16;
+    factors[0] = key_scale(first + lane() / 4);
+    factors[1] = key_scale(first + lane() / 4 + 8);
 #pragma unroll
-      for (int i = 0; i < kAhead; ++i) {
-        const int row = first + i * kStep;
-        const int page = row >> block_shift;
-        asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];\n"
-                     : "=r"(eight[i].x), "=r"(eight[i].y)
-                     : "r"(from + static_cast<std::uint32_t>(row * Plan::kWidth + chunk * 8)));
-        asm volatile("ld.shared.u8 %0, [%1];\n"
-                     : "=r"(scale[i])
-                     : "r"(scales + static_cast<std::uint32_t>(page * 128 + row - (page << block_shift))));
-      }
+    for (int i = 0; i < kWidth / 32; ++i) load_matrices(words[i], at(first + (lane() & 15), 2 * i + (lane() >> 4)));
+  }
+  // Steps 4 part .. 4 part + 3 of them, without the scales.
+  __device__ static void widen_keys(WidenedRows& a, const KeyWords& words, int part) {
 #pragma unroll
-      for (int i = 0; i < kAhead; ++i) {
-        store_shared16(to.at(first + i * kStep, chunk % 8),
-                       widened_eight(eight[i], head_factor(static_cast<std::uint8_t>(scale[i]))));
+    for (int step = 0; step < 4; ++step) {
+#pragma unroll
+      for (int row = 0; row < 2; ++row) {
+        const std::uint32_t word = words[part * 2 + step / 2][step % 2 * 2 + row];
+        a[step][row] = number_pair(word, kFirstBytes);
+        a[step][row + 2] = number_pair(word, kLastBytes);
       }
     }
-    fence_async_shared();
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) {
-      barrier_arrive(bytes_barriers.free(bytes.place));
-      barrier_arrive(barriers.ready(wide.place));
+  }
+
+  // The factors of the lane's keys 64 half + 8 i + 2 q and the next. Those of keys from `count` on are 0 if kLast,
+  // because their rows hold whatever bytes were there.
+  template <bool kLast>
+  __device__ void value_factors(std::uint32_t (&factors)[kForwardKeys / 16], int half, int count) const {
+#pragma unroll
+    for (int i = 0; i < kForwardKeys / 16; ++i) {
+      const int key = 64 * half + 8 * i + lane() % 4 * 2;
+      std::uint32_t pair;
+      asm volatile("ld.shared.u16 %0, [%1];\n" : "=r"(pair) : "r"(scales + static_cast<std::uint32_t>(key)));
+      factors[i] = permuted_bytes(pair, 0, 0x4140u) << 7;
+      if (kLast && key >= count) factors[i] = 0;
+      if (kLast && key + 1 >= count) factors[i] &= 0xFFFFu;
     }
-    bytes.next();
-    wide.next();
+  }
+  // Of the columns 64 part .. 64 part + 63 of the values the bytes of the warp's 16: two steps of 16 keys in four words.
+  using ValueWords = std::uint32_t[kForwardKeys / 32][4];
+  __device__ void load_values(ValueWords& words, int part) const {
+#pragma unroll
+    for (int i = 0; i < kForwardKeys / 32; ++i)
+      load_matrices_transposed(words[i], at(32 * i + lane(), part * 4 + warp()));
+  }
+  // Steps 4 half .. 4 half + 3 of them.
+  __device__ static void widen_values(WidenedRows& a, const ValueWords& words,
+                                      const std::uint32_t (&factors)[kForwardKeys / 16], int half) {
+#pragma unroll
+    for (int step = 0; step < 4; ++step) {
+#pragma unroll
+      for (int of_keys = 0; of_keys < 2; ++of_keys) {
+        const std::uint32_t word = words[half * 2 + step / 2][step % 2 * 2 + of_keys];
+        const std::uint32_t factor = factors[step * 2 + of_keys];
+        a[step][of_keys * 2] = widened_pair(word, kEvenBytes, factor);
+        a[step][of_keys * 2 + 1] = widened_pair(word, kOddBytes, factor);
+      }
+    }
   }
 };
 

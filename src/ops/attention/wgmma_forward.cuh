@@ -267,7 +267,7 @@ template <int kWidth, int kValues, int kGroups, bool kDeep, class Keys>
 __global__ void HONE_WGMMA_BOUNDS((WgmmaForward<kWidth, kValues, kGroups, kDeep>::kThreads),
                                   (WgmmaForward<kWidth, kValues, kGroups, kDeep>::kBlocks))
     wgmma_attention_forward(TileQueries<__nv_bfloat16> queries, Keys keys, AttentionSchedule schedule,
-                            ForwardSplits splits, int item_tokens, const __grid_constant__ ForwardMapsOf<Keys> maps) {
+                            ForwardSplits splits, int item_tokens, const __grid_constant__ ForwardMaps maps) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   using Plan = WgmmaForward<kWidth, kValues, kGroups, kDeep>;
   constexpr bool kScheduled = kGroups > 1;

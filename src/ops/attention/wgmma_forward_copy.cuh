@@ -112,13 +112,6 @@ struct ForwardMaps {
   CUtensorMap q, k, v;  // boxes of k and v: a tile of packed keys, or a page if Keys::boxed()
 };
 
-// With maps of scales, for FP8 pages. Boxes of k and v are a page of a head, and so are those of scales.
-struct Fp8ForwardMaps : ForwardMaps {
-  CUtensorMap key_scales, value_scales;
-};
-template <class Keys>
-using ForwardMapsOf = std::conditional_t<Keys::kFp8, Fp8ForwardMaps, ForwardMaps>;
-
 // The splits of an item that a block takes: `first`, first + step, ...
 struct ForwardTurns {
   int first, step;
@@ -147,7 +140,7 @@ struct ForwardCopy {
       Plan::kStages - (Plan::kStages > 3 ? 2 : 1);  // tiles that may be in flight, if threads copy
 
   const Keys& keys;
-  const ForwardMapsOf<Keys>& maps;
+  const ForwardMaps& maps;
   std::uint32_t shared;
   ForwardBarriers barriers;
   int kv_head, box_heads, box_bytes;  // heads and bytes of a TMA box of queries, which has 64 columns
@@ -298,8 +291,10 @@ struct ForwardCopy {
         bulk_copy_box(to + static_cast<std::uint32_t>(row * kColumns), kOfValues ? maps.v : maps.k, 0, kv_head,
                       page * keys.block_size, ready);
       } else if (part == 1) {
-        bulk_copy_box(to + static_cast<std::uint32_t>(kForwardKeys * kColumns + lane() % lanes_a_part() * 128),
-                      kOfValues ? maps.value_scales : maps.key_scales, 0, kv_head, page, ready);
+        const std::uint8_t* scales = kOfValues ? keys.value_scales : keys.key_scales;
+        bulk_copy_bytes(shared + static_cast<std::uint32_t>(Plan::scales_at(stage.place) + row),
+                        scales + (std::int64_t{page} * keys.kv_heads + kv_head) * keys.block_size, keys.block_size,
+                        ready);
       }
     } else {
       for (int part = lane() / lanes_a_part(); part < kColumns / 64; part += 32 / lanes_a_part()) {

@@ -42,7 +42,7 @@ template <int kWidth, int kValues, int kGroups, bool kDeep, class Keys>
   const std::int64_t rows = queries.sequences.capacity;
   const int group = queries.group();
   const int item_tokens = Plan::kRows / group;
-  ForwardMapsOf<Keys> maps{};
+  ForwardMaps maps{};
   maps.q = row_boxes(queries.q, rows, queries.q_stride, queries.heads, kWidth, item_tokens, group);
   if constexpr (Keys::kDecodes) {
     if (!Keys::kFp8 && keys.boxed()) {
