@@ -16,7 +16,7 @@ namespace hone {
 struct SimpleForwardPlan {
   static constexpr std::size_t workspace_bytes = 0;
   SimpleForwardPlan(std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t,
-                    bool) {}
+                    bool, bool = false) {}
 };
 using ForwardPlan = SimpleForwardPlan;
 #endif

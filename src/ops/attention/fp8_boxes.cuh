@@ -22,8 +22,7 @@ __device__ inline void store_shared16(std::uint32_t shared, const uint4& words) 
       data, CU_TENSOR_MAP_DATA_TYPE_UINT8,
       {static_cast<cuuint64_t>(width), static_cast<cuuint64_t>(heads), static_cast<cuuint64_t>(rows)},
       {static_cast<cuuint64_t>(width), static_cast<cuuint64_t>(row_stride)},
-      {static_cast<cuuint32_t>(width), 1, static_cast<cuuint32_t>(box_rows)}, swizzle,
-      CU_TENSOR_MAP_L2_PROMOTION_NONE);
+      {static_cast<cuuint32_t>(width), 1, static_cast<cuuint32_t>(box_rows)}, swizzle, CU_TENSOR_MAP_L2_PROMOTION_NONE);
 }
 
 }  // namespace hone

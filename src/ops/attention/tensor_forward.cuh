@@ -251,10 +251,12 @@ struct ForwardPlan {
   std::int64_t most_keys;
   bool few = false;  // sequences have few query rows each (16 on average at most), as in decoding
   ForwardSplits splits;
+  std::int64_t widened_tiles = 0;  // of FP8 pages, of which the workspace has room for widened ones (WidenedPages)
+  std::size_t widened_offset = 0;  // in the workspace
   std::size_t workspace_bytes = 0;
 
   ForwardPlan(std::int64_t rows, std::int64_t sequences, std::int64_t heads, std::int64_t kv_heads,
-              std::int64_t head_dim, std::int64_t value_dim, std::int64_t keys, bool decodes)
+              std::int64_t head_dim, std::int64_t value_dim, std::int64_t keys, bool decodes, bool fp8_pages = false)
       : most_keys(keys) {
     few = decodes && rows * (heads / kv_heads) <= 16 * sequences;
     const std::int64_t count = ceil_div(most_keys, kSplitKeys);
@@ -267,6 +269,10 @@ struct ForwardPlan {
     const std::int64_t group = heads / kv_heads;
     if (!few && wgmma_forward_takes(group, head_dim, value_dim)) {
       workspace_bytes = std::max(workspace_bytes, wgmma_forward_bytes(rows, sequences, group, head_dim, most_keys));
+      if (!fp8_pages) return;
+      widened_tiles = WidenedPages::capacity_of(rows, sequences, most_keys);
+      widened_offset = (workspace_bytes + 1023) / 1024 * 1024;
+      workspace_bytes = widened_offset + WidenedPages::bytes(widened_tiles, sequences, kv_heads * head_dim);
     }
   }
 
@@ -294,8 +300,13 @@ void launch_tensor_attention_forward(const TileQueries<__nv_bfloat16>& queries, 
 }
 
 template <class Keys>
-[[nodiscard]] bool launch_wgmma_attention_forward(const TileQueries<__nv_bfloat16>& queries, const Keys& keys,
+[[nodiscard]] bool launch_wgmma_attention_forward(const TileQueries<__nv_bfloat16>& queries, Keys keys,
                                                   const ForwardPlan& plan, std::byte* workspace, cudaStream_t stream) {
+  if constexpr (Keys::kFp8) {
+    if (plan.widened_tiles > 0) {
+      keys.widened = WidenedPages::in(workspace + plan.widened_offset, plan.widened_tiles, keys.stride);
+    }
+  }
   const auto launch_values = [&]<int kWidth, int kValues, int kGroups, bool kDeep>() {
     return launch_wgmma_forward<kWidth, kValues, kGroups, kDeep>(queries, keys, plan.splits, plan.most_keys, workspace,
                                                                  stream);

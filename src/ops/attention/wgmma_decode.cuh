@@ -233,8 +233,7 @@ __global__ void HONE_WGMMA_BOUNDS(Plan::kThreads, Plan::kBlocks)
   if (threadIdx.x >= Plan::kConsumers) {
     if constexpr (Plan::kMovesRegisters) fewer_registers<Plan::kCopyRegisters>();
     if (threadIdx.x >= Plan::kConsumers + 32) return;
-    const ForwardCopy<Plan, Keys> copy{keys, maps, shared, barriers, 0, group, part_tokens * group * 128,
-                                                     {},   {}};
+    const ForwardCopy<Plan, Keys> copy{keys, maps, shared, barriers, 0, group, part_tokens * group * 128, {}, {}};
     DecodeCopy<Plan, Keys>{copy, slots, splits, early}.run(queries.sequences, queries.kv_heads, Plan::kItemRows / group,
                                                            part_tokens, all);
     return;

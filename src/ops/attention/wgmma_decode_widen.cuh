@@ -76,7 +76,8 @@ struct Fp8Tile {
       if (kLast && key + 1 >= count) factors[i] &= 0xFFFFu;
     }
   }
-  // Of the columns 64 part .. 64 part + 63 of the values the bytes of the warp's 16: two steps of 16 keys in four words.
+  // Of the columns 64 part .. 64 part + 63 of the values the bytes of the warp's 16: two steps of 16 keys in four
+  // words.
   using ValueWords = std::uint32_t[kForwardKeys / 32][4];
   __device__ void load_values(ValueWords& words, int part) const {
 #pragma unroll

@@ -289,6 +289,7 @@ __global__ void HONE_WGMMA_BOUNDS((WgmmaForward<kWidth, kValues, kGroups, kDeep>
         sequence_tile(queries.sequences, 1, item_tokens, part / static_cast<unsigned>(splits.blocks));
     if (tile.first >= tile.end) return;
     item = attention_item(tile, tile.outside ? 0 : keys.start(tile));
+    if constexpr (kPaged) item.key_row = -1;
     if (tile.outside) {
       if (turns.first == 0) {
         write_zero_item<kWidth>(queries, item, kv_head, static_cast<int>(threadIdx.x), Plan::kThreads);

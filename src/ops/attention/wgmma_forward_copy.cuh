@@ -183,6 +183,15 @@ struct ForwardCopy {
     of_values /= 2;
     --pending;
   }
+  // Copies rows that follow each other in memory to a stage.
+  template <bool kOfValues>
+  __device__ void copy_boxes(const AttentionItem& item, int key, std::uint32_t to, std::uint32_t ready) const {
+    barrier_expect(ready, kOfValues ? Plan::kValueBytes : Plan::kKeyBytes);
+    for (int part = 0; part < (kOfValues ? Plan::kValues : kWidth) / 64; ++part) {
+      bulk_copy_box(to + static_cast<std::uint32_t>(part * Plan::kKeyTile), kOfValues ? maps.v : maps.k, part * 64,
+                    kv_head, item.key_row + key, ready);
+    }
+  }
   // Copies keys [key, key + kForwardKeys) or their values to the next stage. Rows after item.work are zeros (paged) or
   // the rows that follow in memory (packed); their weights are 0.
   template <bool kOfValues>
@@ -193,16 +202,18 @@ struct ForwardCopy {
     const std::uint32_t ready = barriers.ready(stage.place);
     if constexpr (!kPaged) {
       barrier_wait(barriers.free(stage.place), stage.parity ^ 1);
-      barrier_expect(ready, kOfValues ? Plan::kValueBytes : Plan::kKeyBytes);
-      for (int part = 0; part < kColumns / 64; ++part) {
-        bulk_copy_box(to + static_cast<std::uint32_t>(part * Plan::kKeyTile), kOfValues ? maps.v : maps.k, part * 64,
-                      kv_head, item.key_row + key, ready);
-      }
+      copy_boxes<kOfValues>(item, key, to, ready);
     } else if constexpr (Keys::kFp8) {
       barrier_wait(barriers.free(stage.place), stage.parity ^ 1);
-      widen_rows<kOfValues>(item, key, to);
-      fence_async_shared();
-      barrier_arrive(ready);
+      if (item.key_row < 0) {
+        widen_rows<kOfValues>(item, key, to);
+        fence_async_shared();
+        barrier_arrive(ready);
+      } else if (threadIdx.x % 128 != 0) {
+        barrier_arrive(ready);
+      } else {
+        copy_boxes<kOfValues>(item, key, to, ready);
+      }
     } else {
       while (!barrier_done(barriers.free(stage.place), stage.parity ^ 1)) {
         if (pending > 0)
@@ -339,8 +350,8 @@ struct ForwardCopy {
     const int tiles = (item.work + kForwardKeys - 1) / kForwardKeys;
     for (int first = turns.first * kSplitTiles; first < tiles; first += turns.step * kSplitTiles) {
       const int count = min(kSplitTiles, tiles - first);
-      if constexpr (kPaged) {
-        if (!Keys::kFp8 && keys.boxed()) {
+      if constexpr (kPaged && !Keys::kFp8) {
+        if (keys.boxed()) {
           split_by_pages(item, first, count, [](int) {});
           continue;
         }

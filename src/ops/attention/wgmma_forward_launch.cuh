@@ -27,6 +27,15 @@ inline constexpr std::int64_t kMostKeepingBlocks = 144;  // no fewer than the SM
          (keeps ? kMostKeepingBlocks * WgmmaForward<192, 128, 2, false>::kKeptBytes : 0);
 }
 
+template <class Keys>
+void launch_widening(const Sequences& sequences, const Keys& keys, int item_tokens, int head_dim, cudaStream_t stream) {
+  const std::int64_t parts = std::int64_t{keys.widened.capacity} * kWideningParts * 2;
+  const std::int64_t blocks = std::min<std::int64_t>(parts, std::int64_t{8} * cuda_device().sm_count());
+  launch_dependent({static_cast<unsigned>(blocks), kWideningThreads}, stream, widen_pages<Keys>, keys, head_dim,
+                   WidenedKeys{sequences.cu_seqlens, keys.starts, item_tokens});
+  check_launch("attention: widened pages");
+}
+
 // Launches the kernel, or returns false and does nothing if the device cannot run it. `most_keys`: the most keys that a
 // row can see. `workspace` has wgmma_forward_bytes() if kGroups is 2; otherwise splits.data points into it.
 template <int kWidth, int kValues, int kGroups, bool kDeep, class Keys>
@@ -44,8 +53,13 @@ template <int kWidth, int kValues, int kGroups, bool kDeep, class Keys>
   const int item_tokens = Plan::kRows / group;
   ForwardMaps maps{};
   maps.q = row_boxes(queries.q, rows, queries.q_stride, queries.heads, kWidth, item_tokens, group);
-  if constexpr (Keys::kDecodes) {
-    if (!Keys::kFp8 && keys.boxed()) {
+  if constexpr (Keys::kFp8) {
+    if (keys.widened.capacity > 0) {
+      maps.k = row_boxes(keys.widened.k, keys.widened.rows(), keys.stride, queries.kv_heads, kWidth, kForwardKeys);
+      maps.v = row_boxes(keys.widened.v, keys.widened.rows(), keys.stride, queries.kv_heads, kWidth, kForwardKeys);
+    }
+  } else if constexpr (Keys::kDecodes) {
+    if (keys.boxed()) {
       maps.k = row_boxes(keys.k, keys.rows, keys.stride, queries.kv_heads, kWidth, keys.block_size);
       maps.v = row_boxes(keys.v, keys.rows, keys.stride, queries.kv_heads, kWidth, keys.block_size);
     }
@@ -67,6 +81,9 @@ template <int kWidth, int kValues, int kGroups, bool kDeep, class Keys>
     launch_dependent({1, kScheduleBins}, stream, attention_schedule<ForwardOrder<Keys>>, queries.sequences,
                      ForwardOrder<Keys>{keys}, item_tokens, schedule);
     check_launch("attention: schedule");
+    if constexpr (Keys::kFp8) {
+      if (keys.widened.capacity > 0) launch_widening(queries.sequences, keys, item_tokens, queries.head_dim, stream);
+    }
   }
   launch_dependent({static_cast<unsigned>(blocks), Plan::kThreads, static_cast<std::size_t>(bytes)}, stream, kernel,
                    queries, keys, schedule, splits, item_tokens, maps);

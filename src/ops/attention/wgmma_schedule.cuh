@@ -3,11 +3,13 @@
 
 #include <cstdint>
 
-#include "ops/attention/tiles.cuh"
+#include "ops/attention/widen_pages.cuh"
 
 namespace hone {
 
 inline constexpr int kForwardKeys = 128;  // keys in a tile; results depend on it
+
+inline constexpr int kScheduleBins = 1024;  // also the threads of the block that sorts
 
 // Consecutive tokens of one sequence: the rows of an item.
 struct AttentionItem {
@@ -16,7 +18,7 @@ struct AttentionItem {
   std::int32_t position;  // of the first token in its sequence
   std::int32_t work;      // forward: the number of keys that the last token sees; 0 for rows outside all sequences
   std::int32_t sequence;
-  std::int32_t key_row;  // the row of the sequence's first key, unless keys are in pages
+  std::int32_t key_row;  // the row of the sequence's first key; keys in pages: of the first widened one, or -1
   std::int32_t padding[2];
 
   // The tile that sequence_tile(sequences, 1, tokens, index) gives, if `work` is the number of rows of the sequence
@@ -59,8 +61,21 @@ struct ForwardOrder {
     AttentionItem item = attention_item(tile, tile.outside ? 0 : keys.start(tile));
     if constexpr (!Keys::kDecodes) {
       if (!tile.outside) item.key_row = static_cast<std::int32_t>(keys.first_row(tile));
+    } else {
+      item.key_row = -1;
+    }
+    if constexpr (Keys::kFp8) {
+      if (!tile.outside && keys.widened.capacity > 0) item.key_row = keys.widened.first_rows[tile.sequence];
     }
     return item;
+  }
+  // Decides before the items are listed which sequences are widened.
+  __device__ void prepare(const Sequences& sequences, int item_tokens, std::int32_t* sums) const {
+    if constexpr (Keys::kFp8) {
+      if (keys.widened.capacity == 0) return;
+      keys.widened.template assign<kScheduleBins>(static_cast<std::int32_t>(sequences.count.get()), sums,
+                                                  WidenedKeys{sequences.cu_seqlens, keys.starts, item_tokens});
+    }
   }
 };
 // Work of the backward pass: the query rows from a tile's first key on.
@@ -70,9 +85,8 @@ struct BackwardOrder {
     if (!tile.outside) item.work = tile.rows - tile.first;
     return item;
   }
+  __device__ void prepare(const Sequences&, int, std::int32_t*) const {}
 };
-
-inline constexpr int kScheduleBins = 1024;  // also the threads of the block
 
 // Counting sort of the items by work, in units of kForwardKeys keys, most work first. Launched as one block; a warp
 // lists the items of a sequence. Within a bin the order depends on timing; the items of a sequence shorter than
@@ -85,6 +99,7 @@ __global__ void __launch_bounds__(kScheduleBins)
   const int thread = static_cast<int>(threadIdx.x);
   const int lane = thread % 32;
   begin_dependent_kernel();
+  order.prepare(sequences, item_tokens, sums);
   const auto count = static_cast<std::int32_t>(sequences.count.get());
   // Calls body(item, bin) for each item; bin 0 has the most work.
   const auto for_items = [&](const auto& body) {

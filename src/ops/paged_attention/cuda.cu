@@ -12,8 +12,8 @@ void forward(const KernelCall& call) {
 
 std::size_t workspace(InputTypes inputs, std::span<const Type>, const Attributes& attributes) {
   if (inputs[PagedAttentionIn::qkv]->dtype != DType::kBf16) return 0;
-  return paged_plan(*inputs[PagedAttentionIn::qkv], *inputs[PagedAttentionIn::block_table],
-                    attributes.as<PagedAttentionAttributes>())
+  return paged_plan(*inputs[PagedAttentionIn::qkv], *inputs[PagedAttentionIn::k_cache],
+                    *inputs[PagedAttentionIn::block_table], attributes.as<PagedAttentionAttributes>())
       .workspace_bytes;
 }
 

@@ -7,9 +7,17 @@
 
 namespace hone {
 
-[[nodiscard]] inline ForwardPlan paged_plan(const Type& qkv, const Type& table, const PagedAttentionAttributes& a) {
-  return {qkv.rows(), table.rows(), a.heads, a.kv_heads, a.head_dim, a.values(), table.shape[1].size * a.block_size,
-          true};
+[[nodiscard]] inline ForwardPlan paged_plan(const Type& qkv, const Type& pages, const Type& table,
+                                            const PagedAttentionAttributes& a) {
+  return {qkv.rows(),
+          table.rows(),
+          a.heads,
+          a.kv_heads,
+          a.head_dim,
+          a.values(),
+          table.shape[1].size * a.block_size,
+          true,
+          pages.dtype == DType::kU8};
 }
 
 // True if neither the tensor nor its count changes while the program runs.
@@ -42,7 +50,9 @@ void forward_over_pages(const KernelCall& call, const PagedAttentionAttributes& 
   const Sequences sequences{call.in(PagedAttentionIn::cu_seqlens).as<std::int32_t>(), row_count(table), qkv.capacity()};
   const TileQueries<T> queries =
       tile_queries<T>(a, sequences, qkv, call.out(PagedAttentionOut::o), call.out(PagedAttentionOut::lse));
-  launch_attention_forward(queries, keys, paged_plan(*qkv.type, *table.type, a), call.workspace, stream_of(call));
+  launch_attention_forward(queries, keys,
+                           paged_plan(*qkv.type, *call.in(PagedAttentionIn::k_cache).type, *table.type, a),
+                           call.workspace, stream_of(call));
 }
 
 // Attention over FP8 pages (fp8_cuda.cu), with queries in bf16 or f32.
