@@ -159,17 +159,18 @@ struct DecodeCompute {
     const std::uint64_t q = warpgroup_operand(shared + Plan::kQuery, 16);
     Widened a;
     float scales[2][2];
+    typename Fp8Tile<Plan>::KeyWords words[2];
+#pragma unroll
+    for (int m = 0; m < 2; ++m) tile.load_keys(words[m], scales[m], m);
+    release(place);
     settle(s[0]);
     settle(s[1]);
 #pragma unroll
     for (int m = 0; m < 2; ++m) {
-      typename Fp8Tile<Plan>::KeyWords words;
-      tile.load_keys(words, scales[m], m);
-      if (m == 1) release(place);
 #pragma unroll
       for (int part = 0; part < kParts; ++part) {
         WidenedRows& rows = a[(m * kParts + part) % 2];
-        tile.widen_keys(rows, words, part);
+        tile.widen_keys(rows, words[m], part);
         multiply_widened(s[m], rows, q + part * (Plan::kQueryTile / 16), part > 0);
       }
     }
@@ -186,20 +187,24 @@ struct DecodeCompute {
   __device__ void add_values_of_bytes(int count) {
     const int place = next_stage();
     const Fp8Tile<Plan> tile{stage(place), shared + static_cast<std::uint32_t>(Plan::scales_at(place))};
-    const std::uint64_t p = warpgroup_operand(shared + static_cast<std::uint32_t>(rounded()), 16);
+    // The shuffle tells the compiler that all lanes have one address, so that it keeps descriptors in uniform
+    // registers.
+    const std::uint32_t of_weights = __shfl_sync(0xFFFFFFFFu, shared + static_cast<std::uint32_t>(rounded()), 0);
+    const std::uint64_t p = warpgroup_operand(of_weights, 16);
     Widened a;
 #pragma unroll
-    for (int part = 0; part < kParts; ++part) {
-      typename Fp8Tile<Plan>::ValueWords words;
-      tile.load_values(words, part);
+    for (int half = 0; half < 2; ++half) {
+      std::uint32_t factors[kForwardKeys / 16];
+      tile.template value_factors<kLast>(factors, half, count);
+      typename Fp8Tile<Plan>::ValueWords words[kParts];
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        std::uint32_t factors[kForwardKeys / 16];
-        tile.template value_factors<kLast>(factors, half, count);
-        if (part == kParts - 1 && half == 1) release(place);
-        WidenedRows& rows = a[half];
-        tile.widen_values(rows, words, factors, half);
-        if (part == 0 && half == 0) {
+      for (int part = 0; part < kParts; ++part) tile.load_values(words[part], part, half);
+      if (half == 1) release(place);
+#pragma unroll
+      for (int part = 0; part < kParts; ++part) {
+        WidenedRows& rows = a[(half * kParts + part) % 2];
+        tile.widen_values(rows, words[part], factors);
+        if (half == 0 && part == 0) {
           barrier_wait(barriers.filled(buffers.place), buffers.parity);
           decay_outputs(decays()[column()], decays()[column() + 1]);
 #pragma unroll
@@ -261,16 +266,16 @@ struct DecodeCompute {
     }
     if constexpr (Plan::kFp8) wait_for_buffer();
     if (thread() < 4) *reinterpret_cast<float2*>(decays() + column()) = make_float2(decay[0], decay[1]);
+    std::uint32_t both[4];
 #pragma unroll
     for (int i = 0; i < 8; i += 2) {
       const int key = i / 4 * 64 + own_key + i % 4 / 2 * 8;
       const float first = exp2_fast(__fmaf_rn(s[i / 4][0][i % 4], scale, -offset[0]));
       const float second = exp2_fast(__fmaf_rn(s[i / 4][0][i % 4 + 1], scale, -offset[1]));
       *reinterpret_cast<float2*>(weights() + key * 8 + column()) = make_float2(first, second);
-      const std::uint32_t both = packed_bf16(first, second);
-      store_rounded(column(), key, static_cast<std::uint16_t>(both));
-      store_rounded(column() + 1, key, static_cast<std::uint16_t>(both >> 16));
+      both[i / 2] = packed_bf16(first, second);
     }
+    store_rounded(both);
     if constexpr (Plan::kFp8) {
       pass_buffer();
     } else {
@@ -303,9 +308,11 @@ struct DecodeCompute {
       for (int i = 0; i < 4; ++i) o[part][0][i] *= i % 2 == 0 ? first : second;
     }
   }
-  __device__ void store_rounded(int row, int key, std::uint16_t weight) const {
-    const SharedRows<64> rows{static_cast<std::uint32_t>(rounded() + key / 64 * Plan::kQueryTile)};
-    *reinterpret_cast<std::uint16_t*>(bytes + rows.at(row, key % 64 / 8) + key % 8 * 2) = weight;
+  // Stores four matrices of eight keys by eight query rows as rows of P.
+  __device__ void store_rounded(const std::uint32_t (&weights)[4]) const {
+    const int matrix = lane() / 8;
+    const SharedRows<64> rows{shared + static_cast<std::uint32_t>(rounded() + matrix / 2 * Plan::kQueryTile)};
+    store_matrices_transposed(rows.at(lane() % 8, 2 * warp() + matrix % 2), weights);
   }
 
   // Step 3: the sums of wgmma_forward.cuh, whose lane q of four adds the keys 2 q (even) and 2 q + 1 (odd) modulo 8.

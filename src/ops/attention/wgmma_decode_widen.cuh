@@ -76,22 +76,21 @@ struct Fp8Tile {
       if (kLast && key + 1 >= count) factors[i] &= 0xFFFFu;
     }
   }
-  // Of the columns 64 part .. 64 part + 63 of the values the bytes of the warp's 16: two steps of 16 keys in four
-  // words.
-  using ValueWords = std::uint32_t[kForwardKeys / 32][4];
-  __device__ void load_values(ValueWords& words, int part) const {
+  // Of the columns 64 part .. 64 part + 63 of the values, in the keys 64 half .. 64 half + 63, the bytes of the warp's
+  // 16: two steps of 16 keys in four words.
+  using ValueWords = std::uint32_t[kForwardKeys / 64][4];
+  __device__ void load_values(ValueWords& words, int part, int half) const {
 #pragma unroll
-    for (int i = 0; i < kForwardKeys / 32; ++i)
-      load_matrices_transposed(words[i], at(32 * i + lane(), part * 4 + warp()));
+    for (int i = 0; i < kForwardKeys / 64; ++i)
+      load_matrices_transposed(words[i], at(64 * half + 32 * i + lane(), part * 4 + warp()));
   }
-  // Steps 4 half .. 4 half + 3 of them.
   __device__ static void widen_values(WidenedRows& a, const ValueWords& words,
-                                      const std::uint32_t (&factors)[kForwardKeys / 16], int half) {
+                                      const std::uint32_t (&factors)[kForwardKeys / 16]) {
 #pragma unroll
     for (int step = 0; step < 4; ++step) {
 #pragma unroll
       for (int of_keys = 0; of_keys < 2; ++of_keys) {
-        const std::uint32_t word = words[half * 2 + step / 2][step % 2 * 2 + of_keys];
+        const std::uint32_t word = words[step / 2][step % 2 * 2 + of_keys];
         const std::uint32_t factor = factors[step * 2 + of_keys];
         a[step][of_keys * 2] = widened_pair(word, kEvenBytes, factor);
         a[step][of_keys * 2 + 1] = widened_pair(word, kOddBytes, factor);

@@ -3,7 +3,8 @@
 //
 // A sequence whose query rows need more than one item of a key head is widened if there is room, in the order of the
 // sequences; the others are widened by each item that reads them. The bits are the same. There is room for the longest
-// sequence and for the new rows, so that a long prompt that goes on and others that begin fit together.
+// sequence and for the new rows, so that a long prompt that goes on and others that begin fit together, and for 32,768
+// keys at least.
 //
 //   schedule (1)                 which sequences, and their first rows          WidenedPages::assign()
 //   widen_pages (2)              tiles of 128 keys, in any order
@@ -32,10 +33,12 @@ struct WidenedPages {
   std::int32_t* count = nullptr;       // tiles in use
   std::int32_t capacity = 0;           // in tiles; 0: nothing is widened
 
+  static constexpr std::int64_t kLeastTiles = 256;  // room for prompts that go on from shared prefixes
+
   // The tiles that there is room for.
   [[nodiscard]] static std::int64_t capacity_of(std::int64_t rows, std::int64_t sequences, std::int64_t most_keys) {
     const auto tiles = [](std::int64_t keys) { return (keys + kWidenedKeys - 1) / kWidenedKeys; };
-    return std::min(sequences * tiles(most_keys), tiles(most_keys) + 2 * tiles(rows));
+    return std::min(sequences * tiles(most_keys), std::max(tiles(most_keys) + 2 * tiles(rows), kLeastTiles));
   }
   // Bytes of a workspace; `row` is kv_heads x head_dim.
   [[nodiscard]] static std::size_t bytes(std::int64_t capacity, std::int64_t sequences, std::int64_t row) {
