@@ -144,13 +144,6 @@ __device__ inline void bulk_copy_tile(std::uint32_t shared, const CUtensorMap& m
       "l"(&map), "r"(column), "r"(row), "r"(barrier)
       : "memory");
 }
-// Copies bytes that follow each other. Addresses and `bytes` are multiples of 16.
-__device__ inline void bulk_copy_bytes(std::uint32_t shared, const void* from, int bytes, std::uint32_t barrier) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];\n" ::"r"(shared),
-      "l"(from), "r"(bytes), "r"(barrier)
-      : "memory");
-}
 // Copies a row of a float_rows() map. A tensor map is used although the row is contiguous, because racecheck reports
 // false races for bulk copies by address.
 __device__ inline void bulk_copy_row(std::uint32_t shared, const CUtensorMap& map, int row, std::uint32_t barrier) {

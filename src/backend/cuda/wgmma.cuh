@@ -42,14 +42,6 @@ __device__ inline void settle(float (&c)[kCount][4]) {
     asm volatile("" : "+f"(c[n][0]), "+f"(c[n][1]), "+f"(c[n][2]), "+f"(c[n][3])::"memory");
 }
 
-// The same for operands A in registers.
-template <int kCount>
-__device__ inline void settle(std::uint32_t (&a)[kCount][4]) {
-#pragma unroll
-  for (int n = 0; n < kCount; ++n)
-    asm volatile("" : "+r"(a[n][0]), "+r"(a[n][1]), "+r"(a[n][2]), "+r"(a[n][3])::"memory");
-}
-
 // The instruction with 8 count columns; a_, b_, keep_, ... are the names of the operands after C.
 #define HONE_WGMMA(count, columns, a_, b_, keep_, order_a_, order_b_)                               \
   asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, " keep_                                      \

@@ -12,6 +12,14 @@ __device__ inline void store_shared16(std::uint32_t shared, const uint4& words) 
                : "memory");
 }
 
+// Copies bytes that follow each other. Addresses and `bytes` are multiples of 16.
+__device__ inline void bulk_copy_bytes(std::uint32_t shared, const void* from, int bytes, std::uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];\n" ::"r"(shared),
+      "l"(from), "r"(bytes), "r"(barrier)
+      : "memory");
+}
+
 // Creates the tensor map of u8 [rows, heads, width] in global memory, with `row_stride` bytes from one row to the next,
 // that is copied in boxes of box_rows rows by one head by `width` columns, to addresses that are multiples of 128
 // bytes, or of 1,024 if the boxes are swizzled. width is a multiple of 16.

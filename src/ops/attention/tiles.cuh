@@ -6,7 +6,6 @@
 #include <cstdint>
 
 #include "core/error.h"
-#include "ops/attention/widened_pages.cuh"
 #include "ops/cuda_kernel.cuh"
 
 namespace hone {
@@ -178,7 +177,6 @@ struct Fp8PagedKeys : PagedKeys<std::uint8_t> {
   const std::uint8_t* key_scales;  // [pages, kv_heads, block_size]
   const std::uint8_t* value_scales;
   std::int32_t kv_heads;
-  WidenedPages widened{};
 
   // True if pages, and the scales of a page and head, can be copied as boxes (wgmma_decode.cuh).
   [[nodiscard]] __host__ __device__ bool boxed() const {

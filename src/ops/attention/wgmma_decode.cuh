@@ -25,7 +25,7 @@
 // of a head of 128 then takes 16 KiB and 128 scales of the device's memory and of shared memory in place of 32 KiB.
 #pragma once
 
-#include "ops/attention/wgmma_decode_compute.cuh"
+#include "ops/attention/wgmma_decode_widen.cuh"
 
 namespace hone {
 
@@ -135,10 +135,12 @@ struct DecodeCopy {
 
 // What a warpgroup computes: all, or of FP8 pages the scores and weights, or what these weigh.
 enum class DecodeRole { kAll, kScores, kValues };
+template <class Plan>
+using DecodeComputeOf = std::conditional_t<Plan::kFp8, DecodeFp8Compute<Plan>, DecodeCompute<Plan>>;
 
 // Computes the splits `turns` of an item.
 template <DecodeRole kRole, class Plan>
-__device__ void decode_item(DecodeCompute<Plan>& compute, const TileQueries<__nv_bfloat16>& queries,
+__device__ void decode_item(DecodeComputeOf<Plan>& compute, const TileQueries<__nv_bfloat16>& queries,
                             const AttentionItem& item, const ForwardTurns& turns, const ForwardSplits& splits,
                             int part_tokens, int& q_parity) {
   const int group = queries.group();
@@ -180,14 +182,14 @@ __device__ void decode_item(DecodeCompute<Plan>& compute, const TileQueries<__nv
   }
 }
 template <DecodeRole kRole, class Plan>
-__device__ void decode_items(DecodeCompute<Plan>& compute, const TileQueries<__nv_bfloat16>& queries,
+__device__ void decode_items(DecodeComputeOf<Plan>& compute, const TileQueries<__nv_bfloat16>& queries,
                              const unsigned char* slots, const ForwardSplits& splits, int part_tokens) {
   ForwardRing<2> taken;
   for (int q_parity = 0;;) {
     const AttentionItem item = next_item<AttentionItem>(slots, taken, compute.barriers);
     if (item.work < 0) return;
     if (item.work > 0) {
-      decode_item<kRole>(compute, queries, item, {item.padding[1], splits.blocks}, splits, part_tokens, q_parity);
+      decode_item<kRole, Plan>(compute, queries, item, {item.padding[1], splits.blocks}, splits, part_tokens, q_parity);
     } else if (kRole != DecodeRole::kScores) {
       write_zero_item<Plan::kWidth>(queries, item, item.padding[0], compute.thread(), Plan::kGroup);
     }
@@ -240,19 +242,19 @@ __global__ void HONE_WGMMA_BOUNDS(Plan::kThreads, Plan::kBlocks)
   }
   if constexpr (Plan::kMovesRegisters) more_registers<Plan::kRegisters>();
   wait_for_prior_kernels();
-  DecodeCompute<Plan> compute;
+  DecodeComputeOf<Plan> compute;
   compute.bytes = wgmma_shared;
   compute.shared = shared;
   compute.barriers = {barriers};
   compute.scale = queries.scale * kLog2e;
   const unsigned char* items = wgmma_shared + Plan::kItems;
   if constexpr (!Plan::kFp8) {
-    decode_items<DecodeRole::kAll>(compute, queries, items, splits, part_tokens);
+    decode_items<DecodeRole::kAll, Plan>(compute, queries, items, splits, part_tokens);
   } else {
     if (threadIdx.x < Plan::kGroup) {
-      decode_items<DecodeRole::kScores>(compute, queries, items, splits, part_tokens);
+      decode_items<DecodeRole::kScores, Plan>(compute, queries, items, splits, part_tokens);
     } else {
-      decode_items<DecodeRole::kValues>(compute, queries, items, splits, part_tokens);
+      decode_items<DecodeRole::kValues, Plan>(compute, queries, items, splits, part_tokens);
     }
   }
 #endif

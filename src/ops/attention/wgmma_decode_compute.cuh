@@ -1,64 +1,9 @@
-// Sizes of a block of wgmma_decode.cuh, and the warpgroup that computes.
+// The warpgroup of wgmma_decode.cuh that computes, and what it has in common with the two of FP8 pages.
 #pragma once
 
-#include "ops/attention/wgmma_decode_widen.cuh"
-#include "ops/attention/wgmma_forward.cuh"
+#include "ops/attention/wgmma_decode_plan.cuh"
 
 namespace hone {
-
-// The barriers of the buffers of weights, where two warpgroups compute.
-struct WeightBarriers : ForwardBarriers {
-  [[nodiscard]] __device__ std::uint32_t filled(int buffer) const { return at(18 + buffer); }
-  [[nodiscard]] __device__ std::uint32_t read(int buffer) const { return at(20 + buffer); }
-};
-
-// Sizes of a block; with kDeep one fits an SM and copies further ahead, otherwise kBlocks. With kFp8 a stage holds the
-// bytes of a tile of FP8 pages and their scales.
-template <int kHeadDim, bool kDeep, bool kFp8Pages = false>
-struct WgmmaDecode {
-  static constexpr bool kFp8 = kFp8Pages;
-  static constexpr int kWidth = kHeadDim;
-  static constexpr int kRows = 8;       // query rows of a part
-  static constexpr int kItemRows = 64;  // query rows of an item
-  static constexpr int kParts = kWidth / 64;
-  static constexpr int kGroup = 128;  // threads of a warpgroup
-  static constexpr int kWarps = kGroup / 32;
-  static constexpr int kConsumers = kFp8 ? 2 * kGroup : kGroup;  // threads that compute
-  static constexpr int kThreads = kConsumers + (kFp8 ? kGroup : 32);
-  static constexpr bool kMovesRegisters = kFp8 && !kDeep;
-  static constexpr int kCopyRegisters = 56;
-  static constexpr int kRegisters = 88;
-  static constexpr int kBlocks = kDeep ? 1 : 2;             // of an SM, at least
-  static constexpr int kStages = kDeep ? 6 : kFp8 ? 5 : 3;  // of one tile of keys or values each
-  static constexpr int kBuffers = kFp8 ? 2 : 1;             // of weights, maxima and decays
-  // Bytes of tiles of 64 columns.
-  static constexpr int kQueryTile = kRows * 128;
-  static constexpr int kKeyTile = kForwardKeys * 128;
-  static constexpr int kStageBytes = kFp8 ? kForwardKeys * kWidth : kParts * kKeyTile;
-  // Keys and values share the stages (ForwardCopy).
-  static constexpr bool kSeparate = false;
-  static constexpr int kValues = kWidth;
-  static constexpr int kKeyStages = kStages;
-  static constexpr int kValueStages = 0;
-  static constexpr int kKeyBytes = kStageBytes;
-  static constexpr int kValueBytes = kStageBytes;
-  // Offsets in shared memory, in bytes.
-  static constexpr int kQuery = 0;
-  static constexpr int kRounded = kQuery + kParts * kQueryTile;  // bf16 P [8, 128], in two tiles of 64 keys
-  static constexpr int kStage = (kRounded + kBuffers * 2 * kQueryTile + 1023) / 1024 * 1024;
-  static constexpr int kScales = kStage + kStages * kStageBytes;                  // of a stage: u8 [128]
-  static constexpr int kWeights = kScales + (kFp8 ? kStages * kForwardKeys : 0);  // f32 P^T [128, 8]
-  static constexpr int kMaxima = kWeights + kBuffers * kForwardKeys * kRows * 4;  // f32 [warps, 8]
-  static constexpr int kDecays = kMaxima + kBuffers * kWarps * kRows * 4;         // f32 [8]
-  static constexpr int kGreatest = kDecays + kBuffers * kRows * 4;                // f32 [8]
-  static constexpr int kTotals = kGreatest + kBuffers * kRows * 4;                // f32 [8]
-  static constexpr int kOut = kFp8 ? kTotals + kRows * 4 : kWeights;              // bf16 [8, head_dim]
-  static constexpr int kBarriers = kTotals + kRows * 4 + (kFp8 ? kRows * kWidth * 2 : 0);
-  static constexpr int kItems = kBarriers + 192;  // two slots for items
-  static constexpr int kSharedBytes = kItems + 64;
-  [[nodiscard]] __device__ static int stage_at(int place) { return kStage + place * kStageBytes; }
-  [[nodiscard]] __device__ static int scales_at(int place) { return kScales + place * kForwardKeys; }
-};
 
 // State and steps of the warpgroup that computes. A thread has the query rows column() and column() + 1; of S^T the
 // keys 64 m + 8 (2 warp + h) + lane / 4, of O^T the columns value_column(part, h).
@@ -140,84 +85,6 @@ struct DecodeCompute {
     }
     warpgroup_commit();
   }
-  // The same for FP8 pages: rows of A are widened in registers, four steps of 16 at a time, while the products of the
-  // four before run. The bytes of a stage are free as soon as they have been loaded.
-  using Widened = WidenedRows[2];
-  __device__ void multiply_widened(float (&c)[1][4], WidenedRows& a, std::uint64_t b, bool keep) {
-    settle(a);
-    warpgroup_fence();
-#pragma unroll
-    for (int step = 0; step < 4; ++step) warpgroup_multiply<Major::kK>(c, a[step], b + step * 2, keep || step > 0);
-    warpgroup_commit();
-    warpgroup_wait<1>();
-  }
-  // Computes the scores of the keys in the next stage. Their scales are powers of two, which multiply the sums as they
-  // would multiply each term.
-  __device__ void scores_of_bytes() {
-    const int place = next_stage();
-    const Fp8Tile<Plan> tile{stage(place), shared + static_cast<std::uint32_t>(Plan::scales_at(place))};
-    const std::uint64_t q = warpgroup_operand(shared + Plan::kQuery, 16);
-    Widened a;
-    float scales[2][2];
-    typename Fp8Tile<Plan>::KeyWords words[2];
-#pragma unroll
-    for (int m = 0; m < 2; ++m) tile.load_keys(words[m], scales[m], m);
-    release(place);
-    settle(s[0]);
-    settle(s[1]);
-#pragma unroll
-    for (int m = 0; m < 2; ++m) {
-#pragma unroll
-      for (int part = 0; part < kParts; ++part) {
-        WidenedRows& rows = a[(m * kParts + part) % 2];
-        tile.widen_keys(rows, words[m], part);
-        multiply_widened(s[m], rows, q + part * (Plan::kQueryTile / 16), part > 0);
-      }
-    }
-    warpgroup_wait<0>();
-#pragma unroll
-    for (int m = 0; m < 2; ++m) {
-      settle(s[m]);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) s[m][0][i] *= scales[m][i / 2];
-    }
-  }
-  // Adds the values in the next stage, with the next weights; kLast: only those of the first `count` keys.
-  template <bool kLast>
-  __device__ void add_values_of_bytes(int count) {
-    const int place = next_stage();
-    const Fp8Tile<Plan> tile{stage(place), shared + static_cast<std::uint32_t>(Plan::scales_at(place))};
-    // The shuffle tells the compiler that all lanes have one address, so that it keeps descriptors in uniform
-    // registers.
-    const std::uint32_t of_weights = __shfl_sync(0xFFFFFFFFu, shared + static_cast<std::uint32_t>(rounded()), 0);
-    const std::uint64_t p = warpgroup_operand(of_weights, 16);
-    Widened a;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      std::uint32_t factors[kForwardKeys / 16];
-      tile.template value_factors<kLast>(factors, half, count);
-      typename Fp8Tile<Plan>::ValueWords words[kParts];
-#pragma unroll
-      for (int part = 0; part < kParts; ++part) tile.load_values(words[part], part, half);
-      if (half == 1) release(place);
-#pragma unroll
-      for (int part = 0; part < kParts; ++part) {
-        WidenedRows& rows = a[(half * kParts + part) % 2];
-        tile.widen_values(rows, words[part], factors);
-        if (half == 0 && part == 0) {
-          barrier_wait(barriers.filled(buffers.place), buffers.parity);
-          decay_outputs(decays()[column()], decays()[column() + 1]);
-#pragma unroll
-          for (int each = 0; each < kParts; ++each) settle(o[each]);
-        }
-        multiply_widened(o[part], rows, p + half * (Plan::kQueryTile / 16), true);
-      }
-    }
-    add_weights();
-    warpgroup_wait<0>();
-#pragma unroll
-    for (int part = 0; part < kParts; ++part) settle(o[part]);
-  }
   __device__ void wait() {
     warpgroup_wait<0>();
     settle(s[0]);
@@ -264,7 +131,7 @@ struct DecodeCompute {
       decay[e] = exp2_fast((greatest[e] - base) * scale);  // 1 if the maximum stays
       greatest[e] = most;
     }
-    if constexpr (Plan::kFp8) wait_for_buffer();
+    if constexpr (Plan::kFp8) barrier_wait(barriers.read(buffers.place), buffers.parity ^ 1);
     if (thread() < 4) *reinterpret_cast<float2*>(decays() + column()) = make_float2(decay[0], decay[1]);
     std::uint32_t both[4];
 #pragma unroll
@@ -284,8 +151,7 @@ struct DecodeCompute {
       meet();
     }
   }
-  // Buffers of weights, decays and maxima pass from the warpgroup of scores to that of values.
-  __device__ void wait_for_buffer() { barrier_wait(barriers.read(buffers.place), buffers.parity ^ 1); }
+  // Passes weights, decays and maxima to the warpgroup of values.
   __device__ void pass_buffer() {
     if (thread() < 4) {
       float* to = floats(buffer(Plan::kGreatest, Plan::kRows * 4)) + column();
@@ -294,11 +160,6 @@ struct DecodeCompute {
     fence_async_shared();
     __syncwarp();
     if (lane() == 0) barrier_arrive(barriers.filled(buffers.place));
-    buffers.next();
-  }
-  __device__ void free_buffer() {
-    __syncwarp();
-    if (lane() == 0) barrier_arrive(barriers.read(buffers.place));
     buffers.next();
   }
   __device__ void decay_outputs(float first, float second) {
@@ -323,22 +184,6 @@ struct DecodeCompute {
     for (int n = 0; n < kForwardKeys / 8; ++n) added += own[n * 64];
     added += __shfl_xor_sync(0xFFFFFFFFu, added, 1);
     sum = __fmaf_rn(sum, decays()[sum_row()], added);
-  }
-
-  // Brings the columns of the queries to the order of Fp8Tile::keys().
-  __device__ void order_queries() const {
-    const int step = thread() / Plan::kRows;
-    if (step < kWidth / 16) {
-      const SharedRows<64> rows{static_cast<std::uint32_t>(Plan::kQuery + step / 4 * Plan::kQueryTile)};
-      auto& first = *reinterpret_cast<uint4*>(bytes + rows.at(thread() % Plan::kRows, step % 4 * 2));
-      auto& second = *reinterpret_cast<uint4*>(bytes + rows.at(thread() % Plan::kRows, step % 4 * 2 + 1));
-      const uint4 a = first;
-      const uint4 b = second;
-      first = make_uint4(a.x, a.z, b.x, b.z);
-      second = make_uint4(a.y, a.w, b.y, b.w);
-    }
-    fence_async_shared();
-    meet();
   }
 
   // Zeros the rows of a tile of values from `row` on, which were not copied: their weights are 0, and 0 times what was
@@ -404,33 +249,6 @@ struct DecodeCompute {
     release(of_values);
     reduce_sums();
   }
-  // The same of FP8 pages by two warpgroups, of which each passes over the stages of the other.
-  __device__ void score_split(int first, int count, bool ends) {
-    greatest[0] = greatest[1] = -std::numeric_limits<float>::infinity();
-    for (int i = 0; i < count; ++i) {
-      scores_of_bytes();
-      if (i > 0) ring.next();
-      if (ends && i + 1 == count && lane() == 0) barrier_arrive(barriers.q_free());
-      online_softmax_step(first + i);
-    }
-    ring.next();
-  }
-  __device__ void value_split(int first, int count, int keys) {
-    clear_outputs();
-    ring.next();
-    for (int i = 0; i + 1 < count; ++i) {
-      ring.next();
-      add_values_of_bytes<false>(kForwardKeys);
-      free_buffer();
-    }
-    add_values_of_bytes<true>(keys - (first + count - 1) * kForwardKeys);
-    const float* most = floats(buffer(Plan::kGreatest, Plan::kRows * 4)) + column();
-    greatest[0] = most[0];
-    greatest[1] = most[1];
-    free_buffer();
-    reduce_sums();
-  }
-
   // Writes o and lse of the part's rows.
   template <class HeadRow>
   __device__ void write(const TileQueries<__nv_bfloat16>& queries, int rows, const HeadRow& head_row) const {

@@ -12,12 +12,18 @@
 
 #include "backend/cuda/mma.cuh"
 #include "ops/attention/fp8_heads.cuh"
-#include "ops/attention/wgmma_schedule.cuh"
+#include "ops/attention/wgmma_decode_compute.cuh"
 
 namespace hone {
 
 // The operands A of four products of a warpgroup: steps of 16 along the sum.
 using WidenedRows = std::uint32_t[4][4];
+// Keeps the compiler from moving their conversion below a following wgmma.
+__device__ inline void settle(WidenedRows& a) {
+#pragma unroll
+  for (int step = 0; step < 4; ++step)
+    asm volatile("" : "+r"(a[step][0]), "+r"(a[step][1]), "+r"(a[step][2]), "+r"(a[step][3])::"memory");
+}
 
 template <class Plan>
 struct Fp8Tile {
@@ -96,6 +102,172 @@ struct Fp8Tile {
         a[step][of_keys * 2 + 1] = widened_pair(word, kOddBytes, factor);
       }
     }
+  }
+};
+
+// The two warpgroups that compute with FP8 pages. One has the scores and turns them into weights, the other one adds
+// what these weigh, a tile or two behind. Weights, decays and maxima pass through two buffers.
+template <class Plan>
+struct DecodeFp8Compute : DecodeCompute<Plan> {
+  static_assert(Plan::kStages >= 4);
+  using Base = DecodeCompute<Plan>;
+  using Base::add_weights;
+  using Base::barriers;
+  using Base::buffer;
+  using Base::buffers;
+  using Base::bytes;
+  using Base::clear_outputs;
+  using Base::column;
+  using Base::decay_outputs;
+  using Base::decays;
+  using Base::floats;
+  using Base::greatest;
+  using Base::kParts;
+  using Base::kWidth;
+  using Base::lane;
+  using Base::meet;
+  using Base::next_stage;
+  using Base::o;
+  using Base::online_softmax_step;
+  using Base::reduce_sums;
+  using Base::release;
+  using Base::ring;
+  using Base::rounded;
+  using Base::s;
+  using Base::shared;
+  using Base::stage;
+  using Base::thread;
+
+  // Brings the columns of the queries to the order of Fp8Tile::keys().
+  __device__ void order_queries() const {
+    const int step = thread() / Plan::kRows;
+    if (step < kWidth / 16) {
+      const SharedRows<64> rows{static_cast<std::uint32_t>(Plan::kQuery + step / 4 * Plan::kQueryTile)};
+      auto& first = *reinterpret_cast<uint4*>(bytes + rows.at(thread() % Plan::kRows, step % 4 * 2));
+      auto& second = *reinterpret_cast<uint4*>(bytes + rows.at(thread() % Plan::kRows, step % 4 * 2 + 1));
+      const uint4 a = first;
+      const uint4 b = second;
+      first = make_uint4(a.x, a.z, b.x, b.z);
+      second = make_uint4(a.y, a.w, b.y, b.w);
+    }
+    fence_async_shared();
+    meet();
+  }
+
+  __device__ void free_stage(int place) const {
+    __syncwarp();
+    release(place);
+  }
+  __device__ void free_buffer() {
+    __syncwarp();
+    if (lane() == 0) barrier_arrive(barriers.read(buffers.place));
+    buffers.next();
+  }
+  // Rows of A are widened four steps of 16 at a time, while the products of the four before run. The bytes of a stage
+  // are free as soon as they have been loaded.
+  using Widened = WidenedRows[2];
+  __device__ void multiply_widened(float (&c)[1][4], WidenedRows& a, std::uint64_t b, bool keep) {
+    settle(a);
+    warpgroup_fence();
+#pragma unroll
+    for (int step = 0; step < 4; ++step) warpgroup_multiply<Major::kK>(c, a[step], b + step * 2, keep || step > 0);
+    warpgroup_commit();
+    warpgroup_wait<1>();
+  }
+  // Computes the scores of the keys in the next stage. Their scales are powers of two, which multiply the sums as they
+  // would multiply each term.
+  __device__ void scores_of_bytes() {
+    const int place = next_stage();
+    const Fp8Tile<Plan> tile{stage(place), shared + static_cast<std::uint32_t>(Plan::scales_at(place))};
+    const std::uint64_t q = warpgroup_operand(shared + Plan::kQuery, 16);
+    Widened a;
+    float scales[2][2];
+    typename Fp8Tile<Plan>::KeyWords words[2];
+#pragma unroll
+    for (int m = 0; m < 2; ++m) tile.load_keys(words[m], scales[m], m);
+    free_stage(place);
+    settle(s[0]);
+    settle(s[1]);
+#pragma unroll
+    for (int m = 0; m < 2; ++m) {
+#pragma unroll
+      for (int part = 0; part < kParts; ++part) {
+        WidenedRows& rows = a[(m * kParts + part) % 2];
+        tile.widen_keys(rows, words[m], part);
+        multiply_widened(s[m], rows, q + part * (Plan::kQueryTile / 16), part > 0);
+      }
+    }
+    warpgroup_wait<0>();
+#pragma unroll
+    for (int m = 0; m < 2; ++m) {
+      settle(s[m]);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) s[m][0][i] *= scales[m][i / 2];
+    }
+  }
+  // Adds the values in the next stage, with the next weights; kLast: only those of the first `count` keys.
+  template <bool kLast>
+  __device__ void add_values_of_bytes(int count) {
+    const int place = next_stage();
+    const Fp8Tile<Plan> tile{stage(place), shared + static_cast<std::uint32_t>(Plan::scales_at(place))};
+    // The shuffle tells the compiler that all lanes have one address, so that it keeps descriptors in uniform
+    // registers.
+    const std::uint32_t of_weights = __shfl_sync(0xFFFFFFFFu, shared + static_cast<std::uint32_t>(rounded()), 0);
+    const std::uint64_t p = warpgroup_operand(of_weights, 16);
+    Widened a;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      std::uint32_t factors[kForwardKeys / 16];
+      tile.template value_factors<kLast>(factors, half, count);
+      typename Fp8Tile<Plan>::ValueWords words[kParts];
+#pragma unroll
+      for (int part = 0; part < kParts; ++part) tile.load_values(words[part], part, half);
+      if (half == 1) free_stage(place);
+#pragma unroll
+      for (int part = 0; part < kParts; ++part) {
+        WidenedRows& rows = a[(half * kParts + part) % 2];
+        tile.widen_values(rows, words[part], factors);
+        if (half == 0 && part == 0) {
+          barrier_wait(barriers.filled(buffers.place), buffers.parity);
+          decay_outputs(decays()[column()], decays()[column() + 1]);
+#pragma unroll
+          for (int each = 0; each < kParts; ++each) settle(o[each]);
+        }
+        multiply_widened(o[part], rows, p + half * (Plan::kQueryTile / 16), true);
+      }
+    }
+    add_weights();
+    warpgroup_wait<0>();
+#pragma unroll
+    for (int part = 0; part < kParts; ++part) settle(o[part]);
+  }
+
+  // Compute the `count` tiles of keys of a split, from tile `first` on, as split() does; each passes over the stages of
+  // the other. The ring has four stages at least, so that no stage that one of them passes over is two rounds behind.
+  __device__ void score_split(int first, int count, bool ends) {
+    greatest[0] = greatest[1] = -std::numeric_limits<float>::infinity();
+    for (int i = 0; i < count; ++i) {
+      scores_of_bytes();
+      if (i > 0) ring.next();
+      if (ends && i + 1 == count && lane() == 0) barrier_arrive(barriers.q_free());
+      online_softmax_step(first + i);
+    }
+    ring.next();
+  }
+  __device__ void value_split(int first, int count, int keys) {
+    clear_outputs();
+    ring.next();
+    for (int i = 0; i + 1 < count; ++i) {
+      ring.next();
+      add_values_of_bytes<false>(kForwardKeys);
+      free_buffer();
+    }
+    add_values_of_bytes<true>(keys - (first + count - 1) * kForwardKeys);
+    const float* most = floats(buffer(Plan::kGreatest, Plan::kRows * 4)) + column();
+    greatest[0] = most[0];
+    greatest[1] = most[1];
+    free_buffer();
+    reduce_sums();
   }
 };
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "ops/attention/fp8_heads.cuh"
-#include "ops/attention/tiles.cuh"
+#include "ops/attention/widened_pages.cuh"
 
 namespace hone {
 

@@ -15,7 +15,7 @@
 #include <cstdint>
 
 #include "backend/gpu/kernel.cuh"
-#include "ops/cuda_kernel.cuh"
+#include "ops/attention/tiles.cuh"
 
 namespace hone {
 
@@ -96,6 +96,11 @@ struct WidenedPages {
   [[nodiscard]] static std::int64_t lists_bytes(std::int64_t capacity, std::int64_t sequences) {
     return capacity * static_cast<std::int64_t>(sizeof(WidenedTile)) + 4 * (1 + sequences);
   }
+};
+
+// FP8 pages of which some may be widened.
+struct WidenablePages : Fp8PagedKeys {
+  WidenedPages widened{};
 };
 
 }  // namespace hone

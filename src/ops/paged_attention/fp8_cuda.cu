@@ -1,3 +1,4 @@
+#include "ops/attention/widened_pages.cuh"
 #include "ops/paged_attention/forward.cuh"
 
 namespace hone {
@@ -8,7 +9,7 @@ void attend_to_fp8_pages(const KernelCall& call) {
                           call.in(PagedAttentionIn::v_scales).as<std::uint8_t>(),
                           static_cast<std::int32_t>(a.kv_heads)};
   if (call.in(PagedAttentionIn::qkv).dtype() == DType::kBf16) {
-    forward_over_pages<__nv_bfloat16>(call, a, keys);
+    forward_over_pages<__nv_bfloat16>(call, a, WidenablePages{keys});
   } else {
     forward_over_pages<float>(call, a, keys);
   }

@@ -1,0 +1,63 @@
+// Sizes of a block of wgmma_decode.cuh.
+#pragma once
+
+#include "ops/attention/wgmma_forward.cuh"
+
+namespace hone {
+
+// The barriers of the buffers of weights, where two warpgroups compute.
+struct WeightBarriers : ForwardBarriers {
+  [[nodiscard]] __device__ std::uint32_t filled(int buffer) const { return at(18 + buffer); }
+  [[nodiscard]] __device__ std::uint32_t read(int buffer) const { return at(20 + buffer); }
+};
+
+// Sizes of a block; with kDeep one fits an SM and copies further ahead, otherwise two. With kFp8 a stage holds the
+// bytes of a tile of FP8 pages and their scales, two warpgroups compute, and one warp of a third one copies.
+template <int kHeadDim, bool kDeep, bool kFp8Pages = false>
+struct WgmmaDecode {
+  static constexpr bool kFp8 = kFp8Pages;
+  static constexpr int kWidth = kHeadDim;
+  static constexpr int kRows = 8;       // query rows of a part
+  static constexpr int kItemRows = 64;  // query rows of an item
+  static constexpr int kParts = kWidth / 64;
+  static constexpr int kGroup = 128;  // threads of a warpgroup
+  static constexpr int kWarps = kGroup / 32;
+  static constexpr int kConsumers = kFp8 ? 2 * kGroup : kGroup;  // threads that compute
+  static constexpr int kThreads = kConsumers + (kFp8 ? kGroup : 32);
+  // Two blocks of 384 threads have 80 registers each, of which those that copy need fewer.
+  static constexpr bool kMovesRegisters = kFp8 && !kDeep;
+  static constexpr int kCopyRegisters = 56;
+  static constexpr int kRegisters = 88;
+  static constexpr int kBlocks = kDeep ? 1 : 2;             // of an SM, at least
+  static constexpr int kStages = kDeep ? 6 : kFp8 ? 5 : 3;  // of one tile of keys or values each
+  static constexpr int kBuffers = kFp8 ? 2 : 1;             // of weights, maxima and decays
+  // Bytes of tiles of 64 columns.
+  static constexpr int kQueryTile = kRows * 128;
+  static constexpr int kKeyTile = kForwardKeys * 128;
+  static constexpr int kStageBytes = kFp8 ? kForwardKeys * kWidth : kParts * kKeyTile;
+  // Keys and values share the stages (ForwardCopy).
+  static constexpr bool kSeparate = false;
+  static constexpr int kValues = kWidth;
+  static constexpr int kKeyStages = kStages;
+  static constexpr int kValueStages = 0;
+  static constexpr int kKeyBytes = kStageBytes;
+  static constexpr int kValueBytes = kStageBytes;
+  // Offsets in shared memory, in bytes.
+  static constexpr int kQuery = 0;
+  static constexpr int kRounded = kQuery + kParts * kQueryTile;  // bf16 P [8, 128], in two tiles of 64 keys
+  static constexpr int kStage = (kRounded + kBuffers * 2 * kQueryTile + 1023) / 1024 * 1024;
+  static constexpr int kScales = kStage + kStages * kStageBytes;                  // of a stage: u8 [128]
+  static constexpr int kWeights = kScales + (kFp8 ? kStages * kForwardKeys : 0);  // f32 P^T [128, 8]
+  static constexpr int kMaxima = kWeights + kBuffers * kForwardKeys * kRows * 4;  // f32 [warps, 8]
+  static constexpr int kDecays = kMaxima + kBuffers * kWarps * kRows * 4;         // f32 [8]
+  static constexpr int kGreatest = kDecays + kBuffers * kRows * 4;                // f32 [8]
+  static constexpr int kTotals = kGreatest + kBuffers * kRows * 4;                // f32 [8]
+  static constexpr int kOut = kFp8 ? kTotals + kRows * 4 : kWeights;              // bf16 [8, head_dim]
+  static constexpr int kBarriers = kTotals + kRows * 4 + (kFp8 ? kRows * kWidth * 2 : 0);
+  static constexpr int kItems = kBarriers + 192;  // two slots for items
+  static constexpr int kSharedBytes = kItems + 64;
+  [[nodiscard]] __device__ static int stage_at(int place) { return kStage + place * kStageBytes; }
+  [[nodiscard]] __device__ static int scales_at(int place) { return kScales + place * kForwardKeys; }
+};
+
+}  // namespace hone
