@@ -19,6 +19,7 @@ struct SimpleForwardPlan {
                     bool, bool = false) {}
 };
 using ForwardPlan = SimpleForwardPlan;
+using WidenablePages = Fp8PagedKeys;  // they widen nothing in advance either
 #endif
 
 template <class T, class Keys>

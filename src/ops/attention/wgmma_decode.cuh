@@ -22,7 +22,11 @@
 //
 // FP8 pages are copied as bytes, with the scales of each page, and widened in registers to the rows of both products
 // (wgmma_decode_widen.cuh), so that the products, and the bits, are those of bf16 pages with the same numbers. A tile
-// of a head of 128 then takes 16 KiB and 128 scales of the device's memory and of shared memory in place of 32 KiB.
+// of a head of 128 then takes 16 KiB and 128 scales of the device's memory and of shared memory in place of 32 KiB. Two
+// warpgroups compute, because conversion takes half of their instructions: one has S and P, the other one O and the
+// sums, up to two tiles behind. P, the weights in f32 and the factors of O pass through two buffers:
+//
+//   copy  -> bytes K0 K1 V0 ... -> scores: K, S, P -> weights 0 1 -> values: V, O       384 threads, 32 of them copy
 #pragma once
 
 #include "ops/attention/wgmma_decode_widen.cuh"
@@ -133,7 +137,7 @@ struct DecodeCopy {
   }
 };
 
-// What a warpgroup computes: all, or of FP8 pages the scores and weights, or what these weigh.
+// The role of a warpgroup: it computes all, or with FP8 pages the scores and weights, or what these weigh.
 enum class DecodeRole { kAll, kScores, kValues };
 template <class Plan>
 using DecodeComputeOf = std::conditional_t<Plan::kFp8, DecodeFp8Compute<Plan>, DecodeCompute<Plan>>;

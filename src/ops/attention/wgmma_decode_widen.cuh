@@ -5,7 +5,7 @@
 //
 //   keys    as they are: the lane that has row lane / 4 of A gets the columns 4 q .. 4 q + 3 of 16, where q = lane % 4.
 //           They are its columns 2 q, 2 q + 1, 2 q + 8 and 2 q + 9 of A; the queries are brought to the same order
-//           (order_queries()). A product adds its 16 terms at once, so that their order changes no bit.
+//           (order_queries()). A product adds its 16 terms together, so that their order changes no bit.
 //   values  transposed: a lane gets the keys 2 q and 2 q + 1 in the columns 2 (lane / 4) and 2 (lane / 4) + 1. The even
 //           column becomes row lane / 4 of A, the odd one row lane / 4 + 8.
 #pragma once
@@ -45,8 +45,8 @@ struct Fp8Tile {
     return __uint_as_float(scale << 23);
   }
 
-  // Of the keys 64 m .. 64 m + 63 the scales of the lane's rows and the bytes of the warp's 16: two steps of 16 columns
-  // in four words.
+  // Loads from the keys 64 m .. 64 m + 63 the scales of the lane's rows and the bytes of the warp's 16: two steps of 16
+  // columns in four words.
   using KeyWords = std::uint32_t[kWidth / 32][4];
   __device__ void load_keys(KeyWords& words, float (&factors)[2], int m) const {
     const int first = m * 64 + warp() * 16;
@@ -82,8 +82,8 @@ struct Fp8Tile {
       if (kLast && key + 1 >= count) factors[i] &= 0xFFFFu;
     }
   }
-  // Of the columns 64 part .. 64 part + 63 of the values, in the keys 64 half .. 64 half + 63, the bytes of the warp's
-  // 16: two steps of 16 keys in four words.
+  // Loads from the columns 64 part .. 64 part + 63 of the values, in the keys 64 half .. 64 half + 63, the bytes of the
+  // warp's 16: two steps of 16 keys in four words.
   using ValueWords = std::uint32_t[kForwardKeys / 64][4];
   __device__ void load_values(ValueWords& words, int part, int half) const {
 #pragma unroll
@@ -175,7 +175,7 @@ struct DecodeFp8Compute : DecodeCompute<Plan> {
     warpgroup_wait<1>();
   }
   // Computes the scores of the keys in the next stage. Their scales are powers of two, which multiply the sums as they
-  // would multiply each term.
+  // would multiply each term, as long as no unscaled sum is beyond the range of f32.
   __device__ void scores_of_bytes() {
     const int place = next_stage();
     const Fp8Tile<Plan> tile{stage(place), shared + static_cast<std::uint32_t>(Plan::scales_at(place))};

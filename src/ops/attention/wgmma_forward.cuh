@@ -27,10 +27,11 @@
 //   2. wait for ready(V_i-1); start O += P_i-1 V_i-1; pass the turn on
 //   3. wait for S_i, arrive at free(K_i); mask, take the row maximum, compute P_i in f32 while the GEMM of 2 runs
 //   4. wait for O, arrive at free(V_i-1); round P_i to bf16; scale O to the new maximum
-// The copying warpgroup waits for free(stage) and fills it: one thread with TMA boxes, for paged keys the lanes of
-// a warp with a box for each page or, if block_size is no multiple of 8, 128 threads with 16-byte cp.async. item_ready
-// and item_free pass items of the schedule through two slots; q_ready and q_free guard Q, which the next item
-// overwrites after the last S of this one.
+// FP8 pages that several items read are widened before, to rows that are copied like packed keys (widened_pages.cuh);
+// of other FP8 pages 128 threads widen the rows of each tile. The copying warpgroup waits for free(stage) and fills it:
+// one thread with TMA boxes, for paged keys the lanes of a warp with a box for each page or, if block_size is no
+// multiple of 8, 128 threads with 16-byte cp.async. item_ready and item_free pass items of the schedule through two
+// slots; q_ready and q_free guard Q, which the next item overwrites after the last S of this one.
 //
 // A row's bits do not depend on the batch. Its dot products have one wgmma shape whatever the other 63 rows are; it
 // takes the tiles of its sequence in ascending order; its sums run over the same four lanes in the same order.

@@ -3,8 +3,8 @@
 //
 // A sequence whose query rows need more than one item of a key head is widened if there is room, in the order of the
 // sequences; the others are widened by each item that reads them. The bits are the same. There is room for the longest
-// sequence and for the new rows, so that a long prompt that goes on and others that begin fit together, and for 32,768
-// keys at least.
+// sequence and for the new rows, so that a long prompt that continues and others that begin fit together, and for
+// 32,768 keys at least.
 //
 //   schedule (1)                 which sequences, and their first rows          WidenedPages::assign()
 //   widen_pages (2)              tiles of 128 keys, in any order
@@ -33,7 +33,7 @@ struct WidenedPages {
   std::int32_t* count = nullptr;       // tiles in use
   std::int32_t capacity = 0;           // in tiles; 0: nothing is widened
 
-  static constexpr std::int64_t kLeastTiles = 256;  // room for prompts that go on from shared prefixes
+  static constexpr std::int64_t kLeastTiles = 256;  // room for prompts that continue shared prefixes
 
   // The tiles that there is room for.
   [[nodiscard]] static std::int64_t capacity_of(std::int64_t rows, std::int64_t sequences, std::int64_t most_keys) {

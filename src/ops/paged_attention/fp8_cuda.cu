@@ -1,4 +1,3 @@
-#include "ops/attention/widened_pages.cuh"
 #include "ops/paged_attention/forward.cuh"
 
 namespace hone {
