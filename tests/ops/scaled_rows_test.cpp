@@ -217,6 +217,7 @@ std::ptrdiff_t nodes_of(const Program& program, std::string_view op) {
 }
 
 TEST(ScaledRows, ShareTheQuantizedCopyOfAnInput) {
+  register_operations();
   Program program;
   const Tensor x = program.input("x", {DType::kBf16, {{5, Count::tokens}, 256}});
   const auto layer = [&](const Tensor& from, const std::string& name, bool quantizes) {
