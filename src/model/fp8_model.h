@@ -12,7 +12,7 @@
 
 namespace hone {
 
-// How the linear layers of an Fp8Model multiply.
+// The products of the linear layers of an Fp8Model.
 enum class Fp8Layers : std::uint8_t {
   kWeights,   // activations in bf16 by FP8 weights: the bits of the same weights in bf16
   kProducts,  // activations quantized to e4m3 (ops/quantize) by FP8 weights, as training with fp8: true

@@ -82,7 +82,7 @@ void log_fp8(const Model& model, const TensorStore& weights) {
 
 std::unique_ptr<Model> quantized_model(std::unique_ptr<Model> model, Quantization quantization, Device& device) {
   if (quantization == Quantization::kFp8) return std::make_unique<Fp8Model>(std::move(model));
-  HONE_ASSERT(quantization == Quantization::kW8a8Fp8, "no FP8 weights are asked for");
+  HONE_ASSERT(quantization == Quantization::kW8a8Fp8, "a model without FP8 weights");
   if (&model->whole() != model.get()) {
     throw Error("quantization", "is w8a8_fp8, which does not work with a model that is divided over processes",
                 "--quantization fp8 or none, or leave out tensor_parallel_size");

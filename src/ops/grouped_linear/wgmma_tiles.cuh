@@ -65,7 +65,7 @@ struct GroupedArgs {
   int depth;              // terms of the sums for y and dx
   std::int64_t capacity;  // rows of y and dx
   void* out;              // y or dx [capacity, rows]; dW [experts x rows, columns]
-  // Of a product by one matrix (DenseOrder): the rows of x in use, and the columns of a tile.
+  // The rows of x in use and the columns of a tile, of a product by one matrix (DenseOrder).
   RowCount used = {};
   int width = 0;
 };
