@@ -17,8 +17,7 @@ template <>
 inline constexpr EnumTable kEnumTable<Quantization>{.names = "auto|fp8|w8a8_fp8|none"};
 
 inline constexpr const char* kQuantizationHelp =
-    "Weights of linear layers: fp8 (e4m3 with a scale for each 128 x 128), w8a8_fp8 (their inputs too, with a scale "
-    "for "
-    "128 numbers of a row), none (bfloat16 or float32); auto: as stored";
+    "Weights of linear layers: fp8 (e4m3 with a scale for each 128 x 128), w8a8_fp8 (their inputs too, with a "
+    "scale for 128 numbers of a row), none (bfloat16 or float32); auto: as stored";
 
 }  // namespace hone
