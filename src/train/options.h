@@ -384,8 +384,7 @@ struct SftOptions : ModelOptions, DatasetOptions, TrainingOptions, LoraOptions {
   }
 };
 
-// Check the options. Throw Error that begins with the place recorded in `input` if values contradict each other or a
-// required option is not set.
+// Throw Error, which begins with a place recorded in `input`, if values contradict each other or one is missing.
 void check_options(const PretrainOptions& options, const OptionInput& input);
 void check_options(const SftOptions& options, const OptionInput& input);
 // Checks the options that all commands share. needs_model: model_name_or_path must be set.
