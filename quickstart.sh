@@ -5,5 +5,5 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 
 scripts/setup.sh
 cmake --preset release >/dev/null
-cmake --build --preset release --target hone
+cmake --build --preset release --parallel "$(nproc)" --target hone
 exec build/hone quickstart "$@"

@@ -7,5 +7,5 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 build=${HONE_BUILD_ROOT:-$PWD}/build
 cmake --preset release -B "$build" -DHONE_EMULATED_GPU=ON >/dev/null
-cmake --build "$build" --target ops_test
+cmake --build "$build" --parallel "$(nproc)" --target ops_test
 ctest --test-dir "$build" --output-on-failure --parallel 2 --no-tests=error -L emulated
