@@ -4,6 +4,7 @@
 #include <concepts>
 #include <cstring>
 #include <iterator>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -77,32 +78,22 @@ class Reader {
   std::string_view rest_;
 };
 
-// Calls each(field) for the fields of an object of a message.
-void visit(auto& sample, auto&& each)
-  requires std::same_as<std::remove_const_t<std::remove_reference_t<decltype(sample)>>, PolicySample>
-{
-  each(sample.prompt);
-  each(sample.completion);
-  each(sample.logps);
-  each(sample.importance);
-  each(sample.ref_logps);
-  each(sample.truncated);
-  each(sample.advantage);
+template <class T, class Of>
+concept MaybeConst = std::same_as<std::remove_const_t<T>, Of>;
+
+// Returns references to the fields of an object of a message.
+auto fields(MaybeConst<PolicySample> auto& sample) {
+  return std::tie(sample.prompt, sample.completion, sample.logps, sample.importance, sample.ref_logps, sample.truncated,
+                  sample.advantage);
 }
-void visit(auto& judged, auto&& each)
-  requires std::same_as<std::remove_const_t<std::remove_reference_t<decltype(judged)>>, ScoredCompletion>
-{
-  each(judged.prompt);
-  each(judged.prompt_text);
-  each(judged.completion);
-  each(judged.rewards);
-  each(judged.finish_reason);
+auto fields(MaybeConst<ScoredCompletion> auto& judged) {
+  return std::tie(judged.prompt, judged.prompt_text, judged.completion, judged.rewards, judged.finish_reason);
 }
-void visit(auto& drawn, auto&& each)
-  requires std::same_as<std::remove_const_t<std::remove_reference_t<decltype(drawn)>>, DrawnTokens>
-{
-  each(drawn.tokens);
-  each(drawn.logps);
+auto fields(MaybeConst<DrawnTokens> auto& drawn) { return std::tie(drawn.tokens, drawn.logps); }
+
+// Calls each(field) for the fields in their order.
+void visit(auto& object, auto& each) {
+  std::apply([&](auto&... field) { (each(field), ...); }, fields(object));
 }
 
 template <class Object>

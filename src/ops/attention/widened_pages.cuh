@@ -82,7 +82,7 @@ struct WidenedPages {
       if (fits) used = at + own;
       before += all;
     }
-    // Those that fit are the first ones, so that the last of them ends the tiles in use.
+    // Sequences that fit come before those that do not, so the last of them ends the tiles in use.
     if (thread == 0) *count = 0;
     __syncthreads();
     if (used > 0) atomicMax(count, used);

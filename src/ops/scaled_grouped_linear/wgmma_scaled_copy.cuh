@@ -9,7 +9,6 @@ namespace hone {
 
 inline constexpr int kScaledDepth = 128;  // terms of a stage
 inline constexpr int kTokenBox = 32;      // tokens that are copied at a time
-inline constexpr int kScalesAhead = 4;    // stages whose scales are under way
 
 // Shared memory of a block.
 template <GroupedProduct kProductOf>
@@ -23,6 +22,7 @@ struct ScaledPlan {
   static constexpr int kFirstBytes = kGroupedRows * kScaledDepth;
   static constexpr int kStageBytes = kFirstBytes + kColumns * kScaledDepth;
   static constexpr int kStaging = kStages * kStageBytes;
+  static constexpr int kScalesAhead = 2;                 // stages whose scales are under way; 4 spill
   static constexpr int kScaleStride = kColumns / 4 + 4;  // the four rows of scales are in different banks
   static constexpr int kScales = kStaging + kGroupedRows * kStagedColumns * 2;  // f32 [kStages, 4, kScaleStride]
   static constexpr int kTiles = kScales + kStages * kScaleStride * 4 * 4;       // GroupedTile [kStages]
@@ -85,10 +85,11 @@ __device__ inline void copy_scaled_stage(const ScaledRing<Plan>& ring, const Sca
 // The warp that writes the scales of stages: that of each token times that of the 128 rows of W. They are ordered by
 // the lane of a quad that reads them: the scale of column 8 i + 2 q + j is at [q, 2 i + j]. Threads load them, because
 // a bulk copy would have to begin at a multiple of 16 bytes, and an expert begins at any token. They load those of
-// kScalesAhead stages before they need the first, because a stage takes less time than a load.
+// Plan::kScalesAhead stages before they need the first.
 template <class Plan>
 __device__ inline void place_scales(ScaledRing<Plan> ring, const ScaledArgs& args) {
   constexpr int kHeld = Plan::kColumns / 32;
+  constexpr int kAhead = Plan::kScalesAhead;
   constexpr bool kTurned = Plan::kProduct == GroupedProduct::kInput;
   const GroupedArgs& grouped = args.grouped;
   TileOrder<Plan> order(grouped);
@@ -104,8 +105,8 @@ __device__ inline void place_scales(ScaledRing<Plan> ring, const ScaledArgs& arg
     const float* weight = args.weight_scale + (Plan::kSumsRows ? first : tile.expert * blocks * args.weight_stride) +
                           (kTurned ? row : row * args.weight_stride);
     const float* tokens = args.token_scale + first * args.token_stride + tile.column + lane;
-    float next[kScalesAhead][kHeld] = {};
-    float next_weight[kScalesAhead] = {};
+    float next[kAhead][kHeld] = {};
+    float next_weight[kAhead] = {};
     int loaded = 0;
     const auto load = [&](int at) {
       if (loaded++ >= steps) return;
@@ -118,10 +119,10 @@ __device__ inline void place_scales(ScaledRing<Plan> ring, const ScaledArgs& arg
       tokens += args.token_stride;
     };
 #pragma unroll
-    for (int at = 0; at < kScalesAhead; ++at) load(at);
-    for (int step = 0; step < steps; step += kScalesAhead) {
+    for (int at = 0; at < kAhead; ++at) load(at);
+    for (int step = 0; step < steps; step += kAhead) {
 #pragma unroll
-      for (int at = 0; at < kScalesAhead; ++at) {
+      for (int at = 0; at < kAhead; ++at) {
         if (step + at >= steps) break;
         barrier_wait(ring.empty(), ring.parity ^ 1);
 #pragma unroll

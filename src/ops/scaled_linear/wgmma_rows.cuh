@@ -39,6 +39,7 @@ struct RowsPlan {
   static constexpr int kFirstBytes = kRows * kScaledDepth;
   static constexpr int kStageBytes = kFirstBytes + kColumns * kScaledDepth;
   static constexpr int kStaging = kStages * kStageBytes;
+  static constexpr int kScalesAhead = 4;                                   // a stage takes less time than a load
   static constexpr int kScaleStride = kColumns / 4 + 4;                    // as in ScaledPlan
   static constexpr int kScales = kStaging + kRows * kStagedColumns * 2;    // f32 [kStages, 4, kScaleStride]
   static constexpr int kTiles = kScales + kStages * kScaleStride * 4 * 4;  // GroupedTile [kStages]
