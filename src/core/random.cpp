@@ -18,21 +18,36 @@ std::uint64_t key_of(std::uint64_t seed, std::string_view name) {
   return (std::uint64_t{mixed[1]} << 32) | mixed[0];
 }
 
+// Box-Muller.
+float normal_from(std::uint32_t first, std::uint32_t second) {
+  const double radius = std::sqrt(-2.0 * std::log(static_cast<double>(uniform_from(first))));
+  return static_cast<float>(radius * std::cos(2.0 * std::numbers::pi * static_cast<double>(uniform_from(second))));
+}
+
 }  // namespace
 
 RandomStream::RandomStream(std::uint64_t seed, std::string_view name, std::uint64_t step)
     : key_(key_of(seed, name)), step_(step) {}
 
-std::uint32_t RandomStream::bits(std::uint64_t index) const {
-  const std::uint64_t block = index / 4;
-  const auto words = philox(key_, {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32),
-                                   static_cast<std::uint32_t>(step_), static_cast<std::uint32_t>(step_ >> 32)});
-  return words[index % 4];
+std::array<std::uint32_t, 4> RandomStream::block(std::uint64_t number) const {
+  return philox(key_, {static_cast<std::uint32_t>(number), static_cast<std::uint32_t>(number >> 32),
+                       static_cast<std::uint32_t>(step_), static_cast<std::uint32_t>(step_ >> 32)});
 }
 
+std::uint32_t RandomStream::bits(std::uint64_t index) const { return block(index / 4)[index % 4]; }
+
 float RandomStream::normal(std::uint64_t index) const {
-  const double radius = std::sqrt(-2.0 * std::log(static_cast<double>(uniform(2 * index))));
-  return static_cast<float>(radius * std::cos(2.0 * std::numbers::pi * static_cast<double>(uniform(2 * index + 1))));
+  const std::array<std::uint32_t, 4> words = block(index / 2);
+  return normal_from(words[index % 2 * 2], words[index % 2 * 2 + 1]);
+}
+
+void RandomStream::normals(std::uint64_t first, std::span<float> values) const {
+  std::array<std::uint32_t, 4> words{};
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::uint64_t index = first + i;
+    if (i == 0 || index % 2 == 0) words = block(index / 2);
+    values[i] = normal_from(words[index % 2 * 2], words[index % 2 * 2 + 1]);
+  }
 }
 
 std::uint64_t RandomStream::below(std::uint64_t index, std::uint64_t bound) const {

@@ -44,12 +44,16 @@ class RandomStream {
   [[nodiscard]] std::uint32_t bits(std::uint64_t index) const;
   [[nodiscard]] float uniform(std::uint64_t index) const { return uniform_from(bits(index)); }
   [[nodiscard]] float normal(std::uint64_t index) const;  // mean 0, standard deviation 1 (Box-Muller)
+  // Fills `values` with normal(first), normal(first + 1) and so on, in about half of the time.
+  void normals(std::uint64_t first, std::span<float> values) const;
   [[nodiscard]] std::uint64_t below(std::uint64_t index, std::uint64_t bound) const;  // uniform integer in [0, bound)
   // Returns a random permutation of 0..count-1 (Fisher-Yates).
   [[nodiscard]] std::vector<std::uint32_t> permutation(std::uint32_t count) const;
 
  private:
   explicit RandomStream(std::uint64_t key) : key_(key) {}
+  // Returns bits(4 * number) to bits(4 * number + 3).
+  [[nodiscard]] std::array<std::uint32_t, 4> block(std::uint64_t number) const;
 
   std::uint64_t key_;
   std::uint64_t step_ = 0;

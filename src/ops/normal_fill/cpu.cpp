@@ -1,3 +1,7 @@
+#include <algorithm>
+#include <array>
+#include <span>
+
 #include "core/random.h"
 #include "ops/normal_fill/normal_fill.h"
 #include "ops/registry.h"
@@ -14,8 +18,13 @@ void normal_fill_forward(const KernelCall& call) {
   const auto deviation = static_cast<float>(a.deviation);
   T* values = call.out(0).as<T>() + a.first;
   parallel_for(a.count, 4096, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      values[i] = static_cast<T>(static_cast<A>(deviation * random.normal(static_cast<std::uint64_t>(i))));
+    std::array<float, 256> normals;
+    while (begin < end) {
+      const std::int64_t count = std::min<std::int64_t>(end - begin, std::ssize(normals));
+      random.normals(static_cast<std::uint64_t>(begin), std::span(normals).first(static_cast<std::size_t>(count)));
+      for (std::int64_t i = 0; i < count; ++i)
+        values[begin + i] = static_cast<T>(static_cast<A>(deviation * normals[static_cast<std::size_t>(i)]));
+      begin += count;
     }
   });
 }
