@@ -108,14 +108,15 @@ inline constexpr std::int64_t kMaxListedTokens = 1024;
 [[nodiscard]] KvLayout kv_layout(const EngineOptions& options);
 // Capacities of the engine's programs, smallest first. A step runs the smallest program that holds its tokens. It then
 // holds its requests and its samples too, each of which has a token: both are counted up to Capacity::sequences.
-[[nodiscard]] std::vector<Capacity> engine_capacities(const EngineOptions& options);
+[[nodiscard]] std::vector<Capacity> engine_capacities(const EngineOptions& options, DeviceKind device);
 
 // The requests that an engine is to serve, as far as they are known in advance.
 struct EngineWorkload {
-  std::int64_t max_model_len = 0;  // tokens of the longest prompt and its completion
-  std::int64_t max_num_seqs = 64;  // requests that run concurrently
-  std::int64_t full_length = 0;    // requests of max_model_len that the KV cache holds; 0: max_num_seqs of them
-  bool adjust_logits = false;      // requests may have SamplingParams::adjusts_logits()
+  std::int64_t max_model_len = 0;       // tokens of the longest prompt and its completion
+  std::int64_t max_num_seqs = 64;       // requests that run concurrently
+  std::int64_t max_batch_tokens = 512;  // tokens of one step, or more if the requests need it
+  std::int64_t full_length = 0;         // requests of max_model_len that the KV cache holds; 0: max_num_seqs of them
+  bool adjust_logits = false;           // requests may have SamplingParams::adjusts_logits()
   std::int64_t num_speculative_tokens = 0;
   SpeculativeMethod speculative_method = SpeculativeMethod::kNgram;
   CacheOptions cache = {};

@@ -16,6 +16,7 @@
 #include "core/strings.h"
 #include "core/yaml.h"
 #include "endpoint/client.h"
+#include "engine/cache_memory.h"
 #include "reward/tags.h"
 #include "system/process.h"
 
@@ -144,7 +145,7 @@ class EndpointRun {
           text_of(format_count(done_before_), " of ", format_count(std::ssize(prompts_)), " prompts are already done"));
     }
     const std::int64_t missing = (std::ssize(prompts_) - done_before_) * options_.num_generations;
-    const std::int64_t threads = std::min({options_.max_num_seqs, missing, kMostThreads});
+    const std::int64_t threads = std::min({num_seqs(options_.max_num_seqs, DeviceKind::kCpu), missing, kMostThreads});
     run_requests(static_cast<std::size_t>(threads), cancelled_, [this] { return ask_next(); });
     if (refused_ == 0) return;
     log_warning(text_of(format_count(refused_), " of ", format_count(std::ssize(prompts_)),

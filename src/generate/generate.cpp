@@ -10,6 +10,7 @@
 #include "core/random.h"
 #include "core/strings.h"
 #include "data/journal.h"
+#include "engine/cache_memory.h"
 #include "engine/engine.h"
 #include "engine/engine_group.h"
 #include "engine/engine_part.h"
@@ -86,8 +87,14 @@ struct Running {
 
 class Generation {
  public:
-  Generation(const GenerateOptions& options, Engine& engine, Journal& journal, SamplingParams sampling)
-      : options_(options), engine_(engine), journal_(journal), sampling_(std::move(sampling)) {}
+  // most_running: requests that the engine runs concurrently.
+  Generation(const GenerateOptions& options, Engine& engine, std::int64_t most_running, Journal& journal,
+             SamplingParams sampling)
+      : options_(options),
+        engine_(engine),
+        most_running_(most_running),
+        journal_(journal),
+        sampling_(std::move(sampling)) {}
 
   // Generates for the prompts that the journal lacks. A prompt's row is appended when its last completion has ended.
   void run(std::span<const GeneratePrompt> prompts) {
@@ -108,7 +115,7 @@ class Generation {
     // Keeps twice as many requests as fit into the engine, so that it is always full and memory does not grow with the
     // dataset.
     const auto refill = [&] {
-      for (; next < prompts.size() && waiting_ < 2 * options_.max_num_seqs; ++next) {
+      for (; next < prompts.size() && waiting_ < 2 * most_running_; ++next) {
         if (!journal_.contains(prompts[next].key)) begin(prompts[next]);
       }
     };
@@ -160,6 +167,7 @@ class Generation {
 
   const GenerateOptions& options_;
   Engine& engine_;
+  const std::int64_t most_running_;
   Journal& journal_;
   SamplingParams sampling_;
   std::unordered_map<RequestId, const GeneratePrompt*> owners_;
@@ -201,17 +209,20 @@ void generate_missing(const GenerateOptions& options, std::span<const GeneratePr
   const LoadedModel loaded = load_generator(options, group);
   EngineOptions capacities =
       engine_options({.max_model_len = tokens_within(loaded.model->shape(), options, prompts),
-                      .max_num_seqs = options.max_num_seqs,
+                      .max_num_seqs = num_seqs(options.max_num_seqs, device.kind()),
+                      .max_batch_tokens = num_batched_tokens(0, device.kind()),
                       .adjust_logits = options.adjusts_logits() || options.prompt_logprobs.has_value(),
                       .num_speculative_tokens = options.num_speculative_tokens,
                       .speculative_method = options.speculative_method,
                       .cache = options.cache});
   capacities.max_logprobs = std::max(options.logprobs.value_or(0), options.prompt_logprobs.value_or(0));
   if (options.prompt_logprobs) capacities.max_prompt_samples = std::min(kPromptSamples, capacities.max_batch_tokens);
+  capacities =
+      with_cache_that_fits(capacities, *loaded.model, model_dtype(*loaded.model, loaded.weights), device, group);
   Engine engine(*loaded.model, loaded.tokenizer, loaded.weights, std::make_shared<Arena>(device), capacities, group);
   SamplingParams sampling =
       options.params(options.max_new_tokens, stop_token_ids(loaded.generation_config, *loaded.model, loaded.tokenizer));
-  Generation(options, engine, journal, std::move(sampling)).run(prompts);
+  Generation(options, engine, capacities.max_num_seqs, journal, std::move(sampling)).run(prompts);
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ struct GenerateOptions : SamplingKeys, RewardKeys {
 
   std::int64_t num_generations = 1;
   std::int64_t max_new_tokens = 8192;
-  std::int64_t max_num_seqs = 64;
+  std::int64_t max_num_seqs = 0;
   std::int64_t num_speculative_tokens = 0;
   std::optional<std::int64_t> logprobs;
   std::optional<std::int64_t> prompt_logprobs;
@@ -92,7 +92,8 @@ struct GenerateOptions : SamplingKeys, RewardKeys {
     v("num_generations", num_generations, "Completions per prompt", within(1, 1'000'000));
     v("max_new_tokens", max_new_tokens, "Maximum tokens per completion", at_least(1));
     v.alias("max_completion_length", "max_new_tokens");
-    v("max_num_seqs", max_num_seqs, "Completions that are generated or requested concurrently", at_least(1));
+    v("max_num_seqs", max_num_seqs,
+      "Completions that are generated or requested concurrently; 0: 256 on a GPU, otherwise 64", at_least(0));
     v("num_speculative_tokens", num_speculative_tokens, kSpeculativeTokensHelp, within(0, 64));
     v("speculative_method", speculative_method, kSpeculativeMethodHelp);
     cache.fields(v);

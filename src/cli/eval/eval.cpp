@@ -11,6 +11,7 @@
 #include "core/interrupt.h"
 #include "core/json_value.h"
 #include "core/log.h"
+#include "engine/cache_memory.h"
 #include "engine/engine_options.h"
 #include "engine/engine_part.h"
 #include "engine/sampling_keys.h"
@@ -46,7 +47,7 @@ struct EvalOptions : SamplingKeys {
   std::string chat_template;
   std::string system_prompt;
   std::int64_t max_model_len = 0;
-  std::int64_t max_num_seqs = 64;
+  std::int64_t max_num_seqs = 0;
   Quantization quantization = Quantization::kAutomatic;
   CacheOptions cache;
   DeviceChoice device = DeviceChoice::kAutomatic;
@@ -82,7 +83,7 @@ struct EvalOptions : SamplingKeys {
     SamplingKeys::fields(v);
     v("max_model_len", max_model_len, "Maximum tokens of prompt and answer; 0: the model's positions, at most 32,768",
       at_least(0));
-    v("max_num_seqs", max_num_seqs, "Maximum number of answers generated concurrently", at_least(1));
+    v("max_num_seqs", max_num_seqs, kNumSeqsHelp, at_least(0));
     v.group("Output");
     v("output_dir", output_dir, "Folder for results.json and samples.jsonl");
     v("compare", compare, "Output folders of evaluations to compare in compare.html; nothing is evaluated");
@@ -168,10 +169,12 @@ int evaluate(const EvalOptions& options, EngineGroup* group) {
   LoadedModel loaded = load(options, group);
   const std::int64_t longest = model_len(loaded.model->shape(), options.max_model_len, kLongestAnswer);
   Engine engine(*loaded.model, loaded.tokenizer, loaded.weights, std::make_shared<Arena>(device),
-                engine_options({.max_model_len = longest,
-                                .max_num_seqs = options.max_num_seqs,
-                                .adjust_logits = options.adjusts_logits(),
-                                .cache = options.cache}),
+                with_cache_that_fits(engine_options({.max_model_len = longest,
+                                                     .max_num_seqs = num_seqs(options.max_num_seqs, device.kind()),
+                                                     .max_batch_tokens = num_batched_tokens(0, device.kind()),
+                                                     .adjust_logits = options.adjusts_logits(),
+                                                     .cache = options.cache}),
+                                     *loaded.model, model_dtype(*loaded.model, loaded.weights), device, group),
                 group);
   AnswerOptions answers;
   answers.seed = static_cast<std::uint64_t>(options.seed);

@@ -8,6 +8,7 @@
 
 #include "backend/device_option.h"
 #include "core/options.h"
+#include "engine/cache_memory.h"
 #include "engine/engine_options.h"
 #include "model/quantization.h"
 
@@ -61,10 +62,10 @@ struct ServeOptions {
   std::string runs;
 
   std::int64_t max_model_len = 0;
-  std::int64_t max_num_seqs = 64;
+  std::int64_t max_num_seqs = 0;
   std::int64_t num_speculative_tokens = 0;
   SpeculativeMethod speculative_method = SpeculativeMethod::kNgram;
-  std::int64_t max_num_batched_tokens = 512;
+  std::int64_t max_num_batched_tokens = 0;
   std::int64_t max_queued_requests = 4096;
   std::int64_t kv_cache_memory_bytes = 0;
   bool enable_prefix_caching = true;
@@ -132,16 +133,17 @@ struct ServeOptions {
     v.group("Engine");
     v("max_model_len", max_model_len,
       "Maximum tokens of prompt and completion; 0: the model's positions, at most 32,768", at_least(0));
-    v("max_num_seqs", max_num_seqs, "Completions that are generated concurrently", within(1, 65536));
+    v("max_num_seqs", max_num_seqs, kNumSeqsHelp, within(0, 65536));
     v("max_num_batched_tokens", max_num_batched_tokens,
-      "Tokens of one step; longer prompts are computed in chunks of at most this", within(1, 1 << 20));
+      "Tokens of one step; longer prompts are computed in chunks of at most this; 0: 2048 on a GPU, 512 on a CPU",
+      within(0, 1 << 20));
     v("num_speculative_tokens", num_speculative_tokens, kSpeculativeTokensHelp, within(0, 64));
     v("speculative_method", speculative_method, kSpeculativeMethodHelp);
     v("max_queued_requests", max_queued_requests,
       "Completions that wait or are generated; more requests are refused with status 429", at_least(1));
     v("kv_cache_memory_bytes", kv_cache_memory_bytes,
-      "Bytes of the KV cache; 0: enough for max_num_seqs completions of max_model_len, but at most half of the memory "
-      "that a GPU has available or an eighth of the host's",
+      "Bytes of the KV cache; 0: enough for max_num_seqs completions of max_model_len, but at most what a GPU has left "
+      "(85%, without what a step takes) or an eighth of the host's memory",
       at_least(0));
     v("enable_prefix_caching", enable_prefix_caching, "Compute the common beginning of prompts once");
     cache.fields(v);

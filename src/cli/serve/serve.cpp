@@ -6,7 +6,6 @@
 #include <ctime>
 #include <memory>
 
-#include "backend/device_memory.h"
 #include "cli/engine_job.h"
 #include "cli/registry.h"
 #include "cli/serve/options.h"
@@ -16,68 +15,47 @@
 #include "core/json_value.h"
 #include "core/log.h"
 #include "core/strings.h"
+#include "engine/cache_memory.h"
 #include "engine/engine.h"
 #include "engine/engine_part.h"
-#include "engine/generation_workspace.h"
 #include "http/server.h"
 #include "model/loaded_model.h"
 #include "serve/request_error.h"
 #include "serve/service.h"
-#include "system/job_place.h"
 
 namespace hone {
 namespace {
 
 constexpr std::int64_t kLongestServed = 32768;
 
-// Returns the bytes of the device that are available to this process. The ranks of a group agree on the least, and
-// those of one machine share its memory.
-std::int64_t available_bytes(Device& device, EngineGroup* group) {
-  auto available = static_cast<std::int64_t>(memory_of(device).available);
-  if (group == nullptr) return available;
-  group->send(GroupOrder::kMemory);
-  available = group->least(available);
-  return device.kind() == DeviceKind::kCpu ? available / job_place().local_size : available;
-}
-
-// Returns the blocks of the KV cache: as many as max_num_seqs completions of max_model_len need, or as fit into
-// kv_cache_memory_bytes or a share of the device's memory.
-std::int64_t kv_blocks(const ServeOptions& options, const EngineOptions& engine, const LoadedModel& loaded,
-                       Device& device, EngineGroup* group) {
-  const std::int64_t per_sequence = (engine.max_model_len + engine.block_size - 1) / engine.block_size;
-  const auto block_bytes = static_cast<std::int64_t>(
-      bytes_of_block(*loaded.model, model_dtype(*loaded.model, loaded.weights), engine, device.kind()));
-  const std::int64_t share = device.kind() == DeviceKind::kCpu ? 8 : 2;
-  const std::int64_t most =
-      options.kv_cache_memory_bytes > 0 ? options.kv_cache_memory_bytes : available_bytes(device, group) / share;
-  const std::int64_t blocks = most / std::max<std::int64_t>(block_bytes, 1);
-  if (blocks < per_sequence) {
-    throw Error(options.kv_cache_memory_bytes > 0 ? "kv_cache_memory_bytes" : "max_model_len",
-                text_of("the KV cache may have ", most, " bytes, but one completion of max_model_len ",
-                        engine.max_model_len, " needs ", per_sequence * block_bytes),
-                text_of("set max_model_len to at most ", blocks * engine.block_size,
-                        ", or kv_cache_memory_bytes to at least ", per_sequence * block_bytes));
-  }
-  return std::min(blocks, per_sequence * engine.max_num_seqs);
+// Bytes of the device in which tensors of a trainer arrive: one tensor, or its packed buffer of 1 GiB and one tensor.
+std::int64_t bytes_of_updates(const ServeOptions& options, const Model& model, DType dtype) {
+  if (!options.allow_weight_updates) return 0;
+  std::size_t largest = 0;
+  for (const NamedType& weight : weight_types(model, dtype)) largest = std::max(largest, weight.type.bytes());
+  constexpr std::int64_t kPackedBytes = std::int64_t{1} << 30;
+  return kPackedBytes + static_cast<std::int64_t>(largest);
 }
 
 EngineOptions serving_engine(const ServeOptions& options, const LoadedModel& loaded, Device& device,
                              EngineGroup* group) {
   EngineOptions engine;
   engine.max_model_len = model_len(loaded.model->shape(), options.max_model_len, kLongestServed);
-  engine.max_num_seqs = options.max_num_seqs;
+  engine.max_num_seqs = num_seqs(options.max_num_seqs, device.kind());
   engine.num_speculative_tokens = options.num_speculative_tokens;
   engine.speculative_method = options.speculative_method;
-  engine.max_batch_tokens =
-      std::max(options.max_num_batched_tokens, options.max_num_seqs * (1 + options.num_speculative_tokens));
+  engine.max_batch_tokens = std::max(num_batched_tokens(options.max_num_batched_tokens, device.kind()),
+                                     engine.max_num_seqs * (1 + options.num_speculative_tokens));
   engine.adjust_logits = true;
   engine.max_logprobs = kMaxTopLogprobs;
   engine.max_prompt_samples = std::min(kPromptSamples, engine.max_batch_tokens);
   engine.enable_prefix_caching = options.enable_prefix_caching;
   engine.adapter_slots = options.max_loras;
   engine.cache = options.cache;
-  engine.num_blocks = kv_blocks(options, engine, loaded, device, group);
-  return resolved(engine);
+  const DType dtype = model_dtype(*loaded.model, loaded.weights);
+  return with_cache_that_fits(
+      engine, *loaded.model, dtype, device, group,
+      {.bytes = options.kv_cache_memory_bytes, .reserved = bytes_of_updates(options, *loaded.model, dtype)});
 }
 
 ServedModel served_model(const ServeOptions& options, const LoadedModel& loaded, const EngineOptions& engine) {
@@ -116,7 +94,7 @@ std::optional<EmbedderOptions> embedder_options(const ServeOptions& options, con
   if (options.embeddings == EmbeddingChoice::kNone) return std::nullopt;
   return EmbedderOptions{.pooling = pooling_of(options, loaded),
                          .max_model_len = engine.max_model_len,
-                         .max_batch_tokens = options.max_num_batched_tokens,
+                         .max_batch_tokens = engine.max_batch_tokens,
                          .block_size = engine.block_size,
                          .adapter_slots = engine.adapter_slots > 0};
 }

@@ -1,0 +1,65 @@
+#include "engine/cache_memory.h"
+
+#include <algorithm>
+
+#include "backend/device_memory.h"
+#include "core/error.h"
+#include "engine/generation_workspace.h"
+#include "system/job_place.h"
+
+namespace hone {
+namespace {
+
+// With fewer requests a GPU reads its weights for few tokens; with shorter steps it multiplies few rows of prompts.
+constexpr std::int64_t kGpuSequences = 256, kGpuTokens = 2048;
+constexpr std::int64_t kCpuSequences = 64, kCpuTokens = 512;
+
+// Returns the bytes of the device that are available to this process. The ranks of a group agree on the least, and
+// those of one machine share its memory.
+std::int64_t available_bytes(Device& device, EngineGroup* group) {
+  auto available = static_cast<std::int64_t>(memory_of(device).available);
+  if (group == nullptr) return available;
+  group->send(GroupOrder::kMemory);
+  available = group->least(available);
+  return device.kind() == DeviceKind::kCpu ? available / job_place().local_size : available;
+}
+
+}  // namespace
+
+std::int64_t num_seqs(std::int64_t given, DeviceKind device) {
+  if (given > 0) return given;
+  return device == DeviceKind::kCpu ? kCpuSequences : kGpuSequences;
+}
+
+std::int64_t num_batched_tokens(std::int64_t given, DeviceKind device) {
+  if (given > 0) return given;
+  return device == DeviceKind::kCpu ? kCpuTokens : kGpuTokens;
+}
+
+EngineOptions with_cache_that_fits(EngineOptions options, const Model& model, DType dtype, Device& device,
+                                   EngineGroup* group, const CacheLimits& limits) {
+  const std::int64_t per_sequence = (options.max_model_len + options.block_size - 1) / options.block_size;
+  const auto block_bytes =
+      std::max<std::int64_t>(1, static_cast<std::int64_t>(bytes_of_block(model, dtype, options, device.kind())));
+  std::int64_t most = limits.bytes;
+  if (limits.bytes == 0) {
+    const std::int64_t available = available_bytes(device, group);
+    const auto step = static_cast<std::int64_t>(bytes_of_step(model, dtype, options, device.kind()));
+    most = device.kind() == DeviceKind::kCpu ? available / 8
+                                             : std::max<std::int64_t>(0, available / 100 * 85 - step - limits.reserved);
+  }
+  const std::int64_t blocks = most / block_bytes;
+  if (blocks < per_sequence) {
+    throw Error(
+        limits.bytes > 0 ? "kv_cache_memory_bytes" : "max_model_len",
+        text_of("the KV cache may have ", most, " bytes, but one completion of max_model_len ", options.max_model_len,
+                " needs ", per_sequence * block_bytes),
+        text_of(
+            "set max_model_len to at most ", blocks * options.block_size,
+            limits.bytes > 0 ? text_of(", or kv_cache_memory_bytes to at least ", per_sequence * block_bytes) : ""));
+  }
+  options.num_blocks = std::min(blocks, per_sequence * options.max_num_seqs);
+  return resolved(options);
+}
+
+}  // namespace hone

@@ -1,0 +1,35 @@
+// Sizes of an engine where the user leaves them out: how much it computes at a time, and how much of the device's
+// memory its KV cache takes.
+#pragma once
+
+#include <cstdint>
+
+#include "backend/device.h"
+#include "engine/engine_group.h"
+#include "engine/engine_options.h"
+#include "model/model.h"
+
+namespace hone {
+
+inline constexpr const char* kNumSeqsHelp = "Completions that are generated concurrently; 0: 256 on a GPU, 64 on a CPU";
+
+// Returns `given`, the max_num_seqs of the user, or if it is 0 (unset) as many requests as keep the device busy.
+[[nodiscard]] std::int64_t num_seqs(std::int64_t given, DeviceKind device);
+// Returns `given`, the max_num_batched_tokens of the user, or if it is 0 (unset) as many tokens as keep it busy.
+[[nodiscard]] std::int64_t num_batched_tokens(std::int64_t given, DeviceKind device);
+
+// What bounds a KV cache.
+struct CacheLimits {
+  std::int64_t bytes = 0;     // of the cache; 0: as many as the device has left
+  std::int64_t reserved = 0;  // bytes of the device that something else needs later; without effect if `bytes` is set
+};
+
+// Returns the options with a KV cache (num_blocks) for max_num_seqs requests of max_model_len, or as much of it as fits
+// into the limits. A GPU has 85% of its free memory left, without what a step takes and what is reserved, a host, which
+// also runs other programs, an eighth. Call it when the weights, of `dtype`, have been loaded. The ranks of a group,
+// whose first one calls it, get the same number. Throws Error, which names kv_cache_memory_bytes or max_model_len, if
+// the cache does not hold one request of max_model_len.
+[[nodiscard]] EngineOptions with_cache_that_fits(EngineOptions options, const Model& model, DType dtype, Device& device,
+                                                 EngineGroup* group, const CacheLimits& limits = {});
+
+}  // namespace hone
