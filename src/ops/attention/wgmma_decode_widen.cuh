@@ -4,8 +4,8 @@
 // ldmatrix takes two bytes for one number of its matrices of 8 x 8, so that one matrix is eight keys by 16 columns:
 //
 //   keys    as they are: the lane that has row lane / 4 of A gets the columns 4 q .. 4 q + 3 of 16, where q = lane % 4.
-//           They are its columns 2 q, 2 q + 1, 2 q + 8 and 2 q + 9 of A; the queries are brought to the same order
-//           (order_queries()). A product adds its 16 terms together, so that their order changes no bit.
+//           They are its columns 2 q, 2 q + 1, 2 q + 8 and 2 q + 9 of A; the queries are copied in the same order
+//           (DecodeQueries). A product adds its 16 terms together, so that their order changes no bit.
 //   values  transposed: a lane gets the keys 2 q and 2 q + 1 in the columns 2 (lane / 4) and 2 (lane / 4) + 1. The even
 //           column becomes row lane / 4 of A, the odd one row lane / 4 + 8.
 #pragma once
@@ -137,22 +137,6 @@ struct DecodeFp8Compute : DecodeCompute<Plan> {
   using Base::shared;
   using Base::stage;
   using Base::thread;
-
-  // Brings the columns of the queries to the order of Fp8Tile::keys().
-  __device__ void order_queries() const {
-    const int step = thread() / Plan::kRows;
-    if (step < kWidth / 16) {
-      const SharedRows<64> rows{static_cast<std::uint32_t>(Plan::kQuery + step / 4 * Plan::kQueryTile)};
-      auto& first = *reinterpret_cast<uint4*>(bytes + rows.at(thread() % Plan::kRows, step % 4 * 2));
-      auto& second = *reinterpret_cast<uint4*>(bytes + rows.at(thread() % Plan::kRows, step % 4 * 2 + 1));
-      const uint4 a = first;
-      const uint4 b = second;
-      first = make_uint4(a.x, a.z, b.x, b.z);
-      second = make_uint4(a.y, a.w, b.y, b.w);
-    }
-    fence_async_shared();
-    meet();
-  }
 
   __device__ void free_stage(int place) const {
     __syncwarp();
