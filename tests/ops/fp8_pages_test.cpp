@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <span>
 #include <utility>
@@ -314,6 +315,21 @@ TEST(Fp8Pages, AttentionOverManyKeysHasTheBitsOfRoundedHeads) {
     tokens.copy_pages(prompt);
     for (std::int32_t start = 4090; start < kLength; ++start) advance(tokens, start, start + 1, of_tokens);
     EXPECT_TRUE(same_bits(of_tokens, expected)) << "heads of " << head_dim << ", token by token";
+    // A sequence that decodes next to a prompt.
+    std::vector<BFloat16> two = qkv;
+    two.insert(two.end(), qkv.begin(), qkv.end());
+    Fp8Paged<BFloat16> mixed(s, 2, 4200);
+    std::vector<BFloat16> of_both(2 * expected.size());
+    const auto advance_both = [&](std::array<std::int32_t, 2> starts, std::array<std::int32_t, 2> ends) {
+      mixed.step(two, std::vector<std::int32_t>{0, kLength}, starts, ends, of_both);
+    };
+    advance_both({0, 0}, {4094, 60});
+    for (std::int32_t i = 0; i < 6; ++i) advance_both({4094 + i, 60 + 690 * i}, {4095 + i, 750 + 690 * i});
+    advance_both({4100, 0}, {kLength, 0});
+    for (const auto from : {of_both.begin(), of_both.begin() + std::ssize(expected)}) {
+      EXPECT_TRUE(same_bits(std::vector<BFloat16>(from, from + std::ssize(expected)), expected))
+          << "heads of " << head_dim << ", next to another sequence";
+    }
   }
 }
 

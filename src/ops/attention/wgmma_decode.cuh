@@ -75,10 +75,13 @@ __device__ void decode_item(DecodeComputeOf<Plan>& compute, const TileQueries<__
       } else {
         compute.split(at, count, part.work, ends);
       }
-      if (splits.per_row == 1 && Plan::kFp8) {
-        compute.write_pairs(queries, rows, head_row);
+      if (splits.per_row == 1) {
+        compute.write(queries, rows, head_row);
       } else {
-        compute.store_split(rows, [&](int row) { return splits.at(head_row(row), at / kSplitTiles, Plan::kWidth); });
+        const std::int64_t moved = splits.first_token(item.sequence, item.key_row) - item.key_row;
+        compute.store_split(rows, [&](int row) {
+          return splits.at(head_row(row) + moved * queries.heads, at / kSplitTiles, Plan::kWidth);
+        });
       }
     }
   }
@@ -194,7 +197,8 @@ template <int kWidth, bool kDeep, class Keys>
   }
   check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Plan::kSharedBytes),
              "cudaFuncSetAttribute");
-  const std::int64_t items = tiles_capacity(queries.sequences, 1, Plan::kItemRows / group);
+  const std::int64_t items = splits.short_tokens > 0 ? queries.sequences.count.capacity
+                                                     : tiles_capacity(queries.sequences, 1, Plan::kItemRows / group);
   const std::int64_t all = items * queries.kv_heads * splits.blocks;
   const auto resident = static_cast<std::int64_t>(Plan::kBlocks) * cuda_device().sm_count();
   launch_dependent(

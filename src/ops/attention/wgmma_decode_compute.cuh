@@ -249,26 +249,7 @@ struct DecodeCompute {
     release(of_values);
     reduce_sums();
   }
-  // Writes o and lse of the part's rows. A thread has two columns of o that follow each other with FP8 pages; otherwise
-  // they come together in shared memory.
-  template <class HeadRow>
-  __device__ void write_pairs(const TileQueries<__nv_bfloat16>& queries, int rows, const HeadRow& head_row) const {
-    static_assert(Plan::kFp8);
-    const float* totals = floats(Plan::kTotals);
-#pragma unroll
-    for (int e = 0; e < 2; ++e) {
-      if (column() + e >= rows) continue;
-      const std::int64_t row = head_row(column() + e);
-      const float factor = 1.0f / totals[column() + e];
-      if (thread() < 4) queries.lse[row] = __fmaf_rn(greatest[e], queries.scale, logf(totals[column() + e]));
-#pragma unroll
-      for (int part = 0; part < kParts; ++part) {
-        *reinterpret_cast<std::uint32_t*>(queries.o + row * kWidth + value_column(part, 0)) =
-            packed_bf16(o[part][0][e] * factor, o[part][0][2 + e] * factor);
-      }
-    }
-    meet();
-  }
+  // Writes o and lse of the part's rows.
   template <class HeadRow>
   __device__ void write(const TileQueries<__nv_bfloat16>& queries, int rows, const HeadRow& head_row) const {
     auto* out = reinterpret_cast<std::uint16_t*>(bytes + Plan::kOut);  // bf16 [8, head_dim]

@@ -31,6 +31,18 @@ namespace hone {
   return tile;
 }
 
+// The sequence of an index as one tile, which is empty if it has more than `most` tokens or there is none.
+[[nodiscard]] __device__ inline SequenceTile short_tile(const Sequences& sequences, std::int32_t most,
+                                                        std::int32_t index) {
+  SequenceTile tile{};
+  if (index >= sequences.count.get()) return tile;
+  tile.sequence = index;
+  tile.token = sequences.cu_seqlens[index];
+  tile.rows = sequences.cu_seqlens[index + 1] - static_cast<std::int32_t>(tile.token);
+  tile.end = tile.rows <= most ? tile.rows : 0;
+  return tile;
+}
+
 // The side that copies: finds the block's items, passes them on, and copies their queries, keys and values.
 template <class Plan, class Keys>
 struct DecodeCopy {
@@ -84,6 +96,11 @@ struct DecodeCopy {
       parity ^= 1;
     }
   }
+  [[nodiscard]] __device__ SequenceTile tile_of(const Sequences& sequences, int item_tokens, int index,
+                                                bool one_each) const {
+    if (splits.short_tokens > 0) return short_tile(sequences, splits.short_tokens, index);
+    return one_each ? sequence_tile(sequences, 1, item_tokens, index) : decode_tile(sequences, item_tokens, index);
+  }
   // Every gridDim.x-th of `all` is of this block: all items of each key head, each once for every block that takes
   // splits of it. Every second time the blocks are in reverse order, so that they have as much to do if the items come
   // by length, as those of a server do, whose oldest sequences are the first.
@@ -97,8 +114,7 @@ struct DecodeCopy {
       copy.kv_head = index % kv_heads;
       const int part = index / kv_heads;
       const ForwardTurns turns{part % splits.blocks, splits.blocks};
-      const SequenceTile tile = all <= blocks ? sequence_tile(sequences, 1, item_tokens, part / splits.blocks)
-                                              : decode_tile(sequences, item_tokens, part / splits.blocks);
+      const SequenceTile tile = tile_of(sequences, item_tokens, part / splits.blocks, all <= blocks);
       if (tile.first >= tile.end) continue;
       const std::int64_t start = tile.outside ? 0 : copy.keys.start(tile);
       AttentionItem found = attention_item(tile, start);

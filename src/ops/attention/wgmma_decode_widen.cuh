@@ -253,6 +253,25 @@ struct DecodeFp8Compute : DecodeCompute<Plan> {
     free_buffer();
     reduce_sums();
   }
+
+  // Writes o and lse of the part's rows, of which a thread has two columns that follow each other.
+  template <class HeadRow>
+  __device__ void write(const TileQueries<__nv_bfloat16>& queries, int rows, const HeadRow& head_row) const {
+    const float* totals = floats(Plan::kTotals);
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      if (column() + e >= rows) continue;
+      const std::int64_t row = head_row(column() + e);
+      const float factor = 1.0f / totals[column() + e];
+      if (thread() < 4) queries.lse[row] = __fmaf_rn(greatest[e], queries.scale, logf(totals[column() + e]));
+#pragma unroll
+      for (int part = 0; part < kParts; ++part) {
+        *reinterpret_cast<std::uint32_t*>(queries.o + row * kWidth + Base::value_column(part, 0)) =
+            packed_bf16(o[part][0][e] * factor, o[part][0][2 + e] * factor);
+      }
+    }
+    meet();
+  }
 };
 
 }  // namespace hone
