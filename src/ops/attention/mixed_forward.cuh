@@ -13,7 +13,7 @@ namespace hone {
 
 inline constexpr std::int64_t kFewQueryRows = 16;  // of a sequence and key head, on average at most
 
-// Whether a batch may have both. Where there are no more rows than sequences, a prompt is short or alone.
+// Returns true if a batch may have both. Where there are no more rows than sequences, a prompt is short or alone.
 [[nodiscard]] inline bool mixed_attention_takes(std::int64_t rows, std::int64_t sequences, std::int64_t group,
                                                 std::int64_t head_dim, std::int64_t value_dim) {
   return rows > sequences && sequences > 1 && head_dim == value_dim && (head_dim == 64 || head_dim == 128) &&
@@ -63,7 +63,7 @@ struct ForwardPlan {
   }
   [[nodiscard]] static std::size_t aligned(std::size_t bytes) { return (bytes + 1023) / 1024 * 1024; }
 
-  // What the sums of splits of short sequences take: with one split for each row, nothing.
+  // The splits of short sequences; with one for each row, they have nothing in the workspace.
   [[nodiscard]] ForwardSplits short_splits(std::byte* workspace, const TileQueries<__nv_bfloat16>& queries) const {
     ForwardSplits short_ones{.data = reinterpret_cast<float*>(workspace + short_offset),
                              .per_row = static_cast<std::int32_t>(ceil_div(most_keys, kSplitKeys)),
