@@ -288,15 +288,28 @@ class LongSequence {
     return run.output<T>("o", kLength * kResult);
   }
 
-  [[nodiscard]] std::vector<T> rows(std::int64_t first, std::int64_t count) const {
+  struct Part {
+    std::int64_t first, count;
+  };
+  // The results of parts of the sequence, each as the new rows of a request.
+  [[nodiscard]] std::vector<T> rows(const std::vector<Part>& parts) const {
+    const std::int64_t requests = std::ssize(parts);
+    std::vector<T> x;
+    std::vector<std::int32_t> table, cu_seqlens{0}, starts;
+    for (const auto& [first, count] : parts) {
+      x.insert(x.end(), qkv_.begin() + first * kRow, qkv_.begin() + (first + count) * kRow);
+      table.insert(table.end(), table_.begin(), table_.end());
+      cu_seqlens.push_back(cu_seqlens.back() + static_cast<std::int32_t>(count));
+      starts.push_back(static_cast<std::int32_t>(first));
+    }
     Program program;
     const Type cache{DTypeOf<T>::value, {kPages, kBlockSize, kDim}};
-    const Tensor qkv = program.input("qkv", {DTypeOf<T>::value, {count, kRow}});
+    const Tensor qkv = program.input("qkv", {DTypeOf<T>::value, {cu_seqlens.back(), kRow}});
     const Tensor keys = program.input("keys", cache);
     const Tensor values = program.input("values", cache);
-    program.output("o", paged_attention(qkv, keys, values, program.input("table", {DType::kI32, {1, kPages}}),
-                                        program.input("cu_seqlens", {DType::kI32, {2}}),
-                                        program.input("starts", {DType::kI32, {1}}),
+    program.output("o", paged_attention(qkv, keys, values, program.input("table", {DType::kI32, {requests, kPages}}),
+                                        program.input("cu_seqlens", {DType::kI32, {requests + 1}}),
+                                        program.input("starts", {DType::kI32, {requests}}),
                                         {.heads = 2,
                                          .kv_heads = 1,
                                          .head_dim = kDim,
@@ -304,14 +317,14 @@ class LongSequence {
                                          .block_size = kBlockSize,
                                          .value_dim = kValueDim}));
     TestRun run(std::move(program));
-    run.set("qkv", std::vector<T>(qkv_.begin() + first * kRow, qkv_.begin() + (first + count) * kRow));
+    run.set("qkv", x);
     run.set("keys", keys_);
     run.set("values", values_);
-    run.set("table", table_);
-    run.set<std::int32_t>("cu_seqlens", {0, static_cast<std::int32_t>(count)});
-    run.set<std::int32_t>("starts", {static_cast<std::int32_t>(first)});
+    run.set("table", table);
+    run.set("cu_seqlens", cu_seqlens);
+    run.set("starts", starts);
     run.executable().run();
-    return run.output<T>("o", static_cast<std::size_t>(count * kResult));
+    return run.output<T>("o", static_cast<std::size_t>(cu_seqlens.back() * kResult));
   }
 
  private:
@@ -329,11 +342,19 @@ void expect_parts_of_attention() {
     return std::vector<BFloat16>(whole.begin() + first * Sequence::kResult,
                                  whole.begin() + (first + count) * Sequence::kResult);
   };
-  EXPECT_TRUE(same_bits(sequence.rows(0, Sequence::kLength), whole));
-  EXPECT_TRUE(same_bits(sequence.rows(4050, 100), part(4050, 100)));
+  EXPECT_TRUE(same_bits(sequence.rows({{0, Sequence::kLength}}), whole));
+  EXPECT_TRUE(same_bits(sequence.rows({{4050, 100}}), part(4050, 100)));
   for (const std::int64_t row : {63, 4095, 4096, 4199}) {
-    EXPECT_TRUE(same_bits(sequence.rows(row, 1), part(row, 1))) << row;
+    EXPECT_TRUE(same_bits(sequence.rows({{row, 1}}), part(row, 1))) << row;
   }
+  // Requests of a few rows next to longer ones.
+  const std::vector<typename Sequence::Part> mixed{{4199, 1}, {4050, 100}, {63, 1}, {4090, 8}, {4091, 9}, {70, 60}};
+  std::vector<BFloat16> expected;
+  for (const auto& [first, count] : mixed) {
+    const std::vector<BFloat16> rows = part(first, count);
+    expected.insert(expected.end(), rows.begin(), rows.end());
+  }
+  EXPECT_TRUE(same_bits(sequence.rows(mixed), expected));
 }
 
 TEST(PagedAttention, BitsOfAttentionOverManyKeys) {

@@ -36,10 +36,9 @@
 #include "backend/cuda/device.h"
 #include "backend/cuda/mma.cuh"
 #include "ops/attention/fp8_boxes.cuh"
+#include "ops/attention/mixed_forward.cuh"
 #include "ops/attention/tensor_forward_state.cuh"
 #include "ops/attention/tiles.cuh"
-#include "ops/attention/wgmma_decode.cuh"
-#include "ops/attention/wgmma_forward_launch.cuh"
 
 namespace hone {
 
@@ -218,18 +217,20 @@ __global__ void __launch_bounds__(kMergeRows * 32)
   const SequenceTile tile = sequence_tile(queries.sequences, queries.heads, kMergeRows, blockIdx.x);
   const int row = tile.first + static_cast<int>(threadIdx.x) / 32;
   if (tile.outside || row >= tile.end) return;
+  if (splits.short_tokens > 0 && tile.rows > splits.short_tokens * queries.heads) return;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const std::int64_t head_row = tile.token * queries.heads + row;
   const int count = static_cast<int>(keys.start(tile) + row / queries.heads) / kSplitKeys + 1;
   const float scale = queries.scale * kLog2e;
-  const float* first = splits.at(head_row, 0, width);
+  const std::int64_t split_row = splits.first_token(tile.sequence, tile.token) * queries.heads + row;
+  const float* first = splits.at(split_row, 0, width);
   float greatest = first[width];
   float sum = first[width + 1];
   float o[8];
 #pragma unroll
   for (int i = 0; i < 8; ++i) o[i] = lane + 32 * i < width ? first[lane + 32 * i] : 0.0f;
   for (int split = 1; split < count; ++split) {
-    const float* next = splits.at(head_row, split, width);
+    const float* next = splits.at(split_row, split, width);
     const SplitFactors factors(greatest, sum, next[width], next[width + 1], scale);
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
@@ -244,47 +245,6 @@ __global__ void __launch_bounds__(kMergeRows * 32)
   }
   if (lane == 0) queries.lse[head_row] = __fmaf_rn(greatest, queries.scale, logf(sum));
 }
-
-// Layout of a launch and its workspace. It follows from what the host knows: capacities of rows and sequences, and the
-// most keys that a row can see (`keys`).
-struct ForwardPlan {
-  std::int64_t most_keys;
-  bool few = false;  // sequences have few query rows each (16 on average at most), as in decoding
-  ForwardSplits splits;
-  std::int64_t widened_tiles = 0;  // of FP8 pages, of which the workspace has room for widened ones (WidenedPages)
-  std::size_t widened_offset = 0;  // in the workspace
-  std::size_t workspace_bytes = 0;
-
-  ForwardPlan(std::int64_t rows, std::int64_t sequences, std::int64_t heads, std::int64_t kv_heads,
-              std::int64_t head_dim, std::int64_t value_dim, std::int64_t keys, bool decodes, bool fp8_pages = false)
-      : most_keys(keys) {
-    few = decodes && rows * (heads / kv_heads) <= 16 * sequences;
-    const std::int64_t count = ceil_div(most_keys, kSplitKeys);
-    if (few && count > 1) {
-      splits.per_row = static_cast<std::int32_t>(count);
-    }
-    if (count > 1) {
-      workspace_bytes = static_cast<std::size_t>(rows * heads * splits.per_row * (head_dim + 2)) * sizeof(float);
-    }
-    const std::int64_t group = heads / kv_heads;
-    if (!few && wgmma_forward_takes(group, head_dim, value_dim)) {
-      workspace_bytes = std::max(workspace_bytes, wgmma_forward_bytes(rows, sequences, group, head_dim, most_keys));
-      if (!fp8_pages) return;
-      widened_tiles = WidenedPages::capacity_of(rows, sequences, most_keys);
-      widened_offset = (workspace_bytes + 1023) / 1024 * 1024;
-      workspace_bytes = widened_offset + WidenedPages::bytes(widened_tiles, sequences, kv_heads * head_dim);
-    }
-  }
-
-  // Spreads the splits of a row over several blocks if there are fewer tiles (sequences x key heads) than the blocks
-  // that the device runs concurrently, two on each SM. Each split is summed separately and they are merged in order: no
-  // bit depends on the number of blocks.
-  void share_splits(std::int64_t tiles, int sm_count) {
-    if (splits.per_row == 1) return;
-    splits.blocks =
-        static_cast<std::int32_t>(std::clamp<std::int64_t>(std::int64_t{2} * sm_count / tiles, 1, splits.per_row));
-  }
-};
 
 template <int kWidth, int kWarps, int kTiles, bool kSplits, class Keys>
 void launch_tensor_attention_forward(const TileQueries<__nv_bfloat16>& queries, const Keys& keys,
@@ -302,11 +262,7 @@ void launch_tensor_attention_forward(const TileQueries<__nv_bfloat16>& queries, 
 template <class Keys>
 [[nodiscard]] bool launch_wgmma_attention_forward(const TileQueries<__nv_bfloat16>& queries, Keys keys,
                                                   const ForwardPlan& plan, std::byte* workspace, cudaStream_t stream) {
-  if constexpr (Keys::kFp8) {
-    if (plan.widened_tiles > 0) {
-      keys.widened = WidenedPages::in(workspace + plan.widened_offset, plan.widened_tiles, keys.stride);
-    }
-  }
+  plan.set_widened(keys, workspace);
   const auto launch_values = [&]<int kWidth, int kValues, int kGroups, bool kDeep>() {
     return launch_wgmma_forward<kWidth, kValues, kGroups, kDeep>(queries, keys, plan.splits, plan.most_keys, workspace,
                                                                  stream);
@@ -362,15 +318,24 @@ void launch_attention_forward(const TileQueries<__nv_bfloat16>& queries, const K
   HONE_ASSERT(queries.scale > 0, "the scale of the scores must be positive, not ", queries.scale);
   HONE_ASSERT(workspace.size() >= plan.workspace_bytes, "the workspace is too small: ", workspace.size(), " bytes");
   plan.splits.data = reinterpret_cast<float*>(workspace.data());
-  plan.share_splits(queries.sequences.count.capacity * queries.kv_heads, cuda_device().sm_count());
-  const auto merge = [&](std::int32_t width) {
+  plan.splits.share(queries.sequences.count.capacity * queries.kv_heads, cuda_device().sm_count());
+  const auto merge = [&](const ForwardSplits& splits, std::int32_t width) {
     const std::int64_t tiles = tiles_capacity(queries.sequences, queries.heads, kMergeRows);
     launch_dependent({static_cast<unsigned>(tiles), kMergeRows * 32}, stream, attention_merge<Keys>, queries, keys,
-                     plan.splits, width);
+                     splits, width);
     check_launch("attention: merge");
   };
+  if constexpr (Keys::kDecodes) {
+    if (plan.short_tokens > 0 && keys.boxed()) {
+      ForwardSplits of_short = plan.short_splits(workspace.data(), queries);
+      if (launch_mixed_attention(queries, keys, plan, of_short, workspace.data(), stream)) {
+        if (of_short.per_row > 1) merge(of_short, queries.value_dim);
+        return;
+      }
+    }
+  }
   if (launch_wgmma_attention_forward(queries, keys, plan, workspace.data(), stream)) {
-    if (plan.splits.per_row > 1) merge(queries.value_dim);
+    if (plan.splits.per_row > 1) merge(plan.splits, queries.value_dim);
     return;
   }
   const auto launch_for = [&]<int kWidth, int kTiles, bool kSplits>() {
@@ -390,7 +355,7 @@ void launch_attention_forward(const TileQueries<__nv_bfloat16>& queries, const K
     }
   };
   with_tensor_tiles(queries.head_dim, launch);
-  if (plan.splits.blocks > 1) merge(queries.head_dim);
+  if (plan.splits.blocks > 1) merge(plan.splits, queries.head_dim);
 }
 
 }  // namespace hone

@@ -1,6 +1,7 @@
 // Registers of a warp of tensor_forward.cuh for its query rows, and its steps for a tile of keys.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 
@@ -17,10 +18,28 @@ inline constexpr float kLog2e = 1.4426950408889634f;
 // Results of splits in the workspace: [capacity, heads, per_row] of head_dim + 2 floats (output, greatest score, sum).
 // If per_row is 1, a block takes all splits of its rows and keeps what it has merged so far there. Otherwise the
 // `blocks` blocks of a tile take its splits in turn, and attention_merge computes o and lse from them.
+//
+// With short_tokens the sequences are divided (mixed_forward.cuh): those of at most so many tokens are of the kernel
+// for few query rows and of attention_merge, and a sequence has room for so many tokens, [sequences, short_tokens,
+// heads, per_row].
 struct ForwardSplits {
   float* data = nullptr;
   std::int32_t per_row = 1;
   std::int32_t blocks = 1;  // that share a tile
+  std::int32_t short_tokens = 0;
+
+  // Where a sequence begins among the tokens in `data`; its first row is `row`.
+  [[nodiscard]] __device__ std::int64_t first_token(std::int32_t sequence, std::int64_t row) const {
+    return short_tokens > 0 ? std::int64_t{sequence} * short_tokens : row;
+  }
+
+  // Spreads the splits of a row over several blocks if there are fewer tiles (sequences x key heads) than the blocks
+  // that the device runs concurrently, two on each SM. Each split is summed separately and they are merged in order: no
+  // bit depends on the number of blocks.
+  void share(std::int64_t tiles, int sm_count) {
+    if (per_row == 1) return;
+    blocks = static_cast<std::int32_t>(std::clamp<std::int64_t>(std::int64_t{2} * sm_count / tiles, 1, per_row));
+  }
 
   [[nodiscard]] __device__ float* at(std::int64_t head_row, int split, int head_dim) const {
     return data + (head_row * per_row + split) * (head_dim + 2);

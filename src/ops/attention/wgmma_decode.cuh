@@ -26,116 +26,15 @@
 // warpgroups compute, because conversion takes half of their instructions: one has S and P, the other one O and the
 // sums, up to two tiles behind. P, the weights in f32 and the factors of O pass through two buffers:
 //
-//   copy  -> bytes K0 K1 V0 ... -> scores: K, S, P -> weights 0 1 -> values: V, O       384 threads, 32 of them copy
+//   copy  -> bytes K0 K1 V0 ... -> scores: K, S, P -> weights 0 1 -> values: V, O       384 threads, 64 of them copy
+//
+// The other warp that copies brings queries to shared memory in the order of the bytes of the keys (DecodeQueries).
 #pragma once
 
+#include "ops/attention/wgmma_decode_copy.cuh"
 #include "ops/attention/wgmma_decode_widen.cuh"
 
 namespace hone {
-
-// The part of an item that begins with its token `first`.
-[[nodiscard]] __device__ inline AttentionItem part_of(const AttentionItem& item, int first, int part_tokens) {
-  AttentionItem part = item;
-  part.row += first;
-  part.position += first;
-  part.tokens = min(part_tokens, item.tokens - first);
-  part.work = part.position + part.tokens;
-  return part;
-}
-
-// The tile of an index as sequence_tile() gives it, but without the empty ones in between if every sequence has one
-// row. Blocks that take several items then get equally many.
-[[nodiscard]] __device__ inline SequenceTile decode_tile(const Sequences& sequences, std::int64_t tile_rows,
-                                                         std::int64_t index) {
-  const auto count = static_cast<std::int32_t>(sequences.count.get());
-  if (sequences.cu_seqlens[count] != count) return sequence_tile(sequences, 1, tile_rows, index);
-  SequenceTile tile{};
-  tile.outside = index >= count;
-  tile.sequence = tile.outside ? count : static_cast<std::int32_t>(index);
-  tile.token = tile.sequence;
-  tile.rows = tile.outside ? static_cast<std::int32_t>(sequences.capacity) - count : 1;
-  tile.first = static_cast<std::int32_t>((index - tile.sequence) * tile_rows);
-  tile.end = min(tile.first + static_cast<std::int32_t>(tile_rows), tile.rows);
-  return tile;
-}
-
-// The side that copies: finds the block's items, passes them on, and copies their queries, keys and values.
-template <class Plan, class Keys>
-struct DecodeCopy {
-  ForwardCopy<Plan, Keys> copy;
-  AttentionItem* slots;
-  ForwardSplits splits;
-  bool early;           // as in the kernel
-  bool waited = false;  // for the kernels before
-  int parity = 0;       // of the next queries
-  ForwardRing<2> filled;
-
-  // Passes an item to the warps that compute.
-  __device__ void pass(const AttentionItem& item) {
-    barrier_wait(copy.barriers.item_free(filled.place), filled.parity ^ 1);
-    if (copy.lane() == 0) {
-      slots[filled.place] = item;
-      barrier_arrive(copy.barriers.item_ready(filled.place));
-    }
-    __syncwarp();
-    filled.next();
-  }
-  __device__ void wait() {
-    if (!waited) wait_for_prior_kernels();
-    waited = true;
-  }
-  // Copies the splits `turns` of an item. The first tiles go ahead of the queries, which overwrite those of the item
-  // before, and `old_tiles` of them, whose keys earlier runs wrote, of the kernels before.
-  __device__ void item(const AttentionItem& item, const ForwardTurns& turns, int part_tokens, int old_tiles) {
-    for (int first = 0; first < item.tokens; first += part_tokens) {
-      const AttentionItem part = part_of(item, first, part_tokens);
-      const int tiles = (part.work + kForwardKeys - 1) / kForwardKeys;
-      if (turns.first * kSplitTiles >= tiles) continue;
-      int ahead = 0;
-      bool asked = false;
-      const auto ask = [&] {
-        asked = true;
-        wait();
-        if (copy.lane() == 0) copy.queries(part, parity);
-      };
-      const auto before = [&](int tile) {
-        if (!asked && (ahead++ == Plan::kStages - 1 || (!waited && tile >= old_tiles))) ask();
-      };
-      for (int at = turns.first * kSplitTiles; at < tiles; at += turns.step * kSplitTiles) {
-        copy.split_by_pages(part, at, min(kSplitTiles, tiles - at), before);
-      }
-      if (!asked) ask();
-      parity ^= 1;
-    }
-  }
-  // Blocks b, b + gridDim.x, ... of `all` are those of this block: all items of each key head, each once for every
-  // block that takes splits of it.
-  __device__ void run(const Sequences& sequences, int kv_heads, int item_tokens, int part_tokens, int all) {
-    if (!early) wait();
-    for (int index = static_cast<int>(blockIdx.x); index < all; index += static_cast<int>(gridDim.x)) {
-      copy.kv_head = index % kv_heads;
-      const int part = index / kv_heads;
-      const ForwardTurns turns{part % splits.blocks, splits.blocks};
-      const SequenceTile tile = all <= static_cast<int>(gridDim.x)
-                                    ? sequence_tile(sequences, 1, item_tokens, part / splits.blocks)
-                                    : decode_tile(sequences, item_tokens, part / splits.blocks);
-      if (tile.first >= tile.end) continue;
-      const std::int64_t start = tile.outside ? 0 : copy.keys.start(tile);
-      AttentionItem found = attention_item(tile, start);
-      if (turns.first > 0 && turns.first * kSplitKeys >= found.work) continue;
-      found.padding[0] = copy.kv_head;
-      found.padding[1] = turns.first;
-      pass(found);
-      // A sequence that decodes has one new key, its last. Prefill is long compared with what starting ahead saves.
-      const int old_tiles = tile.rows == 1 ? static_cast<int>(start) / kForwardKeys : 0;
-      if (!tile.outside) item(found, turns, part_tokens, old_tiles);
-    }
-    AttentionItem none{};
-    none.work = -1;
-    pass(none);
-    wait();
-  }
-};
 
 // The role of a warpgroup: it computes all, or with FP8 pages the scores and weights, or what these weigh.
 enum class DecodeRole { kAll, kScores, kValues };
@@ -164,7 +63,6 @@ __device__ void decode_item(DecodeComputeOf<Plan>& compute, const TileQueries<__
       }
       barrier_wait(compute.barriers.q_ready(), q_parity);
       q_parity ^= 1;
-      if constexpr (Plan::kFp8) compute.order_queries();
     }
     for (int at = turns.first * kSplitTiles; at < tiles; at += turns.step * kSplitTiles) {
       const int count = min(kSplitTiles, tiles - at);
@@ -180,7 +78,10 @@ __device__ void decode_item(DecodeComputeOf<Plan>& compute, const TileQueries<__
       if (splits.per_row == 1) {
         compute.write(queries, rows, head_row);
       } else {
-        compute.store_split(rows, [&](int row) { return splits.at(head_row(row), at / kSplitTiles, Plan::kWidth); });
+        const std::int64_t moved = splits.first_token(item.sequence, item.key_row) - item.key_row;
+        compute.store_split(rows, [&](int row) {
+          return splits.at(head_row(row) + moved * queries.heads, at / kSplitTiles, Plan::kWidth);
+        });
       }
     }
   }
@@ -219,7 +120,7 @@ __global__ void HONE_WGMMA_BOUNDS(Plan::kThreads, Plan::kBlocks)
     barrier_init(barriers.q_free(), Plan::kWarps);
     for (int i = 0; i < 2; ++i) {
       barrier_init(barriers.item_ready(i), 1);
-      barrier_init(barriers.item_free(i), Plan::kConsumers / 32);
+      barrier_init(barriers.item_free(i), Plan::kItemReaders);
     }
     if constexpr (Plan::kFp8) {
       const WeightBarriers of_weights{barriers};
@@ -235,13 +136,16 @@ __global__ void HONE_WGMMA_BOUNDS(Plan::kThreads, Plan::kBlocks)
     barrier_init_done();
   }
   __syncthreads();
-  auto* slots = reinterpret_cast<AttentionItem*>(wgmma_shared + Plan::kItems);
   if (threadIdx.x >= Plan::kConsumers) {
     if constexpr (Plan::kMovesRegisters) fewer_registers<Plan::kCopyRegisters>();
-    if (threadIdx.x >= Plan::kConsumers + 32) return;
-    const ForwardCopy<Plan, Keys> copy{keys, maps, shared, barriers, 0, group, part_tokens * group * 128, {}, {}};
-    DecodeCopy<Plan, Keys>{copy, slots, splits, early}.run(queries.sequences, queries.kv_heads, Plan::kItemRows / group,
-                                                           part_tokens, all);
+    auto* slots = reinterpret_cast<AttentionItem*>(wgmma_shared + Plan::kItems);
+    if (threadIdx.x < Plan::kConsumers + 32) {
+      const ForwardCopy<Plan, Keys> copy{keys, maps, shared, barriers, 0, group, part_tokens * group * 128, {}, {}};
+      DecodeCopy<Plan, Keys>{copy, slots, splits, early}.run(queries.sequences, queries.kv_heads,
+                                                             Plan::kItemRows / group, part_tokens, all);
+    } else if (Plan::kFp8 && threadIdx.x < Plan::kConsumers + 64) {
+      DecodeQueries<Plan>{queries, shared, barriers}.run(wgmma_shared + Plan::kItems, part_tokens);
+    }
     return;
   }
   if constexpr (Plan::kMovesRegisters) more_registers<Plan::kRegisters>();
@@ -293,7 +197,8 @@ template <int kWidth, bool kDeep, class Keys>
   }
   check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Plan::kSharedBytes),
              "cudaFuncSetAttribute");
-  const std::int64_t items = tiles_capacity(queries.sequences, 1, Plan::kItemRows / group);
+  const std::int64_t items = splits.short_tokens > 0 ? queries.sequences.count.capacity
+                                                     : tiles_capacity(queries.sequences, 1, Plan::kItemRows / group);
   const std::int64_t all = items * queries.kv_heads * splits.blocks;
   const auto resident = static_cast<std::int64_t>(Plan::kBlocks) * cuda_device().sm_count();
   launch_dependent(

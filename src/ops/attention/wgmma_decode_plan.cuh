@@ -12,7 +12,7 @@ struct WeightBarriers : ForwardBarriers {
 };
 
 // Sizes of a block; with kDeep one fits an SM and copies further ahead, otherwise two. With kFp8 a stage holds the
-// bytes of a tile of FP8 pages and their scales, two warpgroups compute, and one warp of a third one copies.
+// bytes of a tile of FP8 pages and their scales, two warpgroups compute, and two warps of a third one copy.
 template <int kHeadDim, bool kDeep, bool kFp8Pages = false>
 struct WgmmaDecode {
   static constexpr bool kFp8 = kFp8Pages;
@@ -24,6 +24,7 @@ struct WgmmaDecode {
   static constexpr int kWarps = kGroup / 32;
   static constexpr int kConsumers = kFp8 ? 2 * kGroup : kGroup;  // threads that compute
   static constexpr int kThreads = kConsumers + (kFp8 ? kGroup : 32);
+  static constexpr int kItemReaders = kConsumers / 32 + (kFp8 ? 1 : 0);  // warps
   // Two blocks of 384 threads have 80 registers each, of which those that copy need fewer.
   static constexpr bool kMovesRegisters = kFp8 && !kDeep;
   static constexpr int kCopyRegisters = 56;
@@ -52,8 +53,8 @@ struct WgmmaDecode {
   static constexpr int kDecays = kMaxima + kBuffers * kWarps * kRows * 4;         // f32 [8]
   static constexpr int kGreatest = kDecays + kBuffers * kRows * 4;                // f32 [8]
   static constexpr int kTotals = kGreatest + kBuffers * kRows * 4;                // f32 [8]
-  static constexpr int kOut = kFp8 ? kTotals + kRows * 4 : kWeights;              // bf16 [8, head_dim]
-  static constexpr int kBarriers = kTotals + kRows * 4 + (kFp8 ? kRows * kWidth * 2 : 0);
+  static constexpr int kOut = kWeights;                                           // bf16 [8, head_dim], without kFp8
+  static constexpr int kBarriers = kTotals + kRows * 4;
   static constexpr int kItems = kBarriers + 192;  // two slots for items
   static constexpr int kSharedBytes = kItems + 64;
   [[nodiscard]] __device__ static int stage_at(int place) { return kStage + place * kStageBytes; }

@@ -4,8 +4,8 @@
 // ldmatrix takes two bytes for one number of its matrices of 8 x 8, so that one matrix is eight keys by 16 columns:
 //
 //   keys    as they are: the lane that has row lane / 4 of A gets the columns 4 q .. 4 q + 3 of 16, where q = lane % 4.
-//           They are its columns 2 q, 2 q + 1, 2 q + 8 and 2 q + 9 of A; the queries are brought to the same order
-//           (order_queries()). A product adds its 16 terms together, so that their order changes no bit.
+//           They are its columns 2 q, 2 q + 1, 2 q + 8 and 2 q + 9 of A; the queries are copied in the same order
+//           (DecodeQueries). A product adds its 16 terms together, so that their order changes no bit.
 //   values  transposed: a lane gets the keys 2 q and 2 q + 1 in the columns 2 (lane / 4) and 2 (lane / 4) + 1. The even
 //           column becomes row lane / 4 of A, the odd one row lane / 4 + 8.
 #pragma once
@@ -138,22 +138,6 @@ struct DecodeFp8Compute : DecodeCompute<Plan> {
   using Base::stage;
   using Base::thread;
 
-  // Brings the columns of the queries to the order of Fp8Tile::keys().
-  __device__ void order_queries() const {
-    const int step = thread() / Plan::kRows;
-    if (step < kWidth / 16) {
-      const SharedRows<64> rows{static_cast<std::uint32_t>(Plan::kQuery + step / 4 * Plan::kQueryTile)};
-      auto& first = *reinterpret_cast<uint4*>(bytes + rows.at(thread() % Plan::kRows, step % 4 * 2));
-      auto& second = *reinterpret_cast<uint4*>(bytes + rows.at(thread() % Plan::kRows, step % 4 * 2 + 1));
-      const uint4 a = first;
-      const uint4 b = second;
-      first = make_uint4(a.x, a.z, b.x, b.z);
-      second = make_uint4(a.y, a.w, b.y, b.w);
-    }
-    fence_async_shared();
-    meet();
-  }
-
   __device__ void free_stage(int place) const {
     __syncwarp();
     release(place);
@@ -268,6 +252,25 @@ struct DecodeFp8Compute : DecodeCompute<Plan> {
     greatest[1] = most[1];
     free_buffer();
     reduce_sums();
+  }
+
+  // Writes o and lse of the part's rows, of which a thread has two columns that follow each other.
+  template <class HeadRow>
+  __device__ void write(const TileQueries<__nv_bfloat16>& queries, int rows, const HeadRow& head_row) const {
+    const float* totals = floats(Plan::kTotals);
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      if (column() + e >= rows) continue;
+      const std::int64_t row = head_row(column() + e);
+      const float factor = 1.0f / totals[column() + e];
+      if (thread() < 4) queries.lse[row] = __fmaf_rn(greatest[e], queries.scale, logf(totals[column() + e]));
+#pragma unroll
+      for (int part = 0; part < kParts; ++part) {
+        *reinterpret_cast<std::uint32_t*>(queries.o + row * kWidth + Base::value_column(part, 0)) =
+            packed_bf16(o[part][0][e] * factor, o[part][0][2 + e] * factor);
+      }
+    }
+    meet();
   }
 };
 

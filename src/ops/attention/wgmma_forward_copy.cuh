@@ -279,8 +279,9 @@ struct ForwardCopy {
   }
   // The lane's page among the 32 that begin with page `first` of the item's sequence; -1 if there is none.
   [[nodiscard]] __device__ int load_page(const AttentionItem& item, int first) const {
-    const int key = (first + lane()) * keys.block_size;
-    return key < item.work ? keys.page(item.sequence, key) : -1;
+    const int page = first + lane();
+    if (page << page_bits() >= item.work) return -1;
+    return keys.table[std::int64_t{item.sequence} * keys.max_blocks + page];
   }
   // Copies the pages of a tile of keys or values to the next stage. Rows after item.work are what was there before.
   template <bool kOfValues>
@@ -289,15 +290,15 @@ struct ForwardCopy {
     const ForwardStage stage = stages.template take<kOfValues>();
     const std::uint32_t to = shared + static_cast<std::uint32_t>(Plan::stage_at(stage.place));
     const std::uint32_t ready = barriers.ready(stage.place);
-    const int count = (min(kForwardKeys, item.work - key) + keys.block_size - 1) / keys.block_size;
+    const int count = (min(kForwardKeys, item.work - key) + keys.block_size - 1) >> page_bits();
     barrier_wait(barriers.free(stage.place), stage.parity ^ 1);
     const int row_bytes = Keys::kFp8 ? kColumns + 1 : kColumns * 2;
-    if (lane() == 0) barrier_expect(ready, count * keys.block_size * row_bytes);
+    if (lane() == 0) barrier_expect(ready, (count << page_bits()) * row_bytes);
     __syncwarp();
     if (page < 0) return;
-    const int row = lane() % lanes_a_part() * keys.block_size;
+    const int row = (lane() & (lanes_a_part() - 1)) << page_bits();
     if constexpr (Keys::kFp8) {
-      const int part = lane() / lanes_a_part();  // 0: the page, 1: its scales
+      const int part = lane() >> part_bits();  // 0: the page, 1: its scales
       if (part == 0) {
         bulk_copy_box(to + static_cast<std::uint32_t>(row * kColumns), kOfValues ? maps.v : maps.k, 0, kv_head,
                       page * keys.block_size, ready);
@@ -308,14 +309,18 @@ struct ForwardCopy {
                         ready);
       }
     } else {
-      for (int part = lane() / lanes_a_part(); part < kColumns / 64; part += 32 / lanes_a_part()) {
+      for (int part = lane() >> part_bits(); part < kColumns / 64; part += 32 >> part_bits()) {
         bulk_copy_box(to + static_cast<std::uint32_t>(part * Plan::kKeyTile + row * 128), kOfValues ? maps.v : maps.k,
                       part * 64, kv_head, page * keys.block_size, ready);
       }
     }
   }
   [[nodiscard]] __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
-  [[nodiscard]] __device__ int lanes_a_part() const { return kForwardKeys / keys.block_size; }
+  // Pages that are boxes have a power of two of rows. A division here would be done for every tile by the one warp that
+  // copies, before it starts a copy.
+  [[nodiscard]] __device__ int page_bits() const { return __ffs(keys.block_size) - 1; }
+  [[nodiscard]] __device__ int part_bits() const { return __ffs(kForwardKeys) - 1 - page_bits(); }
+  [[nodiscard]] __device__ int lanes_a_part() const { return 1 << part_bits(); }
 
   // Copies the tiles of a split by pages, and calls before(tile) before each of them. 32 pages are looked up in one
   // load, and the next 32 while they are used.
@@ -334,7 +339,7 @@ struct ForwardCopy {
           held = next;
           next = load_page(item, first_page + place + 32);
         }
-        page = __shfl_sync(0xFFFFFFFFu, held, place % 32 + lane() % pages_a_tile);
+        page = __shfl_sync(0xFFFFFFFFu, held, place % 32 + (lane() & (pages_a_tile - 1)));
         before(first + i);
         pages<false>(item, (first + i) * kForwardKeys, page);
       }

@@ -79,7 +79,7 @@ template <int kWidth, int kValues, int kGroups, bool kDeep, class Keys>
         reinterpret_cast<float*>(workspace + forward_schedule_bytes(rows, queries.sequences.count.capacity, group));
     schedule = AttentionSchedule::in(workspace);
     launch_dependent({1, kScheduleBins}, stream, attention_schedule<ForwardOrder<Keys>>, queries.sequences,
-                     ForwardOrder<Keys>{keys}, item_tokens, schedule);
+                     ForwardOrder<Keys>{keys, splits.short_tokens}, item_tokens, schedule);
     check_launch("attention: schedule");
     if constexpr (Keys::kFp8) {
       if (keys.widened.capacity > 0) launch_widening(queries.sequences, keys, item_tokens, queries.head_dim, stream);

@@ -57,6 +57,10 @@ struct AttentionSchedule {
 template <class Keys>
 struct ForwardOrder {
   Keys keys;
+  std::int32_t short_tokens = 0;  // ForwardSplits
+  [[nodiscard]] __device__ bool takes(const SequenceTile& sequence) const {
+    return sequence.rows > (sequence.outside ? 0 : short_tokens);
+  }
   [[nodiscard]] __device__ AttentionItem operator()(const SequenceTile& tile) const {
     AttentionItem item = attention_item(tile, tile.outside ? 0 : keys.start(tile));
     if constexpr (!Keys::kDecodes) {
@@ -80,6 +84,7 @@ struct ForwardOrder {
 };
 // Work of the backward pass: the query rows from a tile's first key on.
 struct BackwardOrder {
+  [[nodiscard]] __device__ bool takes(const SequenceTile& sequence) const { return sequence.rows > 0; }
   [[nodiscard]] __device__ AttentionItem operator()(const SequenceTile& tile) const {
     AttentionItem item = attention_item(tile, 0);
     if (!tile.outside) item.work = tile.rows - tile.first;
@@ -110,7 +115,7 @@ __global__ void __launch_bounds__(kScheduleBins)
       tile.outside = s == count;
       tile.rows = (tile.outside ? static_cast<std::int32_t>(sequences.capacity) : sequences.cu_seqlens[s + 1]) -
                   static_cast<std::int32_t>(tile.token);
-      if (tile.rows == 0) continue;
+      if (!order.takes(tile)) continue;
       for (tile.first = lane * item_tokens; tile.first < tile.rows; tile.first += 32 * item_tokens) {
         tile.end = min(tile.first + item_tokens, tile.rows);
         const AttentionItem item = order(tile);
