@@ -18,7 +18,7 @@ inline constexpr const char* kNumSeqsHelp = "Completions that are generated conc
 // Returns `given`, the max_num_batched_tokens of the user, or if it is 0 (unset) as many tokens as keep it busy.
 [[nodiscard]] std::int64_t num_batched_tokens(std::int64_t given, DeviceKind device);
 
-// What bounds a KV cache.
+// Limits of the memory of a KV cache.
 struct CacheLimits {
   std::int64_t bytes = 0;     // of the cache; 0: as many as the device has left
   std::int64_t reserved = 0;  // bytes of the device that something else needs later; without effect if `bytes` is set
