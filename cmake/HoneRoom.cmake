@@ -238,10 +238,16 @@ set(HONE_TEST_TIMEOUT 36000)
 
 # hone_discover_tests(TARGET LABEL)
 #
-# Registers every test of a GoogleTest program with ctest. The program lists its tests after it is linked.
+# Registers every test of a GoogleTest program with ctest. The program lists its tests after it is linked. A first run
+# begins with the tests of programs that have HONE_TEST_COST, so that it does not end with the wait for a long one; later
+# runs know what each test took.
 function(hone_discover_tests target label)
+  set(cost 0)
+  if(DEFINED HONE_TEST_COST)
+    set(cost ${HONE_TEST_COST})
+  endif()
   gtest_discover_tests(${target} DISCOVERY_TIMEOUT ${HONE_TEST_TIMEOUT}
-                       PROPERTIES TIMEOUT ${HONE_TEST_TIMEOUT} LABELS ${label})
+                       PROPERTIES TIMEOUT ${HONE_TEST_TIMEOUT} LABELS ${label} COST ${cost})
 endfunction()
 
 # hone_embed_folder(ROOM FOLDER FUNCTION TYPE HEADER)
