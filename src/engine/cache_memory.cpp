@@ -42,11 +42,12 @@ EngineOptions with_cache_that_fits(EngineOptions options, const Model& model, DT
   const auto block_bytes =
       std::max<std::int64_t>(1, static_cast<std::int64_t>(bytes_of_block(model, dtype, options, device.kind())));
   std::int64_t most = limits.bytes;
-  if (limits.bytes == 0) {
+  if (most == 0) {
     const std::int64_t available = available_bytes(device, group);
     const auto step = static_cast<std::int64_t>(bytes_of_step(model, dtype, options, device.kind()));
-    most = device.kind() == DeviceKind::kCpu ? available / 8
-                                             : std::max<std::int64_t>(0, available / 100 * 85 - step - limits.reserved);
+    most = device.kind() == DeviceKind::kCpu
+               ? std::max(available / 8, std::min(available / 2, per_sequence * block_bytes))
+               : std::max<std::int64_t>(0, available / 100 * 85 - step - limits.reserved);
   }
   const std::int64_t blocks = most / block_bytes;
   if (blocks < per_sequence) {

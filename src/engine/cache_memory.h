@@ -26,9 +26,9 @@ struct CacheLimits {
 
 // Returns the options with a KV cache (num_blocks) for max_num_seqs requests of max_model_len, or as much of it as fits
 // into the limits. A GPU has 85% of its free memory left, without what a step takes and what is reserved, a host, which
-// also runs other programs, an eighth. Call it when the weights, of `dtype`, have been loaded. The ranks of a group,
-// whose first one calls it, get the same number. Throws Error, which names kv_cache_memory_bytes or max_model_len, if
-// the cache does not hold one request of max_model_len.
+// also runs other programs, an eighth, or up to half for one request. Call it when the weights, of `dtype`, have been
+// loaded. The ranks of a group, whose first one calls it, get the same number. Throws Error, which names
+// kv_cache_memory_bytes or max_model_len, if the cache does not hold one request of max_model_len.
 [[nodiscard]] EngineOptions with_cache_that_fits(EngineOptions options, const Model& model, DType dtype, Device& device,
                                                  EngineGroup* group, const CacheLimits& limits = {});
 
