@@ -1,9 +1,11 @@
 #include "engine/cache_memory.h"
 
 #include <algorithm>
+#include <string>
 
 #include "backend/device_memory.h"
 #include "core/error.h"
+#include "core/strings.h"
 #include "engine/generation_workspace.h"
 #include "system/job_place.h"
 
@@ -51,13 +53,17 @@ EngineOptions with_cache_that_fits(EngineOptions options, const Model& model, DT
   }
   const std::int64_t blocks = most / block_bytes;
   if (blocks < per_sequence) {
-    throw Error(
-        limits.bytes > 0 ? "kv_cache_memory_bytes" : "max_model_len",
-        text_of("the KV cache may have ", most, " bytes, but one completion of max_model_len ", options.max_model_len,
-                " needs ", per_sequence * block_bytes),
-        text_of(
-            "set max_model_len to at most ", blocks * options.block_size,
-            limits.bytes > 0 ? text_of(", or kv_cache_memory_bytes to at least ", per_sequence * block_bytes) : ""));
+    std::string fix = text_of("set max_model_len to at most ", blocks * options.block_size);
+    if (limits.bytes > 0) {
+      fix = text_of(blocks > 0 ? fix + ", or " : "set ", "kv_cache_memory_bytes to at least ",
+                    per_sequence * block_bytes);
+    } else if (blocks == 0) {
+      fix = "the weights leave no room: quantize them (quantization: fp8), or free memory of the device";
+    }
+    throw Error(limits.bytes > 0 ? "kv_cache_memory_bytes" : "max_model_len",
+                text_of("the KV cache may have ", most, " bytes, but one completion of max_model_len ",
+                        options.max_model_len, " needs ", per_sequence * block_bytes),
+                fix);
   }
   options.num_blocks = std::min(blocks, per_sequence * options.max_num_seqs);
   return resolved(options);

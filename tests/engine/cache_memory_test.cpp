@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/strings.h"
 #include "engine/generation_workspace.h"
 #include "support/device.h"
 #include "support/models.h"
@@ -59,7 +60,13 @@ TEST(CacheMemory, IsThatOfAllRequestsOrWhatFits) {
     ADD_FAILURE() << "one block holds a request of two";
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), testing::HasSubstr("kv_cache_memory_bytes"));
-    EXPECT_THAT(error.what(), testing::HasSubstr("set max_model_len to at most 32"));
+    EXPECT_THAT(error.what(), testing::HasSubstr("set max_model_len to at most 32, or kv_cache_memory_bytes"));
+  }
+  try {
+    (void)with(block - 1);
+    ADD_FAILURE() << "less than one block holds a request";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr(text_of("set kv_cache_memory_bytes to at least ", 2 * block)));
   }
 }
 
