@@ -70,6 +70,20 @@ TEST(CacheMemory, IsThatOfAllRequestsOrWhatFits) {
   }
 }
 
+TEST(CacheMemory, LongerStepsTakeMore) {
+  FixtureModel fixture("llama");
+  for (const DeviceKind device : {DeviceKind::kCpu, DeviceKind::kCuda}) {
+    const auto with = [&](std::int64_t tokens, std::int64_t blocks) {
+      EngineOptions options = engine_options({.max_model_len = 64, .max_num_seqs = 10, .max_batch_tokens = tokens});
+      options.num_blocks = blocks;
+      return bytes_of_step(*fixture.model, DType::kF32, options, device);
+    };
+    EXPECT_GT(with(64, 20), 0u);
+    EXPECT_GT(with(512, 20), 2 * with(64, 20));
+    EXPECT_EQ(with(512, 100), with(512, 20));
+  }
+}
+
 TEST(CacheMemory, NumbersOfTheUserCount) {
   EXPECT_EQ(num_seqs(3, DeviceKind::kCuda), 3);
   EXPECT_EQ(num_seqs(0, DeviceKind::kCuda), 256);
