@@ -213,6 +213,7 @@ TEST(BenchCommand, DecodeWritesItsFigures) {
   ASSERT_EQ(ended.code, 0) << ended.output;
   EXPECT_THAT(ended.output, HasSubstr("streams 3, context 20: "));
   EXPECT_THAT(ended.output, HasSubstr("paged_attention"));
+  EXPECT_THAT(ended.output, HasSubstr(" of which some 22 are in use"));
   EXPECT_THAT(ended.output, HasSubstr("% of a read's "));
   EXPECT_EQ(read_json(file).size(), 8u);
   EXPECT_EQ(read_json(file)[0]["unit"], "tokens/s");
