@@ -207,9 +207,10 @@ class Decoding {
     }
     const DeviceLimits limits =
         device_limits(open_device(options_.device), options_.weight_dtype(), kCopyLimitSeconds, false);
-    std::printf(
-        "attention's GB/s and share of the roofline count pages for %lld tokens, of which some %lld are in use\n",
-        static_cast<long long>(engine_options_.max_model_len), static_cast<long long>(prompt_length_ + options_.steps));
+    std::fputs(text_of("attention's GB/s and share of the roofline count pages for ", engine_options_.max_model_len,
+                       " tokens, of which some ", prompt_length_ + options_.steps, " are in use\n")
+                   .c_str(),
+               stdout);
     std::fputs(to_text(make_report(timeline, limits), 40).c_str(), stdout);
   }
 
