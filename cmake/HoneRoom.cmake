@@ -238,9 +238,9 @@ set(HONE_TEST_TIMEOUT 36000)
 
 # hone_discover_tests(TARGET LABEL)
 #
-# Registers every test of a GoogleTest program with ctest. The program lists its tests after it is linked. A first run
-# begins with the tests of programs that have HONE_TEST_COST, so that it does not end with the wait for a long one; later
-# runs know what each test took.
+# Registers every test of a GoogleTest program with ctest. The program lists its tests after it is linked. Those of
+# programs with HONE_TEST_COST come first, except for what ctest has measured to take longer, so that a first run does not
+# end with the wait for a long one.
 function(hone_discover_tests target label)
   set(cost 0)
   if(DEFINED HONE_TEST_COST)

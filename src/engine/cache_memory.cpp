@@ -40,29 +40,30 @@ std::int64_t num_batched_tokens(std::int64_t given, DeviceKind device) {
 
 EngineOptions with_cache_that_fits(EngineOptions options, const Model& model, DType dtype, Device& device,
                                    EngineGroup* group, const CacheLimits& limits) {
+  check_model(options, model);
   const std::int64_t per_sequence = (options.max_model_len + options.block_size - 1) / options.block_size;
   const auto block_bytes =
       std::max<std::int64_t>(1, static_cast<std::int64_t>(bytes_of_block(model, dtype, options, device.kind())));
   std::int64_t most = limits.bytes;
   if (most == 0) {
     const std::int64_t available = available_bytes(device, group);
-    const auto step = static_cast<std::int64_t>(bytes_of_step(model, dtype, options, device.kind()));
-    most = device.kind() == DeviceKind::kCpu
-               ? std::max(available / 8, std::min(available / 2, per_sequence * block_bytes))
-               : std::max<std::int64_t>(0, available / 100 * 85 - step - limits.reserved);
+    const std::int64_t half = available / 2;
+    most =
+        device.kind() == DeviceKind::kCpu ? std::max(available / 8, std::min(half, per_sequence * block_bytes)) : half;
   }
   const std::int64_t blocks = most / block_bytes;
   if (blocks < per_sequence) {
-    std::string fix = text_of("set max_model_len to at most ", blocks * options.block_size);
+    std::string fix = text_of("set ", limits.length_key, " so that prompt and completion have at most ",
+                              blocks * options.block_size, " tokens");
     if (limits.bytes > 0) {
-      fix = text_of(blocks > 0 ? fix + ", or " : "set ", "kv_cache_memory_bytes to at least ",
+      fix = text_of(blocks > 0 ? fix + ", or " : "", "set kv_cache_memory_bytes to at least ",
                     per_sequence * block_bytes);
     } else if (blocks == 0) {
       fix = "the weights leave no room: quantize them (quantization: fp8), or free memory of the device";
     }
-    throw Error(limits.bytes > 0 ? "kv_cache_memory_bytes" : "max_model_len",
-                text_of("the KV cache may have ", most, " bytes, but one completion of max_model_len ",
-                        options.max_model_len, " needs ", per_sequence * block_bytes),
+    throw Error(limits.bytes > 0 ? "kv_cache_memory_bytes" : limits.length_key,
+                text_of("the KV cache may have ", most, " bytes, but one completion of ", options.max_model_len,
+                        " tokens with its prompt needs ", per_sequence * block_bytes),
                 fix);
   }
   options.num_blocks = std::min(blocks, per_sequence * options.max_num_seqs);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "backend/device.h"
 #include "engine/engine_group.h"
@@ -18,17 +19,17 @@ inline constexpr const char* kNumSeqsHelp = "Completions that are generated conc
 // Returns `given`, the max_num_batched_tokens of the user, or if it is 0 (unset) as many tokens as keep it busy.
 [[nodiscard]] std::int64_t num_batched_tokens(std::int64_t given, DeviceKind device);
 
-// Limits of the memory of a KV cache.
+// Limits of the memory of a KV cache, and the key of the lengths that need it.
 struct CacheLimits {
-  std::int64_t bytes = 0;     // of the cache; 0: as many as the device has left
-  std::int64_t reserved = 0;  // bytes of the device that something else needs later; without effect if `bytes` is set
+  std::int64_t bytes = 0;  // kv_cache_memory_bytes; 0: a share of the device's free memory
+  std::string_view length_key = "max_model_len";
 };
 
 // Returns the options with a KV cache (num_blocks) for max_num_seqs requests of max_model_len, or as much of it as fits
-// into the limits. A GPU has 85% of its free memory left, without what a step takes and what is reserved, a host, which
-// also runs other programs, an eighth, or up to half for one request. Call it when the weights, of `dtype`, have been
-// loaded. The ranks of a group, whose first one calls it, get the same number. Throws Error, which names
-// kv_cache_memory_bytes or max_model_len, if the cache does not hold one request of max_model_len.
+// into the limits: half of a GPU's free memory, since steps and their inputs, embeddings, arriving weights and other
+// programs need some too, an eighth of a host's or up to half for one request. Call it when the weights, of `dtype`,
+// have been loaded. The ranks of a group, whose first one calls it, get the same number. Throws Error, which names the
+// key, if the cache does not hold one request of max_model_len, or as check_model().
 [[nodiscard]] EngineOptions with_cache_that_fits(EngineOptions options, const Model& model, DType dtype, Device& device,
                                                  EngineGroup* group, const CacheLimits& limits = {});
 

@@ -63,7 +63,7 @@ struct Engine::Impl {
         options(options_),
         own(std::move(own_)),
         workspace(own ? *own : *shared),
-        capacities(engine_capacities(options, workspace.device_kind())),
+        capacities(engine_capacities(options)),
         scheduler({.max_num_seqs = options.max_num_seqs,
                    .max_batch_tokens = options.max_batch_tokens,
                    .block_size = options.block_size,

@@ -112,21 +112,16 @@ void prepare_model(Model& model, const EngineOptions& options) {
   check_cache_and_drafts(options, model);
 }
 
-std::vector<Capacity> engine_capacities(const EngineOptions& options, DeviceKind device) {
-  // A GPU multiplies all rows of a capacity: those of a step's tokens and at most a quarter more. A CPU multiplies
-  // those of the tokens. The common step has one token of each of max_num_seqs sequences, and those proposed, and gets
-  // a capacity without padding.
-  constexpr std::int64_t kSmallest = 8;
+std::vector<Capacity> engine_capacities(const EngineOptions& options) {
+  // A GPU multiplies all rows of a capacity, so that a step costs at most twice what its tokens cost. The common step
+  // has one token of each of max_num_seqs sequences, and those proposed, and gets a capacity without padding. More
+  // capacities would cost memory: each program has separate inputs.
   std::vector<std::int64_t> tokens;
-  const std::int64_t most = options.max_batch_tokens;
-  for (std::int64_t size = kSmallest; size < most; size *= 2) {
-    const std::int64_t step = device == DeviceKind::kCpu ? size : std::max(kSmallest, size / 4);
-    for (std::int64_t between = size; between < std::min(2 * size, most); between += step) tokens.push_back(between);
-  }
-  tokens.push_back(most);
+  for (std::int64_t size = 8; size < options.max_batch_tokens; size *= 2) tokens.push_back(size);
+  tokens.push_back(options.max_batch_tokens);
   const std::int64_t decoded = options.max_num_seqs * (1 + options.num_speculative_tokens);
   const std::int64_t widest_decode = decoded < 8 ? decoded : (decoded + 7) / 8 * 8;
-  if (widest_decode < most) tokens.push_back(widest_decode);
+  if (widest_decode < options.max_batch_tokens) tokens.push_back(widest_decode);
   std::ranges::sort(tokens);
   tokens.erase(std::ranges::unique(tokens).begin(), tokens.end());
   std::vector<Capacity> capacities;

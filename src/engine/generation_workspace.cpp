@@ -32,8 +32,7 @@ void add_program(Workspace& workspace, const Model& model, DType dtype, const En
 }
 
 void add_programs(Workspace& workspace, const Model& model, DType dtype, const EngineOptions& options) {
-  for (const Capacity& capacity : engine_capacities(options, workspace.device_kind()))
-    add_program(workspace, model, dtype, options, capacity);
+  for (const Capacity& capacity : engine_capacities(options)) add_program(workspace, model, dtype, options, capacity);
 }
 
 // Number of blocks with which rollouts take no more memory than training: at least options.num_blocks, at most what
@@ -67,34 +66,19 @@ std::int64_t blocks_in_training_memory(const Workspace& workspace, const Model& 
 
 }  // namespace
 
-namespace {
-
-// Bytes of a KV cache of `blocks` blocks and of a step of one capacity.
-std::size_t rollout_bytes(const Model& model, DType dtype, EngineOptions options, DeviceKind device,
-                          const Capacity& capacity, std::int64_t blocks) {
-  options.num_blocks = blocks;
-  Workspace workspace(device);
-  workspace.add_weights(kWeightStore, weight_types(model, dtype));
-  add_program(workspace, model, dtype, options, capacity);
-  return workspace.phase_bytes(Region::kRollout);
-}
-
-}  // namespace
-
-std::size_t bytes_of_block(const Model& model, DType dtype, const EngineOptions& options, DeviceKind device) {
-  const Capacity smallest = engine_capacities(options, device).front();
-  const auto with = [&](std::int64_t blocks) { return rollout_bytes(model, dtype, options, device, smallest, blocks); };
+std::size_t bytes_of_block(const Model& model, DType dtype, const EngineOptions& given, DeviceKind device) {
+  EngineOptions options = given;
+  const auto with = [&](std::int64_t blocks) {
+    options.num_blocks = blocks;
+    Workspace workspace(device);
+    workspace.add_weights(kWeightStore, weight_types(model, dtype));
+    add_program(workspace, model, dtype, options, engine_capacities(options).front());
+    return workspace.phase_bytes(Region::kRollout);
+  };
   // With few blocks, other memory of a step would hide that of expanded latent rows.
   const std::int64_t blocks = kv_layout(options).max_blocks * options.max_num_seqs;
   const std::size_t more = with(2 * blocks) - with(blocks);
   return (more + static_cast<std::size_t>(blocks) - 1) / static_cast<std::size_t>(blocks);
-}
-
-std::size_t bytes_of_step(const Model& model, DType dtype, const EngineOptions& options, DeviceKind device) {
-  const std::int64_t blocks = kv_layout(options).max_blocks;
-  const std::size_t all =
-      rollout_bytes(model, dtype, options, device, engine_capacities(options, device).back(), blocks);
-  return all - std::min(all, static_cast<std::size_t>(blocks) * bytes_of_block(model, dtype, options, device));
 }
 
 std::string program_name(const Capacity& capacity) { return text_of("generation of ", capacity.tokens, " tokens"); }

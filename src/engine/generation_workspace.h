@@ -20,9 +20,6 @@ inline constexpr const char* kKvStore = "kv_cache";
 // which a step expands it.
 [[nodiscard]] std::size_t bytes_of_block(const Model& model, DType dtype, const EngineOptions& options,
                                          DeviceKind device);
-// Bytes that the largest step takes on the device besides the blocks of the KV cache.
-[[nodiscard]] std::size_t bytes_of_step(const Model& model, DType dtype, const EngineOptions& options,
-                                        DeviceKind device);
 // Creates the workspace of an engine on existing weights, which must outlive it, and allocates it.
 [[nodiscard]] std::unique_ptr<Workspace> workspace_of(const Model& model, const TensorStore& weights,
                                                       const std::shared_ptr<Arena>& arena,

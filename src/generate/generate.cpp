@@ -217,8 +217,8 @@ void generate_missing(const GenerateOptions& options, std::span<const GeneratePr
                       .cache = options.cache});
   capacities.max_logprobs = std::max(options.logprobs.value_or(0), options.prompt_logprobs.value_or(0));
   if (options.prompt_logprobs) capacities.max_prompt_samples = std::min(kPromptSamples, capacities.max_batch_tokens);
-  capacities =
-      with_cache_that_fits(capacities, *loaded.model, model_dtype(*loaded.model, loaded.weights), device, group);
+  capacities = with_cache_that_fits(capacities, *loaded.model, model_dtype(*loaded.model, loaded.weights), device,
+                                    group, {.length_key = "max_new_tokens"});
   Engine engine(*loaded.model, loaded.tokenizer, loaded.weights, std::make_shared<Arena>(device), capacities, group);
   SamplingParams sampling =
       options.params(options.max_new_tokens, stop_token_ids(loaded.generation_config, *loaded.model, loaded.tokenizer));

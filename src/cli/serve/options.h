@@ -142,8 +142,8 @@ struct ServeOptions {
     v("max_queued_requests", max_queued_requests,
       "Completions that wait or are generated; more requests are refused with status 429", at_least(1));
     v("kv_cache_memory_bytes", kv_cache_memory_bytes,
-      "Bytes of the KV cache; 0: enough for max_num_seqs completions of max_model_len, but at most what a GPU has left "
-      "(85%, without what a step takes) or an eighth of the host's memory",
+      "Bytes of the KV cache; 0: enough for max_num_seqs completions of max_model_len, but at most half of the memory "
+      "that a GPU has available or an eighth of the host's",
       at_least(0));
     v("enable_prefix_caching", enable_prefix_caching, "Compute the common beginning of prompts once");
     cache.fields(v);

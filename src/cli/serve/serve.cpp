@@ -28,15 +28,6 @@ namespace {
 
 constexpr std::int64_t kLongestServed = 32768;
 
-// Bytes of the device in which tensors of a trainer arrive: one tensor, or its packed buffer of 1 GiB and one tensor.
-std::int64_t bytes_of_updates(const ServeOptions& options, const Model& model, DType dtype) {
-  if (!options.allow_weight_updates) return 0;
-  std::size_t largest = 0;
-  for (const NamedType& weight : weight_types(model, dtype)) largest = std::max(largest, weight.type.bytes());
-  constexpr std::int64_t kPackedBytes = std::int64_t{1} << 30;
-  return kPackedBytes + static_cast<std::int64_t>(largest);
-}
-
 EngineOptions serving_engine(const ServeOptions& options, const LoadedModel& loaded, Device& device,
                              EngineGroup* group) {
   EngineOptions engine;
@@ -53,9 +44,7 @@ EngineOptions serving_engine(const ServeOptions& options, const LoadedModel& loa
   engine.adapter_slots = options.max_loras;
   engine.cache = options.cache;
   const DType dtype = model_dtype(*loaded.model, loaded.weights);
-  return with_cache_that_fits(
-      engine, *loaded.model, dtype, device, group,
-      {.bytes = options.kv_cache_memory_bytes, .reserved = bytes_of_updates(options, *loaded.model, dtype)});
+  return with_cache_that_fits(engine, *loaded.model, dtype, device, group, {.bytes = options.kv_cache_memory_bytes});
 }
 
 ServedModel served_model(const ServeOptions& options, const LoadedModel& loaded, const EngineOptions& engine) {
@@ -92,11 +81,12 @@ Pooling pooling_of(const ServeOptions& options, const LoadedModel& loaded) {
 std::optional<EmbedderOptions> embedder_options(const ServeOptions& options, const LoadedModel& loaded,
                                                 const EngineOptions& engine) {
   if (options.embeddings == EmbeddingChoice::kNone) return std::nullopt;
-  return EmbedderOptions{.pooling = pooling_of(options, loaded),
-                         .max_model_len = engine.max_model_len,
-                         .max_batch_tokens = engine.max_batch_tokens,
-                         .block_size = engine.block_size,
-                         .adapter_slots = engine.adapter_slots > 0};
+  return EmbedderOptions{
+      .pooling = pooling_of(options, loaded),
+      .max_model_len = engine.max_model_len,
+      .max_batch_tokens = options.max_num_batched_tokens > 0 ? options.max_num_batched_tokens : engine.max_batch_tokens,
+      .block_size = engine.block_size,
+      .adapter_slots = engine.adapter_slots > 0};
 }
 
 // Properties of the model's embeddings, by the keys of config.json that vLLM reads.
