@@ -2,8 +2,7 @@
 # Checks the messages of commits against docs/contributing.md.
 #   scripts/check_commits.sh [RANGE]   default: all commits since the rule was made
 # A subject has at most 72 characters, begins with a capital verb in the imperative ("Add", not "Added" or "Adding") and
-# ends without a period. The second line is empty. Prints one line for each fault and exits with 1 if there is one. Merges
-# are not checked.
+# ends without a period. The second line is empty. Prints one line for each fault and exits with 1 if there is one.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -34,5 +33,5 @@ while read -r commit; do
   fi
   rest=${message#"$subject"}
   if [[ -n $rest && $rest != $'\n\n'* ]]; then fault "$commit" "the line after the subject is not empty"; fi
-done < <(git rev-list --no-merges "$range")
+done < <(git rev-list "$range")
 ((faults == 0))

@@ -53,15 +53,13 @@ EngineOptions with_cache_that_fits(EngineOptions options, const Model& model, DT
   }
   const std::int64_t blocks = most / block_bytes;
   if (blocks < per_sequence) {
-    std::string fix = text_of("set ", limits.length_key, " so that prompt and completion have at most ",
-                              blocks * options.block_size, " tokens");
-    if (limits.bytes > 0) {
-      fix = text_of(blocks > 0 ? fix + ", or " : "", "set kv_cache_memory_bytes to at least ",
-                    per_sequence * block_bytes);
-    } else if (blocks == 0) {
-      fix = "the weights leave no room: quantize them (quantization: fp8), or free memory of the device";
-    }
-    throw Error(limits.bytes > 0 ? "kv_cache_memory_bytes" : limits.length_key,
+    const std::string longest = text_of("set ", limits.length_key, " so that prompt and completion have at most ",
+                                        blocks * options.block_size, " tokens");
+    const std::string largest = text_of("set ", limits.bytes_key, " to at least ", per_sequence * block_bytes);
+    std::string fix = longest;
+    if (!limits.bytes_key.empty()) fix = blocks > 0 ? text_of(longest, ", or ", largest) : largest;
+    if (blocks == 0 && limits.bytes == 0) fix = "quantize the weights (quantization: fp8)";
+    throw Error(limits.bytes > 0 ? limits.bytes_key : limits.length_key,
                 text_of("the KV cache may have ", most, " bytes, but one completion of ", options.max_model_len,
                         " tokens with its prompt needs ", per_sequence * block_bytes),
                 fix);

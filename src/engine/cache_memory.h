@@ -19,9 +19,10 @@ inline constexpr const char* kNumSeqsHelp = "Completions that are generated conc
 // Returns `given`, the max_num_batched_tokens of the user, or if it is 0 (unset) as many tokens as keep it busy.
 [[nodiscard]] std::int64_t num_batched_tokens(std::int64_t given, DeviceKind device);
 
-// Limits of the memory of a KV cache, and the key of the lengths that need it.
+// Limits of the memory of a KV cache, and the keys that messages name.
 struct CacheLimits {
-  std::int64_t bytes = 0;  // kv_cache_memory_bytes; 0: a share of the device's free memory
+  std::int64_t bytes = 0;           // of bytes_key; 0: a share of the device's free memory
+  std::string_view bytes_key = {};  // empty: the command has none
   std::string_view length_key = "max_model_len";
 };
 

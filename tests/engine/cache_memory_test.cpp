@@ -17,7 +17,8 @@ TEST(CacheMemory, IsThatOfAllRequestsOrWhatFits) {
   FixtureModel fixture("llama");
   const EngineOptions options = engine_options({.max_model_len = 64, .max_num_seqs = 10});
   const auto with = [&](std::int64_t bytes) {
-    return with_cache_that_fits(options, *fixture.model, DType::kF32, test_device(), nullptr, {.bytes = bytes})
+    return with_cache_that_fits(options, *fixture.model, DType::kF32, test_device(), nullptr,
+                                {.bytes = bytes, .bytes_key = "kv_cache_memory_bytes"})
         .num_blocks;
   };
   EXPECT_EQ(with(0), 20);

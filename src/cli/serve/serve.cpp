@@ -44,7 +44,8 @@ EngineOptions serving_engine(const ServeOptions& options, const LoadedModel& loa
   engine.adapter_slots = options.max_loras;
   engine.cache = options.cache;
   const DType dtype = model_dtype(*loaded.model, loaded.weights);
-  return with_cache_that_fits(engine, *loaded.model, dtype, device, group, {.bytes = options.kv_cache_memory_bytes});
+  return with_cache_that_fits(engine, *loaded.model, dtype, device, group,
+                              {.bytes = options.kv_cache_memory_bytes, .bytes_key = "kv_cache_memory_bytes"});
 }
 
 ServedModel served_model(const ServeOptions& options, const LoadedModel& loaded, const EngineOptions& engine) {
