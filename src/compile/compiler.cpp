@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "ops/fill/fill.h"
+#include "ops/set_flag/set_flag.h"
 #include "passes/gather_again.h"
 #include "passes/offload.h"
 #include "passes/precision.h"
@@ -15,7 +16,8 @@ namespace {
 
 // Returns the fused program with its backward pass from the output named `loss`, fused again across both passes. That
 // of a stage of a pipeline starts from the values that it sends as well, and ends at those that it has received.
-Program with_gradients(const Program& program, std::string_view loss, GradientAccumulation sums, FusionScope reach) {
+Program with_gradients(const Program& program, std::string_view loss, const CompileOptions& options,
+                       FusionScope reach) {
   Program result = fuse(program, reach);
   std::vector<GradientSeed> seeds;
   for (const Output& output : std::vector<Output>(result.outputs())) {
@@ -32,11 +34,17 @@ Program with_gradients(const Program& program, std::string_view loss, GradientAc
     if (value.role != Role::kInput || !is_received(value.name) || !has_gradient(value.name)) continue;
     received.push_back(result.tensor(static_cast<ValueId>(i)));
   }
-  const std::vector<Tensor> gradients = append_gradients(result, seeds, received, sums);
+  const std::vector<Tensor> gradients =
+      append_gradients(result, seeds, received, options.gradients, options.overwritten);
   for (std::size_t i = 0; i < received.size(); ++i) {
     const std::string name = gradient_name(received[i].value().name);
     HONE_ASSERT(gradients[i].valid(), "a stage has no ", name);
     result.output(name, gradients[i]);
+  }
+  if (const ValueId flag = result.find(Role::kGradient, kAccumulatedFlag); flag != kNoValue) {
+    result.set_phase(Phase::kBackward);
+    (void)set_flag(result.tensor(flag));
+    result.set_phase(Phase::kForward);
   }
   return fuse(result, reach);
 }
@@ -102,14 +110,14 @@ Program Compiler::differentiated(const Program& typed, std::string_view loss, st
       if (options_.fp8_weights == nullptr || !keeps_copies) continue;
       if (copies == Fp8Copies::kHeld && !options_.holds_fp8_weights) continue;
       const Program keeping = in_fp8(typed, options_, ProgramKind::kTraining, copies);
-      Program kept = with_gradients(keeping, loss, options_.gradients, FusionScope::kProgram);
+      Program kept = with_gradients(keeping, loss, options_, FusionScope::kProgram);
       if (plan_memory(kept, options_.device).arena + held_fp8_bytes(kept) <= budget) return kept;
     }
-    Program whole = with_gradients(quantized, loss, options_.gradients, FusionScope::kProgram);
+    Program whole = with_gradients(quantized, loss, options_, FusionScope::kProgram);
     if (options_.recompute == Recompute::kNone) return gather_again(whole);
     if (plan_memory(whole, options_.device).arena <= budget) return whole;
   }
-  Program program = with_gradients(quantized, loss, options_.gradients, FusionScope::kLayer);
+  Program program = with_gradients(quantized, loss, options_, FusionScope::kLayer);
   // With offload, values kept inside layers would only travel to the host and back, so recompute as much as possible.
   const bool keeps_least = options_.offload && options_.recompute == Recompute::kLayers;
   program = recompute(program, options_.recompute, keeps_least ? 0 : budget, options_.device);

@@ -24,7 +24,8 @@ struct CompileOptions {
   Recompute recompute = Recompute::kNone;
   std::size_t activation_budget = 0;  // bytes that the arena may take, for recomputation
   GradientAccumulation gradients = GradientAccumulation::kWide;
-  bool offload = false;                                     // keep activations in host memory (passes/offload.h)
+  OverwrittenGradients overwritten = {};  // the update does not clear these; the programs of a step write the same ones
+  bool offload = false;                   // keep activations in host memory (passes/offload.h)
   FusionScope inference_reach = FusionScope::kProgram;      // fusion in programs without gradients
   std::shared_ptr<const Fp8Weights> fp8_weights = nullptr;  // whose products are in FP8 (passes/fp8.h); null: none are
   bool holds_fp8_weights = false;  // a training program may hold their copies (Fp8Copies::kHeld), if the budget allows
@@ -40,8 +41,9 @@ class Compiler {
 
   // Compiles a program without gradients: evaluation, a reference model, generation.
   [[nodiscard]] Program inference(Program traced) const;
-  // Compiles a program and its backward pass from the output `loss` [1]; weight gradients accumulate. A stage of a
-  // pipeline that is not the last starts from what it sends. Throws Defect if the program has no such output.
+  // Compiles a program and its backward pass from the output `loss` [1]; weight gradients accumulate. The program ends
+  // by setting kAccumulatedFlag if it reads it. A stage of a pipeline that is not the last starts from what it sends.
+  // Throws Defect if the program has no such output.
   [[nodiscard]] Program training(Program traced, std::string_view loss) const;
   // Compiles an optimizer update. Its types stay as the optimizer's rules declared them.
   [[nodiscard]] Program update(Program traced) const;

@@ -14,9 +14,11 @@ namespace {
 // Builds the backward pass of one program. Gradients that reach the same value are added up.
 class Backward final : public GradientBuilder {
  public:
-  Backward(Program& program, std::span<const Tensor> wanted, GradientAccumulation sums)
+  Backward(Program& program, std::span<const Tensor> wanted, GradientAccumulation sums,
+           const OverwrittenGradients& overwritten)
       : program_(program),
         sums_(sums),
+        overwritten_(overwritten),
         needed_(program.values().size(), false),
         gradients_(program.values().size(), kNoValue) {
     // A value needs a gradient if it is wanted, a trainable weight, or computed from such a value.
@@ -80,11 +82,28 @@ class Backward final : public GradientBuilder {
   void set_accumulator(std::size_t i, Tensor updated) override {
     const ValueId id = node_->inputs.at(i);
     if (program_.value(id).role != Role::kWeight) return contribute(id, updated);
+    HONE_ASSERT(!must_overwrite(id) || flagged_ == id, "the gradient of ", program_.value(id).name,
+                " is overwritten, but ", node_->op->name(), " adds to it first");
     gradients_[index(id)] = updated.id();
+  }
+  Tensor accumulated(std::size_t i) override {
+    const ValueId id = node_->inputs.at(i);
+    if (!must_overwrite(id)) return {};
+    flagged_ = id;
+    const ValueId flag = program_.find(Role::kGradient, kAccumulatedFlag);
+    return flag != kNoValue ? program_.tensor(flag) : program_.gradient(kAccumulatedFlag, {DType::kI32, {1}});
   }
 
  private:
   static std::size_t index(ValueId id) { return static_cast<std::size_t>(id); }
+
+  // Returns true if this is a weight whose gradient is overwritten, and no node has written it so far.
+  [[nodiscard]] bool must_overwrite(ValueId id) const {
+    const Value& value = program_.value(id);
+    const ValueId gradient = gradients_[index(id)];
+    return value.role == Role::kWeight && overwritten_.contains(value.name) &&
+           (gradient == kNoValue || program_.value(gradient).role == Role::kGradient);
+  }
 
   void contribute(ValueId id, Tensor gradient) {
     ValueId& slot = gradients_[index(id)];
@@ -93,6 +112,8 @@ class Backward final : public GradientBuilder {
 
   Program& program_;
   GradientAccumulation sums_;
+  const OverwrittenGradients& overwritten_;
+  ValueId flagged_ = kNoValue;      // the weight for whose gradient a node has last got the flag
   const Node* node_ = nullptr;      // the node whose backward pass is being appended
   std::vector<bool> needed_;        // [values of the forward program]
   std::vector<ValueId> gradients_;  // [values of the forward program]; kNoValue: no gradient so far
@@ -106,9 +127,10 @@ Type gradient_type(const Type& weight, GradientAccumulation sums) {
 }
 
 std::vector<Tensor> append_gradients(Program& program, std::span<const GradientSeed> seeds,
-                                     std::span<const Tensor> wanted, GradientAccumulation sums) {
+                                     std::span<const Tensor> wanted, GradientAccumulation sums,
+                                     const OverwrittenGradients& overwritten) {
   program.set_phase(Phase::kBackward);
-  Backward backward(program, wanted, sums);
+  Backward backward(program, wanted, sums, overwritten);
   const std::vector<Node> forward = program.nodes();  // a copy, because the list grows during the loop
   for (const GradientSeed& seed : seeds) backward.seed(seed);
   for (const Node& node : std::views::reverse(forward)) backward.run(node);

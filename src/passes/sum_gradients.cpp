@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "ops/shards/shards.h"
+#include "passes/gradient.h"
 #include "passes/layer_runs.h"
 
 namespace hone {
@@ -22,7 +23,7 @@ std::vector<CompletedGradient> completed_gradients(const Program& program) {
   for (std::size_t n = 0; n < program.nodes().size(); ++n) {
     for (const ValueId id : program.nodes()[n].outputs) {
       const ValueId root = program.storage_of(id);
-      if (program.value(root).role != Role::kGradient) continue;
+      if (program.value(root).role != Role::kGradient || program.value(root).name == kAccumulatedFlag) continue;
       const auto found = std::ranges::find(completed, root, &CompletedGradient::gradient);
       if (found == completed.end()) {
         completed.push_back({root, id, n});

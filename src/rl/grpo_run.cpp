@@ -207,7 +207,7 @@ Workspace trace_run(const GrpoSizes& run, const TrainingOptions& training) {
   }
   const MicroBatchShape shape = micro_batch_shape(run, training);
   LossProgramOptions options{
-      .compile = compile_options(training, run.dtype, workspace.store_bytes() + run.benchmark_bytes_held)};
+      .compile = compile_options(training, *run.model, run.dtype, workspace.store_bytes() + run.benchmark_bytes_held)};
   const PolicyLossOptions loss = policy_loss_options(keys, run.batch);
   const auto add = [&](const char* name, const ProgramUse& use, const auto& trace) {
     const auto of = [&](std::int64_t tokens) {

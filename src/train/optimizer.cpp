@@ -98,6 +98,7 @@ Tensor norm_of(std::span<const GradientShare> gradients, const OptimizerOptions&
 }  // namespace
 
 Program trace_update(const Model& model, DType dtype, const OptimizerOptions& options) {
+  HONE_ASSERT(!options.overwrites || (options.ranks == 1 && options.expert_ranks == 1), "a divided update");
   // Bind every trained weight with its gradient and states.
   Program program;
   program.set_phase(Phase::kUpdate);
@@ -158,7 +159,9 @@ Optimizer::Optimizer(Workspace& workspace, const Model& model, const OptimizerOp
       attributes_(options.adamw),
       shards_(model, options, options.ranks),
       divided_gradients_(options.divided_gradients),
-      divided_weights_(options.divided_weights) {
+      divided_weights_(options.divided_weights),
+      overwrites_(!overwritten_gradients(model, options).empty()) {
+  HONE_ASSERT(!overwrites_ || gradients().contains(kAccumulatedFlag), "no loss program overwrites gradients");
   take_masters(workspace, model, options);
 }
 
@@ -224,9 +227,24 @@ std::map<std::string, HeldRows> Optimizer::held_rows() const {
   return held;
 }
 
+void Optimizer::set_accumulated(bool accumulated) {
+  const std::int32_t flag = accumulated ? 1 : 0;
+  if (overwrites_) workspace_->store(kGradientStore).upload(kAccumulatedFlag, std::as_bytes(std::span(&flag, 1)));
+}
+
+void Optimizer::clear_unwritten() {
+  if (!overwrites_) return;
+  std::int32_t flag = 0;
+  gradients().download(kAccumulatedFlag, 0, std::as_writable_bytes(std::span(&flag, 1)));
+  if (flag != 0) return;
+  discard();
+  set_accumulated(true);
+}
+
 void Optimizer::sum_gradients() {
   if (job_ == nullptr || programs_sum_) return;
   HONE_ASSERT(current_expert_collective() == nullptr, "programs sum the gradients of divided experts");
+  clear_unwritten();
   // Neighbours of the same dtype are summed together, with the zeros between them.
   const TensorStore& store = gradients();
   const std::vector<NamedType>& tensors = store.tensors();
@@ -235,7 +253,7 @@ void Optimizer::sum_gradients() {
     std::byte* const begin = store.data(tensors[i].name);
     std::size_t bytes = 0;
     for (; i < tensors.size() && tensors[i].type.dtype == dtype; ++i) bytes += align_up(tensors[i].type.bytes());
-    job_->all_reduce(begin, dtype, bytes / size_of(dtype));
+    if (is_floating(dtype)) job_->all_reduce(begin, dtype, bytes / size_of(dtype));
   }
 }
 
@@ -252,9 +270,11 @@ UpdateResult Optimizer::update(double learning_rate, double max_grad_norm) {
   set(AdamwHyper::kCorrection2, 1.0 / std::sqrt(1.0 - std::pow(attributes_.beta2, t)));
   set(AdamwHyper::kMaxGradNorm, max_grad_norm);
   set(AdamwHyper::kStep, t);
+  clear_unwritten();
   Executable& executable = workspace_->executable(kUpdateProgram);
   executable.set<float>("hyper", hyper);
   executable.run();
+  set_accumulated(false);
   if (shards_.ranks() > 1) {
     HONE_ASSERT(job_ != nullptr && job_->size() == shards_.ranks(), "an update of ", shards_.ranks(), " ranks");
     for (const std::vector<ByteRange>& parts : gathered_) job_->all_gather(weights_begin(), parts);

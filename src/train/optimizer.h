@@ -42,7 +42,8 @@ class Optimizer {
   Optimizer(Optimizer&&) noexcept;
   ~Optimizer();
 
-  // Returns the gradients into which micro-batches accumulate; they are zero after every update.
+  // Returns the gradients into which micro-batches accumulate; they are zero after every update, but for those that the
+  // next micro-batch overwrites (overwritten_gradients).
   [[nodiscard]] const TensorStore& gradients() const;
   // Makes this process one rank of a job, whose weights become those of rank 0 unless they are divided.
   // programs_sum: the programs of the last micro-batch have summed the gradients, so that sum_gradients() does nothing.
@@ -77,6 +78,12 @@ class Optimizer {
 
  private:
   Optimizer(std::unique_ptr<Workspace> own, const Model& model, const OptimizerOptions& options);
+  // Makes the gradients the sums of the step if no micro-batch has run in it, as in a step of grpo whose samples all
+  // have an advantage of 0: those that micro-batches overwrite are still of the step before. Waits for the device if
+  // there are such.
+  void clear_unwritten();
+  // Says whether a micro-batch of the step has written the gradients that micro-batches overwrite, if there are such.
+  void set_accumulated(bool accumulated);
   // Copies rank 0's weights to all ranks, and those of divided experts to the ranks that have the same ones.
   void join_experts();
 
@@ -90,6 +97,7 @@ class Optimizer {
   UpdateShards shards_;
   bool divided_gradients_;
   bool divided_weights_;
+  bool overwrites_;  // the next step's micro-batches overwrite some gradients (kAccumulatedFlag)
   bool programs_sum_ = false;
   // Ranges of the weights that are gathered after an update, of all ranks and of those with the same experts.
   std::vector<std::vector<ByteRange>> gathered_;

@@ -116,7 +116,7 @@ DeviceKind device_kind(const TrainingOptions& options) {
   return options.plan.device ? DeviceKind::kCuda : open_device(options.device).kind();
 }
 
-CompileOptions compile_options(const TrainingOptions& options, DType dtype, std::size_t held) {
+CompileOptions compile_options(const TrainingOptions& options, const Model& model, DType dtype, std::size_t held) {
   const DeviceKind device = device_kind(options);
   const bool is_host = device == DeviceKind::kCpu;
   if (options.activation_offloading && is_host) log_once("activation_offloading has no effect: the run is on the host");
@@ -125,6 +125,7 @@ CompileOptions compile_options(const TrainingOptions& options, DType dtype, std:
           .recompute = recompute_policy(options.gradient_checkpointing),
           .activation_budget = activation_budget(options, held),
           .gradients = gradient_sums(options),
+          .overwritten = overwritten_gradients(model, optimizer_options(options)),
           .offload = options.activation_offloading && !is_host};
 }
 
@@ -157,7 +158,7 @@ CompileOptions compile_options(const TrainingOptions& options, const Model& mode
       stores = std::max(stores, training_workspace(other, model, dtype).store_bytes());
     }
   }
-  CompileOptions compile = compile_options(options, dtype, stores + held);
+  CompileOptions compile = compile_options(options, model, dtype, stores + held);
   compile.fp8_weights = fp8_weights_of(options.fp8, of_all_stages(model), dtype,
                                        !options.plan.device && compile.device == DeviceKind::kCuda);
   compile.shares = shares_of_programs(model, optimizer_options(options));
@@ -188,6 +189,10 @@ ExpertGradients expert_gradients(const TrainingOptions& options, const Model& mo
 
 OptimizerOptions optimizer_options(const TrainingOptions& options) {
   const bool paged = options.optim == OptimizerType::kPagedAdamw8bit || options.optim == OptimizerType::kPagedAdamw;
+  // A part of a weight or of the layers keeps gradients that are cleared.
+  const Mesh mesh = options.mesh();
+  const bool is_whole =
+      options.shards() == 1 && mesh.tensor_size() == 1 && mesh.pipeline_size() == 1 && mesh.expert_size() == 1;
   OptimizerOptions optimizer{.rule = rule_of(options.optim),
                              .adamw = {.beta1 = options.adam_beta1,
                                        .beta2 = options.adam_beta2,
@@ -197,6 +202,7 @@ OptimizerOptions optimizer_options(const TrainingOptions& options) {
                              .moments = moments_of(options.optim),
                              .paged = paged && device_kind(options) != DeviceKind::kCpu,
                              .gradients = gradient_sums(options),
+                             .overwrites = is_whole,
                              .ranks = static_cast<int>(options.shards()),
                              .rank = options.shards() > 1 ? options.mesh().data_rank() : 0,
                              .divided_gradients = options.divides_gradients(),

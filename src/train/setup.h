@@ -33,7 +33,8 @@ namespace hone {
 [[nodiscard]] DeviceKind device_kind(const TrainingOptions& options);
 
 // Returns the options with which programs are compiled. held: device bytes outside of the arena.
-[[nodiscard]] CompileOptions compile_options(const TrainingOptions& options, DType dtype, std::size_t held);
+[[nodiscard]] CompileOptions compile_options(const TrainingOptions& options, const Model& model, DType dtype,
+                                             std::size_t held);
 // Returns the use of a program with gradients. Offloaded activations are stored in host memory.
 [[nodiscard]] inline ProgramUse training_use() { return {.states = {.name = "activations", .region = Region::kTrain}}; }
 // Returns a workspace with the weights of the model and the update program. Throws Error if weights of this dtype do

@@ -27,6 +27,11 @@ UpdateRule rule_of(const WeightSpec& spec, const OptimizerOptions& options) {
   return traits.muon == MuonUse::kMatrices ? UpdateRule::kMuon : UpdateRule::kAdamw;
 }
 
+bool is_overwritten(const WeightSpec& spec, const OptimizerOptions& options) {
+  return options.overwrites && spec.trainable && spec.kind == WeightKind::expert &&
+         update_rule_registry().find(spec.kind) == nullptr && rule_of(spec, options) != UpdateRule::kMuon;
+}
+
 void append_adamw(const UpdatedWeight& tensors, const AdamwStep& step, const AdamwAttributes& attributes) {
   const std::vector<Tensor>& states = tensors.states;
   if (states[0].dtype() == DType::kU8) {
@@ -42,6 +47,7 @@ void append_sgd(const UpdatedWeight& tensors, const AdamwStep& step, const Adamw
   attributes.weight_decay = common.weight_decay;
   attributes.seed = common.seed;
   attributes.stream = common.stream;
+  attributes.clears = common.clears;
   const std::size_t momenta = attributes.momentum != 0 ? 1 : 0;
   const std::vector<Tensor>& states = tensors.states;
   sgd({tensors.weight, tensors.gradient, momenta > 0 ? states[0] : Tensor(),
@@ -92,6 +98,14 @@ std::vector<NamedType> states_of(const WeightSpec& spec, const Type& weight, con
   return states;
 }
 
+OverwrittenGradients overwritten_gradients(const Model& model, const OptimizerOptions& options) {
+  OverwrittenGradients names;
+  for (const WeightSpec& spec : model.weights()) {
+    if (is_overwritten(spec, options)) names.insert(spec.name);
+  }
+  return names;
+}
+
 void append_update(const WeightSpec& spec, const UpdatedWeight& tensors, const AdamwStep& step,
                    const OptimizerOptions& options, std::int64_t stream, std::int64_t first, std::int64_t count) {
   AdamwAttributes own = options.adamw;
@@ -99,6 +113,7 @@ void append_update(const WeightSpec& spec, const UpdatedWeight& tensors, const A
   own.stream = stream;
   own.first = first;
   own.count = count;
+  own.clears = !is_overwritten(spec, options);
   if (const WeightUpdateRule* rule = update_rule_registry().find(spec.kind))
     return rule->append(spec, tensors, step, own);
   switch (rule_of(spec, options)) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "model/model.h"
 #include "model/weight_spec.h"
 #include "ops/adamw/adamw.h"
 #include "ops/muon/muon.h"
@@ -50,6 +51,7 @@ struct OptimizerOptions {
   // over the bus during the update. The results are the same.
   bool paged = false;
   GradientAccumulation gradients = GradientAccumulation::kWide;
+  bool overwrites = false;  // the loss programs are compiled with overwritten_gradients()
   // The update of one rank of several, each of which has the states of its share of the weights (train/shards.h).
   int ranks = 1;
   int rank = 0;
@@ -87,6 +89,10 @@ class WeightUpdateRule {
 // Returns the names and types of the states of a weight, such as "exp_avg"; "master" is the last one.
 [[nodiscard]] std::vector<NamedType> states_of(const WeightSpec& spec, const Type& weight,
                                                const OptimizerOptions& options);
+
+// Returns the gradients that the update does not clear, because the loss programs overwrite them: those of experts,
+// each of which one node of a loss program writes. Empty unless options.overwrites.
+[[nodiscard]] OverwrittenGradients overwritten_gradients(const Model& model, const OptimizerOptions& options);
 
 // Appends the update of one weight to the program. stream: index of its random stream. first, count: elements that are
 // updated (AdamwAttributes); count 0: all.

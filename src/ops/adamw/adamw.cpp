@@ -49,7 +49,7 @@ class Adamw final : public Op {
     return outputs;
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
-    Cost cost = Op::cost(inputs, outputs, attributes);
+    Cost cost = update_cost(Op::cost(inputs, outputs, attributes), outputs, attributes.as<AdamwAttributes>().clears);
     cost.flops = 14.0 * static_cast<double>(outputs[AdamwOut::m].elements());
     return cost;
   }
@@ -59,6 +59,11 @@ class Adamw final : public Op {
 const Adamw kAdamw;
 
 }  // namespace
+
+Cost update_cost(Cost cost, std::span<const Type> outputs, bool clears) {
+  if (!clears) cost.bytes_written -= static_cast<double>(outputs[AdamwOut::gradient].bytes());
+  return cost;
+}
 
 Shape updated_shape(Shape weight, std::int64_t count) {
   if (count == 0) return weight;

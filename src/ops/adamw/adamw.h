@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 
+#include "program/op.h"
 #include "program/program.h"
 
 namespace hone {
@@ -27,6 +29,7 @@ struct AdamwAttributes {
   // elements has these elements alone.
   std::int64_t first = 0;
   std::int64_t count = 0;
+  bool clears = true;  // the gradient is zero afterwards; false: it stays, for a micro-batch that overwrites it
 
   template <class Visitor>
   void fields(Visitor& v) {
@@ -38,6 +41,7 @@ struct AdamwAttributes {
     v("stream", stream);
     v("first", first);
     v("count", count);
+    v("clears", clears);
   }
 
   // Returns the number of elements that are updated, of `elements`.
@@ -72,9 +76,11 @@ struct AdamwTensors {
 struct AdamwStep {
   Tensor norm;   // [1], over all gradients, which are scaled by min(1, max_grad_norm / (norm + 1e-6))
   Tensor hyper;  // [kAdamwHypers]
-  Tensor bad;    // i32[1], from guard(): if it is not 0, the gradient is cleared and nothing else changes
+  Tensor bad;  // i32[1], from guard(): if it is not 0, nothing changes but the gradient, which is cleared all the same
 };
 
+// Returns the cost of an update whose second output is the gradient, which is not written unless `clears`.
+[[nodiscard]] Cost update_cost(Cost cost, std::span<const Type> outputs, bool clears);
 // Returns the shape of the states of `count` elements of a weight, which are whole rows; 0: of all. Throws Error if
 // they are not.
 [[nodiscard]] Shape updated_shape(Shape weight, std::int64_t count);
@@ -82,8 +88,8 @@ struct AdamwStep {
 // that of the weight.
 [[nodiscard]] Shape gradient_shape(const Shape& weight, const Shape& gradient, std::int64_t count);
 
-// Appends the update of a weight and its state, in place, and returns the updated tensors; the gradient is zero
-// afterwards, for the next accumulation. Throws Error if the types do not fit.
+// Appends the update of a weight and its state, in place, and returns the updated tensors; with attributes.clears the
+// gradient is zero afterwards, for the next accumulation. Throws Error if the types do not fit.
 AdamwTensors adamw(const AdamwTensors& tensors, const AdamwStep& step, const AdamwAttributes& attributes);
 
 }  // namespace hone

@@ -44,6 +44,7 @@ struct AdamwUpdate {
   S* m;
   S* v;
 
+  template <bool kClears>
   void run(const AdamwNumbers<A>& step, std::int64_t begin, std::int64_t end) const {
     if constexpr (kRandom) {
       RandomPieces pieces;
@@ -52,16 +53,17 @@ struct AdamwUpdate {
         const std::int64_t last = std::min(first + kRandomElements, end);
 #pragma omp simd
         for (std::int64_t i = std::max(first, begin); i < last; ++i) {
-          element(step, i, pieces.weight[i - first], pieces.m[i - first], pieces.v[i - first]);
+          element<kClears>(step, i, pieces.weight[i - first], pieces.m[i - first], pieces.v[i - first]);
         }
       }
     } else {
 #pragma omp simd
-      for (std::int64_t i = begin; i < end; ++i) element(step, i, 0, 0, 0);
+      for (std::int64_t i = begin; i < end; ++i) element<kClears>(step, i, 0, 0, 0);
     }
   }
 
  private:
+  template <bool kClears>
   void element(const AdamwNumbers<A>& step, std::int64_t i, std::uint32_t weight_bits, std::uint32_t m_bits,
                std::uint32_t v_bits) const {
     const A g = widen(gradient[i]) * step.clip;
@@ -72,7 +74,7 @@ struct AdamwUpdate {
     store_rounded(m[i], new_m, m_bits);
     store_rounded(v[i], new_v, v_bits);
     if constexpr (!std::is_same_v<T, W>) rounded[i] = static_cast<T>(w);
-    gradient[i] = G(0);
+    if constexpr (kClears) gradient[i] = G(0);
   }
 };
 
@@ -85,15 +87,18 @@ void adamw_update(const KernelCall& call, W* kept, T* rounded) {
   const std::int64_t start = call.attributes_as<AdamwAttributes>().start_in(gradient.elements());
   const AdamwUpdate<T, W, S, G> all{kept, rounded, gradient.as<G>() + start, call.out(AdamwOut::m).as<S>(),
                                     call.out(AdamwOut::v).as<S>()};
-  parallel_for(call.out(AdamwOut::m).elements(), 16384,
-               [&](std::int64_t begin, std::int64_t end) { all.run(step, begin, end); });
+  const bool clears = call.attributes_as<AdamwAttributes>().clears;
+  parallel_for(call.out(AdamwOut::m).elements(), 16384, [&](std::int64_t begin, std::int64_t end) {
+    clears ? all.template run<true>(step, begin, end) : all.template run<false>(step, begin, end);
+  });
 }
 
 template <class T>
 void adamw_forward(const KernelCall& call) {
   using A = Accumulator<T>;
   if (*call.in(AdamwIn::bad).as<std::int32_t>() != 0) {
-    std::memset(call.out(AdamwOut::gradient).data, 0, call.out(AdamwOut::gradient).type->bytes());
+    const TensorView& gradient = call.out(AdamwOut::gradient);
+    if (call.attributes_as<AdamwAttributes>().clears) std::memset(gradient.data, 0, gradient.type->bytes());
     return;
   }
   const TensorView& whole = call.out(AdamwOut::weight);

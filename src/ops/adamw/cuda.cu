@@ -54,7 +54,7 @@ __device__ void load(Held<T, W, S, G>& held, const Tensors<T, W, S, G>& p, std::
   load_pack(held.kept, p.kept + at, count, narrowed<W>(0));
 }
 
-// Updates a pack and stores it, with zeros as its gradient.
+// Updates a pack and stores it, with zeros as its gradient if that is to be cleared.
 template <class T, class W, class S, class G>
 __device__ void update(const Held<T, W, S, G>& held, const Tensors<T, W, S, G>& p,
                        const AdamwConstants<CudaAccumulator<T>>& c, const AdamwStepNumbers<CudaAccumulator<T>>& step,
@@ -97,7 +97,7 @@ __device__ void update(const Held<T, W, S, G>& held, const Tensors<T, W, S, G>& 
   Pack<G, kPack> zero;
 #pragma unroll
   for (int k = 0; k < kPack; ++k) zero[k] = narrowed<G>(0);
-  store_pack(p.gradient + at, count, zero);
+  if (c.clears) store_pack(p.gradient + at, count, zero);
   store_pack(p.m + at, count, out.m);
   store_pack(p.v + at, count, out.v);
   store_pack(p.kept + at, count, out.kept);
@@ -124,6 +124,7 @@ __device__ void update_part(const Tensors<T, W, S, G>& p, const AdamwConstants<C
   __syncthreads();
   const Numbers step = shared_step;
   if (step.bad) {
+    if (!c.clears) return;
     Pack<G, kPack> zero;
 #pragma unroll
     for (int k = 0; k < kPack; ++k) zero[k] = narrowed<G>(0);

@@ -15,6 +15,7 @@ struct AdamwConstants {
   A rest1, beta2, rest2, epsilon;
   std::uint64_t seed;
   std::uint32_t stream;
+  bool clears;         // AdamwAttributes::clears
   std::int64_t first;  // AdamwAttributes::first
 
   AdamwConstants() = default;
@@ -26,6 +27,7 @@ struct AdamwConstants {
         epsilon(static_cast<A>(a.epsilon)),
         seed(static_cast<std::uint64_t>(a.seed)),
         stream(static_cast<std::uint32_t>(a.stream)),
+        clears(a.clears),
         first(a.first) {}
 
   // m and v after a gradient, which has been clipped.

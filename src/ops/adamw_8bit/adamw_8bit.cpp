@@ -45,7 +45,7 @@ class Adamw8bit final : public Op {
             required(inputs, Adamw8bitIn::v_scale, name())};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
-    Cost cost = Op::cost(inputs, outputs, attributes);
+    Cost cost = update_cost(Op::cost(inputs, outputs, attributes), outputs, attributes.as<AdamwAttributes>().clears);
     cost.flops = 20.0 * static_cast<double>(outputs[Adamw8bitOut::m].elements());
     return cost;
   }

@@ -20,6 +20,7 @@ struct Adamw8bitUpdate {
   float* m_scale;
   float* v_scale;
   std::int64_t elements;
+  bool clears;
 
   void run(const AdamwNumbers<float>& step, std::int64_t block) const {
     const std::int64_t begin = block * kStateBlock;
@@ -41,7 +42,7 @@ struct Adamw8bitUpdate {
                     bits.piece(static_cast<int>(k % 8)));
       largest_m = std::max(largest_m, std::abs(new_m[k]));
       largest_v = std::max(largest_v, new_v[k]);
-      gradient[i] = G(0);
+      if (clears) gradient[i] = G(0);
     }
     const float inverse_m = inverse_scale(largest_m);
     const float inverse_v = inverse_scale(largest_v);
@@ -75,7 +76,8 @@ void adamw_8bit_update(const KernelCall& call) {
                                   call.out(Adamw8bitOut::v).as<std::uint8_t>(),
                                   call.out(Adamw8bitOut::m_scale).as<float>(),
                                   call.out(Adamw8bitOut::v_scale).as<float>(),
-                                  elements};
+                                  elements,
+                                  attributes.clears};
   parallel_for(scales_of(elements), 64, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t block = begin; block < end; ++block) all.run(step, block);
   });
@@ -83,7 +85,8 @@ void adamw_8bit_update(const KernelCall& call) {
 
 void adamw_8bit_forward(const KernelCall& call) {
   if (*call.in(Adamw8bitIn::bad).as<std::int32_t>() != 0) {
-    std::memset(call.out(Adamw8bitOut::gradient).data, 0, call.out(Adamw8bitOut::gradient).type->bytes());
+    const TensorView& gradient = call.out(Adamw8bitOut::gradient);
+    if (call.attributes_as<AdamwAttributes>().clears) std::memset(gradient.data, 0, gradient.type->bytes());
     return;
   }
   const bool narrow_gradient = call.in(Adamw8bitIn::gradient).dtype() == DType::kBf16;

@@ -20,10 +20,12 @@
 //      numbers once for the block
 //   2. wait for the copies, __syncthreads(): the only barrier of the block
 //   3. for each state block: start loading the next; decode m and v; AdamW in f32 with the unrounded moments
-//   4. round a bf16 weight stochastically with Philox bits of (seed, stream, step, element / 8); zero the gradient
+//   4. round a bf16 weight stochastically with Philox bits of (seed, stream, step, element / 8); zero the gradient if
+//   it
+//      is to be cleared
 //   5. the largest |m| and v of the 256 elements by redux.sync on the bits of the floats, which order as the floats do
 //   6. encode m and v as shares of these scales; store
-// If `bad` is set, only the gradient is written (zeros).
+// If `bad` is set, only the gradient is written (zeros), if that.
 //
 // The result does not depend on the launch: each element's numbers follow from its own inputs, its index and the maxima
 // of its state block, and a maximum does not depend on order. Waves and rounds only decide which warp does the work.
@@ -241,7 +243,7 @@ __device__ void update(const Held<T, G>& held, const Tensors<T, G>& p, const Ada
   Pack<G, kPack> zero;
 #pragma unroll
   for (int k = 0; k < kPack; ++k) zero[k] = narrowed<G>(0);
-  store_pack(p.gradient + at, count, zero);
+  if (c.clears) store_pack(p.gradient + at, count, zero);
   store_pack(p.weight + at, count, weight);
   largest_m = largest_of_warp(largest_m);
   largest_v = largest_of_warp(largest_v);
@@ -297,6 +299,7 @@ __global__ void __launch_bounds__(kThreads, kResident) adamw_8bit_kernel(Tensors
   __syncthreads();
   const AdamwStepNumbers<float> step = shared_step;
   if (step.bad) {
+    if (!c.clears) return;
     Pack<G, kPack> zero;
 #pragma unroll
     for (int k = 0; k < kPack; ++k) zero[k] = narrowed<G>(0);

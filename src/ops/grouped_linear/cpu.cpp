@@ -1,6 +1,7 @@
 #include <string_view>
 
 #include "backend/cpu/gemm.h"
+#include "ops/grouped_linear/accumulated.h"
 #include "ops/grouped_linear/grouped_linear.h"
 #include "ops/linear/products.h"
 #include "ops/registry.h"
@@ -94,14 +95,18 @@ void grouped_linear_weight_gradient(const KernelCall& call) {
   const TensorView& x = call.in(GroupedLinearWeightGradientIn::x);
   const TensorView& dweight = call.out(0);
   const Type matrix = grouped_matrix_of(*dweight.type, experts_of(*call.attributes));
-  const GemmArgs product = linear_weight_product(*dy.type, *x.type, matrix);
-  for_grouped_experts(call, product, call.in(GroupedLinearWeightGradientIn::start),
-                      [&](GemmArgs& args, std::int64_t e, std::int64_t first, std::int64_t count) {
-                        args.k = count;
-                        args.a = dy.data + bytes_before(dy, first);
-                        args.b = x.data + bytes_before(x, first);
-                        args.c = dweight.data + bytes_before(dweight, e * matrix.rows());
-                      });
+  GemmArgs args = linear_weight_product(*dy.type, *x.type, matrix);
+  args.workspace = call.workspace;
+  const auto* starts = call.in(GroupedLinearWeightGradientIn::start).as<std::int32_t>();
+  const std::int32_t* const flag = accumulated_flag(call, GroupedLinearWeightGradientIn::accumulated);
+  args.accumulate = flag == nullptr || *flag != 0;
+  for (std::int64_t e = 0; e < experts_of(*call.attributes); ++e) {
+    args.k = starts[e + 1] - starts[e];
+    args.a = dy.data + bytes_before(dy, starts[e]);
+    args.b = x.data + bytes_before(x, starts[e]);
+    args.c = dweight.data + bytes_before(dweight, e * matrix.rows());
+    if (args.k > 0 || !args.accumulate) gemm(args);
+  }
 }
 
 }  // namespace

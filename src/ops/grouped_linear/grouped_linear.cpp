@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "ops/expert_order/expert_order.h"
+#include "ops/grouped_linear/accumulated.h"
 #include "ops/registry.h"
 #include "program/gradient_builder.h"
 #include "program/shard_builder.h"
@@ -49,7 +50,7 @@ class GroupedLinearInputGradient final : public Op {
   }
 };
 
-// (dy, x, start, dweight) -> dweight, in place
+// (dy, x, start, dweight, accumulated or none) -> dweight, in place
 class GroupedLinearWeightGradient final : public Op {
  public:
   std::string_view name() const override { return "grouped_linear_weight_gradient"; }
@@ -64,12 +65,15 @@ class GroupedLinearWeightGradient final : public Op {
     expect(dy.shape.size() == 2 && x.shape.size() == 2 && dy.shape[0] == x.shape[0] &&
                dy.shape[1].size * experts == dweight.shape[0].size && x.shape[1] == dweight.shape[1],
            name(), text_of("dy is ", to_text(dy), ", x ", to_text(x), ", dweight ", to_text(dweight)));
+    expect_accumulated(inputs, GroupedLinearWeightGradientIn::accumulated, name());
     return {dweight};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
-    return grouped_linear_product_cost(
-        Op::cost(inputs, outputs, attributes), required(inputs, GroupedLinearWeightGradientIn::x, name()),
-        required(inputs, GroupedLinearWeightGradientIn::dy, name()).shape[1].size, attributes);
+    const Cost traffic = first_traffic(Op::cost(inputs, outputs, attributes), inputs,
+                                       GroupedLinearWeightGradientIn::accumulated, outputs[0]);
+    return grouped_linear_product_cost(traffic, required(inputs, GroupedLinearWeightGradientIn::x, name()),
+                                       required(inputs, GroupedLinearWeightGradientIn::dy, name()).shape[1].size,
+                                       attributes);
   }
   std::optional<std::size_t> alias(std::size_t) const override { return GroupedLinearWeightGradientIn::dweight; }
 };
@@ -122,9 +126,11 @@ class GroupedLinear final : public Op {
     const Tensor start = builder.input(GroupedLinearIn::start);
     Program& program = builder.program();
     if (builder.needs(GroupedLinearIn::weight)) {
-      builder.set_accumulator(GroupedLinearIn::weight, program.append1(kGroupedLinearWeightGradient, node.attributes,
-                                                                       {dy, builder.input(GroupedLinearIn::x), start,
-                                                                        builder.accumulator(GroupedLinearIn::weight)}));
+      std::vector<Tensor> inputs{dy, builder.input(GroupedLinearIn::x), start,
+                                 builder.accumulator(GroupedLinearIn::weight)};
+      if (const Tensor flag = builder.accumulated(GroupedLinearIn::weight)) inputs.push_back(flag);
+      builder.set_accumulator(GroupedLinearIn::weight,
+                              program.append(kGroupedLinearWeightGradient, node.attributes, inputs)[0]);
     }
     if (builder.needs(GroupedLinearIn::x)) {
       builder.add(GroupedLinearIn::x, program.append1(kGroupedLinearInputGradient, node.attributes,

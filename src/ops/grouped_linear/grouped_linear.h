@@ -16,7 +16,7 @@ struct GroupedLinearInputGradientIn {
   enum : std::size_t { dy, weight, start };
 };
 struct GroupedLinearWeightGradientIn {
-  enum : std::size_t { dy, x, start, dweight };
+  enum : std::size_t { dy, x, start, dweight, accumulated };
 };
 
 struct GroupedLinearAttributes {
@@ -32,7 +32,8 @@ struct GroupedLinearAttributes {
 
 // Returns y [rows, n] for x [rows, k], weight [experts x n, k] (one matrix below the other) and start i32 [experts + 1]
 // (ops/expert_order): y[r] = W_e x[r] for the rows r from start[e] to start[e + 1]. A row of y is bitwise that of
-// linear() and does not depend on other rows. The gradient of W_e is summed over its rows in ascending order. Throws
+// linear() and does not depend on other rows. The gradient of W_e is summed over its rows in ascending order and, with
+// GradientBuilder::accumulated(), written by the first micro-batch of a step as if dweight were zero before. Throws
 // Error if the types do not fit.
 [[nodiscard]] Tensor grouped_linear(Tensor x, Tensor weight, Tensor start, const GroupedLinearAttributes& attributes);
 

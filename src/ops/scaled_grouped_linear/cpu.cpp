@@ -7,6 +7,7 @@
 #include "backend/cpu/gemm_fp8.h"
 #include "core/float8.h"
 #include "core/parallel.h"
+#include "ops/grouped_linear/accumulated.h"
 #include "ops/linear/products.h"
 #include "ops/quantize/rows.h"
 #include "ops/registry.h"
@@ -131,6 +132,8 @@ void scaled_grouped_linear_weight_gradient(const KernelCall& call) {
   widen_quantized_rows(dy, call.in(ScaledGroupedWeightGradientIn::dy_scale), dy.capacity(), dys);
   widen_quantized_blocks(x, call.in(ScaledGroupedWeightGradientIn::x_scale), xs);
   args.workspace = call.workspace.subspan(dy_bytes + bf16_bytes(x.type->elements()));
+  const std::int32_t* const flag = accumulated_flag(call, ScaledGroupedWeightGradientIn::accumulated);
+  args.accumulate = flag == nullptr || *flag != 0;
   const std::size_t matrix_bytes =
       static_cast<std::size_t>(dy.capacity() * dweight.row_size()) * size_of(dweight.dtype());
   std::int64_t first = 0;
@@ -139,7 +142,7 @@ void scaled_grouped_linear_weight_gradient(const KernelCall& call) {
     args.a = dys + first;
     args.b = xs + first;
     args.c = dweight.data + static_cast<std::size_t>(e) * matrix_bytes;
-    if (args.k > 0) gemm(args);
+    if (args.k > 0 || !args.accumulate) gemm(args);
     first += args.k;
   }
 }

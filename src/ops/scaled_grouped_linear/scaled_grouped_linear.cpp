@@ -1,6 +1,7 @@
 #include "ops/scaled_grouped_linear/scaled_grouped_linear.h"
 
 #include "core/error.h"
+#include "ops/grouped_linear/accumulated.h"
 #include "ops/registry.h"
 #include "ops/scaled_linear/scaled_linear.h"
 #include "program/gradient_builder.h"
@@ -63,7 +64,8 @@ class ScaledGroupedLinearInputGradient final : public Op {
 
 const ScaledGroupedLinearInputGradient kScaledGroupedLinearInputGradient;
 
-// (dy, dy_scale, x, x_scale, start, dweight) -> dweight, in place; dy and x are columns of quantize_experts
+// (dy, dy_scale, x, x_scale, start, dweight, accumulated or none) -> dweight, in place; dy and x are columns of
+// quantize_experts
 class ScaledGroupedWeightGradient final : public Op {
  public:
   std::string_view name() const override { return "scaled_grouped_linear_weight_gradient"; }
@@ -87,12 +89,13 @@ class ScaledGroupedWeightGradient final : public Op {
     expect_scale(inputs, WeightIn::dy_scale, {scale_blocks(dy.shape[1].size), dy.shape[0].size}, name());
     expect_scale(inputs, WeightIn::x_scale, {scale_blocks(x.shape[0].size), weight_scale_stride(x.shape[1].size)},
                  name());
+    expect_accumulated(inputs, WeightIn::accumulated, name());
     return {dweight};
   }
   // The rows that fill up those of experts are not counted.
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
     using WeightIn = ScaledGroupedWeightGradientIn;
-    Cost cost = Op::cost(inputs, outputs, attributes);
+    Cost cost = first_traffic(Op::cost(inputs, outputs, attributes), inputs, WeightIn::accumulated, outputs[0]);
     const Type& x = required(inputs, WeightIn::x, name());
     const auto& a = attributes.as<GroupedLinearAttributes>();
     const std::int64_t filled = padded_rows(0, a.experts);
@@ -133,12 +136,15 @@ class ScaledGroupedLinear final : public Op {
     const std::int64_t experts = node.attributes.as<GroupedLinearAttributes>().experts;
     const QuantizedRows quantized = trains ? quantize_experts(dy, start, {.experts = experts}) : quantize(dy, {});
     if (trains) {
+      std::vector<Tensor> inputs{quantized.columns,
+                                 quantized.column_scale,
+                                 builder.input(ScaledGroupedLinearIn::x_columns),
+                                 builder.input(ScaledGroupedLinearIn::x_column_scale),
+                                 start,
+                                 builder.accumulator(ScaledGroupedLinearIn::source)};
+      if (const Tensor flag = builder.accumulated(ScaledGroupedLinearIn::source)) inputs.push_back(flag);
       builder.set_accumulator(ScaledGroupedLinearIn::source,
-                              builder.program().append1(kScaledGroupedWeightGradient, node.attributes,
-                                                        {quantized.columns, quantized.column_scale,
-                                                         builder.input(ScaledGroupedLinearIn::x_columns),
-                                                         builder.input(ScaledGroupedLinearIn::x_column_scale), start,
-                                                         builder.accumulator(ScaledGroupedLinearIn::source)}));
+                              builder.program().append(kScaledGroupedWeightGradient, node.attributes, inputs)[0]);
     }
     if (builder.needs(ScaledGroupedLinearIn::x)) {
       QuantizedWeight weight{builder.input(ScaledGroupedLinearIn::kept),

@@ -16,7 +16,7 @@ struct ScaledGroupedLinearIn {
   enum : std::size_t { x, x_scale, weight, weight_scale, start, x_columns, x_column_scale, source, kept, kept_scale };
 };
 struct ScaledGroupedWeightGradientIn {
-  enum : std::size_t { dy, dy_scale, x, x_scale, start, dweight };
+  enum : std::size_t { dy, dy_scale, x, x_scale, start, dweight, accumulated };
 };
 
 // Operands that only gradients read.
@@ -35,8 +35,8 @@ struct ScaledGroupedSources {
 //   dx = dy W        by the rows of dy and the same copy of the weight
 //   dW += dy^T x     by the columns of dy and x.columns, which quantize_experts() makes, in blocks of 128 x 128 for x
 //
-// as gradients of x and of sources.weight. x.columns may be missing if the weight is not trained. Throws Error if the
-// types do not fit.
+// as gradients of x and of sources.weight, which the first micro-batch of a step overwrites as that of
+// grouped_linear(). x.columns may be missing if the weight is not trained. Throws Error if the types do not fit.
 [[nodiscard]] Tensor scaled_grouped_linear(const QuantizedRows& x, const QuantizedWeight& weight, Tensor start,
                                            const GroupedLinearAttributes& attributes,
                                            const ScaledGroupedSources& sources);

@@ -17,6 +17,7 @@ void sgd_update(const KernelCall& call, W* kept, T* rounded, Accumulator<T>* mom
   using A = Accumulator<T>;
   const SgdNumbers<A> step(call.attributes_as<SgdAttributes>(), call.in(SgdIn::hyper).as<A>(),
                            *call.in(SgdIn::norm).as<A>());
+  const bool clears = call.attributes_as<SgdAttributes>().clears;
   G* gradients = call.out(SgdOut::gradient).as<G>();
   parallel_for(call.out(SgdOut::weight).elements(), 16384, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
@@ -32,7 +33,7 @@ void sgd_update(const KernelCall& call, W* kept, T* rounded, Accumulator<T>* mom
       }
       store_rounded(kept[i], w, bits);
       if constexpr (!std::is_same_v<T, W>) rounded[i] = static_cast<T>(w);
-      gradients[i] = G(0);
+      if (clears) gradients[i] = G(0);
     }
   });
 }
@@ -41,7 +42,8 @@ template <class T>
 void sgd_forward(const KernelCall& call) {
   using A = Accumulator<T>;
   if (*call.in(SgdIn::bad).as<std::int32_t>() != 0) {
-    std::memset(call.out(SgdOut::gradient).data, 0, call.out(SgdOut::gradient).type->bytes());
+    const TensorView& gradient = call.out(SgdOut::gradient);
+    if (call.attributes_as<SgdAttributes>().clears) std::memset(gradient.data, 0, gradient.type->bytes());
     return;
   }
   const bool has_momentum = call.attributes_as<SgdAttributes>().momentum != 0;

@@ -25,9 +25,10 @@ struct Tensors {
   const A* hyper;
   const std::int32_t* bad;
   std::int64_t elements;
+  bool clears;
 };
 
-// Updates the pack at element `at`; if `bad` is set, only clears its gradient.
+// Updates the pack at element `at` and clears its gradient if it is to be; if `bad` is set, it does nothing else.
 template <int kPack, class T, class W, class G>
 __device__ void update(const Tensors<T, W, G>& p, const SgdNumbers<CudaAccumulator<T>>& step, bool bad,
                        std::int64_t at) {
@@ -54,7 +55,7 @@ __device__ void update(const Tensors<T, W, G>& p, const SgdNumbers<CudaAccumulat
     rounded[k] = narrowed<T>(w);
     gradient[k] = narrowed<G>(0);
   }
-  *reinterpret_cast<Pack<G, kPack>*>(p.gradient + at) = gradient;
+  if (p.clears) *reinterpret_cast<Pack<G, kPack>*>(p.gradient + at) = gradient;
   if (bad) return;
   *reinterpret_cast<Pack<W, kPack>*>(p.kept + at) = kept;
   if (p.momentum != nullptr) *reinterpret_cast<Pack<A, kPack>*>(p.momentum + at) = momentum;
@@ -84,7 +85,8 @@ void launch(const KernelCall& call, W* kept, T* rounded) {
                     .norm = cuda_data<A>(call.in(SgdIn::norm)),
                     .hyper = cuda_data<A>(call.in(SgdIn::hyper)),
                     .bad = cuda_data<std::int32_t>(call.in(SgdIn::bad)),
-                    .elements = call.out(SgdOut::weight).elements()};
+                    .elements = call.out(SgdOut::weight).elements(),
+                    .clears = attributes.clears};
   const std::int64_t blocks =
       std::min(ceil_div(tensors.elements, kThreads * All::kPack), kResident * cuda_device_of(call).sm_count());
   if (blocks == 0) return;

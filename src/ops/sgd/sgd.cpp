@@ -44,7 +44,7 @@ class Sgd final : public Op {
     return outputs;
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
-    Cost cost = Op::cost(inputs, outputs, attributes);
+    Cost cost = update_cost(Op::cost(inputs, outputs, attributes), outputs, attributes.as<SgdAttributes>().clears);
     cost.flops = 7.0 * static_cast<double>(outputs[SgdOut::weight].elements());
     return cost;
   }

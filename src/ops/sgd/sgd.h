@@ -14,6 +14,7 @@ struct SgdAttributes {
   double weight_decay = 0;  // added to the gradient, not decoupled
   std::int64_t seed = 0;    // of stochastic rounding
   std::int64_t stream = 0;  // of stochastic rounding; different for each weight
+  bool clears = true;       // as AdamwAttributes::clears
 
   template <class Visitor>
   void fields(Visitor& v) {
@@ -23,6 +24,7 @@ struct SgdAttributes {
     v("weight_decay", weight_decay);
     v("seed", seed);
     v("stream", stream);
+    v("clears", clears);
   }
 };
 
@@ -48,7 +50,7 @@ struct SgdTensors {
   Tensor master;    // f32 copy of a bf16 weight, optional
 };
 
-// Appends the update of a weight, in place; its gradient is zero afterwards:
+// Appends the update of a weight, in place; with attributes.clears its gradient is zero afterwards:
 //   g = clipped gradient + weight_decay x weight
 //   momentum = g at the first step, then attributes.momentum x momentum + (1 - dampening) g
 //   weight -= learning_rate x d, where d = g + attributes.momentum x momentum with nesterov, momentum with momentum
