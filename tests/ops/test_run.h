@@ -27,6 +27,7 @@ class TestRun {
   }
 
   [[nodiscard]] TensorStore& weights() { return weights_; }
+  [[nodiscard]] TensorStore& gradients() { return gradients_; }
   [[nodiscard]] TensorStore& states() { return states_; }
   [[nodiscard]] Executable& executable() { return executable_; }
 

@@ -1,6 +1,7 @@
 // Runs the update of an optimizer on one weight, with its stores.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <span>
@@ -36,10 +37,9 @@ class UpdateRun {
     const Type wide{DType::kF32, types.weight.shape};
     const NamedType weight{"w", types.weight};
     const NamedType gradient{"w", {types.gradient, types.weight.shape}};
-    const std::vector<NamedType> states{{"bad", {DType::kI32, {1}}}, {"momentum", wide}, {"master", wide}};
+    std::vector<NamedType> states{{"bad", {DType::kI32, {1}}}, {"momentum", wide}, {"master", wide}};
     weights_ = TensorStore(test_device(), {&weight, 1});
     gradients_ = TensorStore(test_device(), {&gradient, 1});
-    states_ = TensorStore(test_device(), states);
     Program program;
     const Tensor all = program.gradient("w", gradient.type);
     const Tensor norm = gradient_norm({&all, 1});
@@ -51,6 +51,11 @@ class UpdateRun {
                   .momentum = types.momentum ? program.state("momentum", wide) : Tensor(),
                   .master = types.master ? program.state("master", wide) : Tensor()},
           step);
+    for (const Value& value : program.values()) {  // those that `build` declares
+      const bool is_new = std::ranges::find(states, value.name, &NamedType::name) == states.end();
+      if (value.role == Role::kState && is_new) states.push_back({value.name, value.type});
+    }
+    states_ = TensorStore(test_device(), states);
     executable_ =
         std::make_unique<Executable>(program, std::make_shared<Arena>(test_device()),
                                      Bindings{.weights = &weights_, .gradients = &gradients_, .states = &states_});

@@ -101,7 +101,8 @@ std::vector<std::int32_t> first_rows(std::int64_t rows, std::int64_t experts, Ex
   return start;
 }
 
-// The GEMMs of the experts of a layer: gate and up in one, and down; forward, and backward for rows and weights. All
+// The GEMMs of the experts of a layer: gate and up in one, and down; forward, and backward for rows and weights, as in
+// the first micro-batch of a step: gradients of weights are overwritten, because kAccumulatedFlag stays 0. All other
 // operands are random.
 class MixtureGemms {
  public:
@@ -123,7 +124,7 @@ class MixtureGemms {
     };
     add("gate_up", 2 * options.intermediate_size, options.hidden_size);
     add("down", options.hidden_size, options.intermediate_size);
-    append_gradients(traced_, seeds, wanted, GradientAccumulation::kAsWeights);
+    append_gradients(traced_, seeds, wanted, GradientAccumulation::kAsWeights, {"gate_up.weight", "down.weight"});
     std::vector<NamedType> types;
     for (const Value& value : traced_.values()) {
       if (value.producer < 0) types.push_back({operand_name(value), value.type});
@@ -235,9 +236,11 @@ class MixtureTable {
     const DeviceRate promised = built_in_model(device.name()).peak_flops;
     peak_ = options.peak_tflops > 0 ? options.peak_tflops * 1e12 : promised.per_second;
     if (device.kind() == DeviceKind::kCpu) unit_ = {"GFLOP/s", 1e9};
-    std::printf("GEMMs of experts of %lld x %lld on %s, %lld rows a token; backward is two thirds of the FLOPs\n\n",
-                static_cast<long long>(options.hidden_size), static_cast<long long>(options.intermediate_size),
-                device.name().c_str(), static_cast<long long>(options.top_k));
+    std::printf(
+        "GEMMs of experts of %lld x %lld on %s, %lld rows a token; backward is two thirds of the FLOPs and "
+        "overwrites the gradients of weights, as the first micro-batch of a step does\n\n",
+        static_cast<long long>(options.hidden_size), static_cast<long long>(options.intermediate_size),
+        device.name().c_str(), static_cast<long long>(options.top_k));
     std::printf("%8s %8s %11s %11s %9s %9s %9s %9s %9s\n", "tokens", "experts", "forward ms", "backward ms", unit_.name,
                 "backward", "of peak", "backward", "both");
   }

@@ -2,6 +2,7 @@
 // every row.
 #include "ops/bisection.cuh"
 #include "ops/cuda_kernel.cuh"
+#include "ops/grouped_linear/accumulated.h"
 #include "ops/grouped_linear/grouped_linear.h"
 #include "ops/grouped_linear/wgmma_cuda.h"
 #include "ops/registry.h"
@@ -56,15 +57,18 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // blockIdx.x is a row of dweight, of all experts; a thread has one column. Rows are added in ascending order.
+// accumulated: null, or the flag that says whether dweight holds sums.
 template <class T, class G>
-__global__ void __launch_bounds__(kThreads) grouped_weight_kernel(const T* dy, const T* x, const std::int32_t* start,
-                                                                  std::int64_t n, std::int64_t k, G* dweight) {
+__global__ void __launch_bounds__(kThreads)
+    grouped_weight_kernel(const T* dy, const T* x, const std::int32_t* start, std::int64_t n, std::int64_t k,
+                          const std::int32_t* accumulated, G* dweight) {
   const std::int64_t expert = blockIdx.x / n;
   const std::int64_t height = blockIdx.x % n;
   const std::int64_t column = std::int64_t{blockIdx.y} * kThreads + threadIdx.x;
-  if (column >= k || start[expert] == start[expert + 1]) return;
+  const bool overwrites = accumulated != nullptr && *accumulated == 0;
+  if (column >= k || (start[expert] == start[expert + 1] && !overwrites)) return;
   G* to = dweight + std::int64_t{blockIdx.x} * k + column;
-  CudaAccumulator<T> sum = widened(*to);
+  CudaAccumulator<T> sum = overwrites ? CudaAccumulator<T>(0) : widened(*to);
   for (std::int64_t row = start[expert]; row < start[expert + 1]; ++row) {
     sum = fma(widened(dy[row * n + height]), widened(x[row * k + column]), sum);
   }
@@ -115,12 +119,14 @@ void weight_gradient(const KernelCall& call) {
   const TensorView& x = call.in(GroupedLinearWeightGradientIn::x);
   const TensorView& dweight = call.out(0);
   if (dweight.elements() == 0) return;
-  const GroupedOperands operands{dy, x, call.in(GroupedLinearWeightGradientIn::start), dweight, experts_of(call)};
+  const std::int32_t* accumulated = accumulated_flag(call, GroupedLinearWeightGradientIn::accumulated);
+  const GroupedOperands operands{
+      dy, x, call.in(GroupedLinearWeightGradientIn::start), dweight, experts_of(call), accumulated};
   if (launch_grouped_weight(operands, stream_of(call))) return;
   grouped_weight_kernel<T, G>
       <<<grid_of(dweight.capacity(), dweight.row_size(), kThreads), kThreads, 0, stream_of(call)>>>(
           cuda_data<T>(dy), cuda_data<T>(x), call.in(GroupedLinearWeightGradientIn::start).as<std::int32_t>(),
-          dy.row_size(), x.row_size(), cuda_data<G>(dweight));
+          dy.row_size(), x.row_size(), accumulated, cuda_data<G>(dweight));
   check_launch("grouped_linear_weight_gradient");
 }
 

@@ -75,21 +75,22 @@ struct StagedBox {
   int column, row;
 };
 
-// The warp that keeps dW of bf16: copies what is there to the staging memory, and the sums from there back;
-// box_of(tile, i) is a StagedBox, two for each 64 columns of a tile.
+// The warp that keeps dW of bf16: copies what is there to the staging memory unless it is overwritten, and the sums
+// from there back; box_of(tile, i) is a StagedBox, two for each 64 columns of a tile.
 template <class Plan, class Box>
 __device__ inline void keep_sums(const GroupedRing<Plan>& ring, const CUtensorMap& out, const GroupedArgs& args,
                                  const Box& box_of) {
   TileOrder<Plan> order(args);
   const bool leads = threadIdx.x % 32 == 0;
+  const bool reads = !overwrites(args);
   GroupedTile tile{};
   int parity = 0;
   const int stride = static_cast<int>(gridDim.x);
   for (int index = static_cast<int>(blockIdx.x); order.find(index, tile); index += stride) {
     if (leads) {
       const int parts = (tile.columns + 63) / 64;
-      barrier_expect(ring.old_ready(), parts * 2 * kGroupedPart);
-      for (int i = 0; i < 2 * parts; ++i) {
+      barrier_expect(ring.old_ready(), reads ? parts * 2 * kGroupedPart : 0);
+      for (int i = 0; reads && i < 2 * parts; ++i) {
         const StagedBox box = box_of(tile, i);
         bulk_copy_box(box.at, out, box.column, box.row, tile.expert, ring.old_ready());
       }

@@ -89,7 +89,8 @@ bool launch_grouped_weight(const GroupedOperands& operands, cudaStream_t stream)
                          .columns = static_cast<int>(operands.other.row_size()),
                          .depth = 0,
                          .capacity = operands.rows.capacity(),
-                         .out = out.data};
+                         .out = out.data,
+                         .accumulated = operands.accumulated};
   return narrow ? launch<WeightPlan, __nv_bfloat16>(maps, args, stream) : launch<WeightPlan, float>(maps, args, stream);
 }
 

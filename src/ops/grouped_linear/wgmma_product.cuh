@@ -23,7 +23,8 @@
 //      loaded, while the other warpgroup multiplies;
 //   4. after the last stage y or dx are rounded to bf16, transposed into the staging memory and copied from there while
 //      the next tile is computed. For dW a warp copies the old values to the staging memory meanwhile (old_ready); the
-//      sums are added to them there (sum_ready), and the same warp copies them back.
+//      sums are added to them there (sum_ready), and the same warp copies them back. If dW is overwritten, old_ready
+//      only says that the staging memory is free, and zeros take the place of the old values.
 //
 // The bits of a row of y or dx do not depend on the other rows or on the routing: a sum is one chain over the terms in
 // steps of 16 in ascending order, begun at zero, whatever the columns of the tile. The sum for dW is a chain over the
@@ -151,8 +152,8 @@ struct GroupedCompute {
     }
   }
 
-  // Adds the sums to the bf16 values in the staging memory.
-  __device__ void add_staged(const GroupedTile& tile, int parity) const {
+  // Adds the sums to the bf16 values in the staging memory, or to zeros, as if these were there.
+  __device__ void add_staged(const GroupedTile& tile, int parity, bool to_zeros) const {
     const int lane = thread % 32;
     const int row = group * 64 + thread / 32 * 16 + lane % 16;
     barrier_wait(ring.old_ready(), parity);
@@ -161,8 +162,8 @@ struct GroupedCompute {
       if (pair * 16 >= tile.columns) break;
       const SharedRows<64> staged{ring.staging() + pair / 4 * (2 * kGroupedPart)};
       const std::uint32_t at = staged.at(row, pair % 4 * 2 + lane / 16);
-      std::uint32_t words[4];
-      load_matrices(words, at);
+      std::uint32_t words[4] = {};
+      if (!to_zeros) load_matrices(words, at);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const float(&sums)[4] = c[2 * pair + i / 2];
@@ -177,8 +178,8 @@ struct GroupedCompute {
     if (leads()) barrier_arrive(ring.sum_ready());
   }
 
-  // Adds the sums to dW of f32 in device memory.
-  __device__ void add_f32(const GroupedTile& tile) const {
+  // Adds the sums to dW of f32 in device memory, or to zeros, as if these were there.
+  __device__ void add_f32(const GroupedTile& tile, bool to_zeros) const {
     const int lane = thread % 32;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -191,7 +192,7 @@ struct GroupedCompute {
         const int column = i * 8 + lane % 4 * 2;
         if (column >= tile.columns) break;
         auto* pair = reinterpret_cast<float2*>(to + column);
-        const float2 old = *pair;
+        const float2 old = to_zeros ? make_float2(0, 0) : *pair;
         *pair = make_float2(old.x + c[i][half * 2], old.y + c[i][half * 2 + 1]);
       }
     }
@@ -200,6 +201,7 @@ struct GroupedCompute {
   // All tiles of the block.
   template <class Out>
   __device__ void run(const GroupedTile* tiles) {
+    const bool to_zeros = Plan::kSumsRows && overwrites(args);
     for (int parity = 0;; parity ^= 1) {
       barrier_wait(ring.full(), ring.parity);
       const GroupedTile tile = tiles[ring.stage];
@@ -208,11 +210,12 @@ struct GroupedCompute {
       if constexpr (!Plan::kSumsRows) {
         store_transposed(tile, ring, maps.out, args, {group, thread}, c);
       } else if constexpr (sizeof(Out) == 2) {
-        add_staged(tile, parity);
+        add_staged(tile, parity, to_zeros);
       } else {
-        add_f32(tile);
+        add_f32(tile, to_zeros);
       }
     }
+    if (to_zeros) clear_unused_experts<Out>(args, {group, thread});
     if (thread == 0) bulk_wait();
   }
 };

@@ -87,4 +87,22 @@ __device__ inline void clear_unused_rows(const GroupedArgs& args, const GroupedP
   }
 }
 
+// Clears the matrices of dW whose experts have no rows, and so no tile.
+template <class Out>
+__device__ void clear_unused_experts(const GroupedArgs& args, const GroupedPlace& place) {
+  const std::int64_t words = static_cast<std::int64_t>(args.rows) * args.columns * sizeof(Out) / 16;  // of a matrix
+  for (int base = 0; base < args.experts; base += 32) {
+    const int expert = base + place.thread % 32;
+    const bool unused = expert < args.experts && args.start[expert] == args.start[expert + 1];
+    for (unsigned left = __ballot_sync(0xFFFFFFFFu, unused); left != 0; left &= left - 1) {
+      auto* to = static_cast<uint4*>(args.out) + (base + __ffs(static_cast<int>(left)) - 1) * words;
+      for (std::int64_t i =
+               static_cast<std::int64_t>(blockIdx.x) * kGroupedComputing + place.group * 128 + place.thread;
+           i < words; i += static_cast<std::int64_t>(gridDim.x) * kGroupedComputing) {
+        to[i] = make_uint4(0, 0, 0, 0);
+      }
+    }
+  }
+}
+
 }  // namespace hone

@@ -65,10 +65,17 @@ struct GroupedArgs {
   int depth;              // terms of the sums for y and dx
   std::int64_t capacity;  // rows of y and dx
   void* out;              // y or dx [capacity, rows]; dW [experts x rows, columns]
+  // Of dW: null, or a flag that is 0 if dW is to be written as if it were zero before, and experts without rows too.
+  const std::int32_t* accumulated = nullptr;
   // The rows of x in use and the columns of a tile, of a product by one matrix (DenseOrder).
   RowCount used = {};
   int width = 0;
 };
+
+// To be called after the kernels before.
+[[nodiscard]] __device__ inline bool overwrites(const GroupedArgs& args) {
+  return args.accumulated != nullptr && *args.accumulated == 0;
+}
 
 // Goes over the tiles of kGroupedRows x Plan::kColumns of all experts in ascending order of experts. A warp looks at 32
 // experts at a time; all its lanes call find() together. With Plan::kPads the rows of each expert are filled up to a

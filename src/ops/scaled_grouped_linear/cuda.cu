@@ -1,6 +1,7 @@
 // Launches the products of experts in e4m3 (wgmma_scaled.cuh).
 #include "core/error.h"
 #include "ops/cuda_kernel.cuh"
+#include "ops/grouped_linear/accumulated.h"
 #include "ops/registry.h"
 #include "ops/scaled_grouped_linear/byte_boxes.cuh"
 #include "ops/scaled_grouped_linear/scaled_grouped_linear.h"
@@ -74,7 +75,8 @@ void weight_gradient(const KernelCall& call) {
                                     .columns = static_cast<int>(dy.capacity()),
                                     .depth = 0,
                                     .capacity = 0,
-                                    .out = out.data},
+                                    .out = out.data,
+                                    .accumulated = accumulated_flag(call, GradientIn::accumulated)},
                         .weight_scale = scale.as<float>(),
                         .weight_stride = scale.row_size(),
                         .token_scale = token_scale.as<float>(),

@@ -156,8 +156,9 @@ struct ScaledCompute {
     });
   }
 
-  // Adds the sums to dW of bf16 in the staging memory, which has its rows as store_transposed() has those of tokens.
-  __device__ void add_staged(const GroupedTile& tile, int parity) const {
+  // Adds the sums to dW of bf16 in the staging memory, which has its rows as store_transposed() has those of tokens, or
+  // to zeros, as if these were there.
+  __device__ void add_staged(const GroupedTile& tile, int parity, bool to_zeros) const {
     const int lane = place.thread % 32;
     const SharedRows<64> staged{staged_part(ring, place.group, 0)};
     barrier_wait(ring.old_ready(), parity);
@@ -165,8 +166,8 @@ struct ScaledCompute {
     for (int pair = 0; pair < kGroups / 2; ++pair) {
       if (pair * 16 >= tile.columns) break;
       const std::uint32_t at = staged.at(pair * 16 + lane / 16 * 8 + lane % 8, place.thread / 32 * 2 + lane / 8 % 2);
-      std::uint32_t words[4];
-      load_matrices_transposed(words, at);
+      std::uint32_t words[4] = {};
+      if (!to_zeros) load_matrices_transposed(words, at);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const float(&c)[4] = sums[2 * pair + i / 2];
@@ -180,8 +181,8 @@ struct ScaledCompute {
     if (lane == 0) barrier_arrive(ring.sum_ready());
   }
 
-  // Adds the sums to dW of f32 in device memory.
-  __device__ void add_f32(const GroupedTile& tile) const {
+  // Adds the sums to dW of f32 in device memory, or to zeros, as if these were there.
+  __device__ void add_f32(const GroupedTile& tile, bool to_zeros) const {
     const int lane = place.thread % 32;
     const int row = tile.row + place.group * 64 + place.thread / 32 * 16 + lane / 4;
     const std::int64_t width = args.grouped.rows;
@@ -196,7 +197,7 @@ struct ScaledCompute {
 #pragma unroll
       for (int i = 0; i < kBatch; ++i) {
 #pragma unroll
-        for (int j = 0; j < 4; ++j) old[i][j] = at(begin + i, j);
+        for (int j = 0; j < 4; ++j) old[i][j] = to_zeros ? 0.0f : at(begin + i, j);
       }
 #pragma unroll
       for (int i = 0; i < kBatch; ++i) {
@@ -209,6 +210,7 @@ struct ScaledCompute {
   // All tiles of the block.
   template <class Out>
   __device__ void run(const GroupedTile* tiles) {
+    const bool to_zeros = Plan::kSumsRows && overwrites(args.grouped);
     for (int parity = 0;; parity ^= 1) {
       barrier_wait(ring.full(), ring.parity);
       const GroupedTile tile = tiles[ring.stage];
@@ -216,9 +218,9 @@ struct ScaledCompute {
       multiply_width<1>(grouped_width(tile.columns) / 8, tile);
       if constexpr (Plan::kSumsRows) {
         if constexpr (sizeof(Out) == 2) {
-          add_staged(tile, parity);
+          add_staged(tile, parity, to_zeros);
         } else {
-          add_f32(tile);
+          add_f32(tile, to_zeros);
         }
       } else if constexpr (kHolds) {
         store_input(tile);
@@ -226,6 +228,7 @@ struct ScaledCompute {
         store_transposed(tile, ring, maps.out, args.grouped, place, sums);
       }
     }
+    if (to_zeros) clear_unused_experts<Out>(args.grouped, place);
     if (place.thread == 0) bulk_wait();
   }
 };
