@@ -146,6 +146,14 @@ TEST_F(ExpertJob, ProcessesHaveTheLossesOfOne) {
   }
 }
 
+TEST_F(ExpertJob, ProcessesWithAllExpertsHaveTheLossesOfOne) {
+  for (const std::string family : {"qwen3_moe", "deepseek_v3"}) {
+    run(family, family + " one", 1, 1);
+    run(family, family + " 2", 2, 1);
+    expect_near_run(family + " 2", family + " one");
+  }
+}
+
 TEST_F(ExpertJob, LossesThatBalanceExpertsAreThoseOfOne) {
   const Flags keys{"--aux_loss_alpha", "0.01", "--mtp_loss_weight", "0.3"};
   run("deepseek_v3", "one", 1, 1, keys);
