@@ -24,8 +24,8 @@ enum class GradientAccumulation : std::uint8_t {
 };
 [[nodiscard]] Type gradient_type(const Type& weight, GradientAccumulation sums);
 
-// Names of weights whose gradients the first micro-batch of a step overwrites instead of adding to zeros, so that
-// nobody has to clear them.
+// Names of weights whose gradients the first micro-batch of a step overwrites instead of adding to zeros, so that the
+// update need not clear them.
 using OverwrittenGradients = std::set<std::string, std::less<>>;
 // Name of the gradient i32[1] that says whether they hold sums: 0 if no micro-batch of the step has written them,
 // otherwise 1. It is among the gradients so that what clears these also makes the next micro-batch the first.

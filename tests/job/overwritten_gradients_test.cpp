@@ -11,7 +11,8 @@
 namespace hone::test {
 namespace {
 
-// What rank 0 has after steps in which ranks have one, several and no micro-batches, as those of grpo may.
+// Returns the weights of rank 0 after steps in which ranks have one, several and no micro-batches, as those of grpo
+// may.
 std::vector<std::byte> weights_of_job(bool overwrites) {
   // Built one after the other, because a workspace compares what the device holds with its plan.
   std::array<std::unique_ptr<TrainedMixture>, 2> runs;

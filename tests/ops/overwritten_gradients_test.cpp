@@ -104,12 +104,22 @@ void expect_same_bits(const ExpertsCase& c) {
 TEST(OverwrittenGradients, HaveTheBitsOfSumsFromZero) {
   for (const int uses : {1, 2}) {
     for (const auto sums : {GradientAccumulation::kWide, GradientAccumulation::kAsWeights}) {
-      for (const auto& [n, k] : {std::pair<std::int64_t, std::int64_t>{24, 8}, {136, 72}, {320, 264}, {5, 3}}) {
+      for (const auto& [n, k] : {std::pair<std::int64_t, std::int64_t>{24, 8}, {5, 3}}) {
         expect_same_bits<BFloat16>({.n = n, .k = k, .sums = sums, .uses = uses});
       }
     }
     expect_same_bits<float>({.n = 24, .k = 40, .dtype = DType::kF32, .uses = uses});
     expect_same_bits<double>({.n = 5, .k = 3, .dtype = DType::kF64, .uses = uses});
+  }
+}
+
+// The matrices have several tiles on Hopper's tensor cores.
+TEST(OverwrittenGradients, HaveTheBitsOfSumsFromZeroInTiles) {
+  for (const auto sums : {GradientAccumulation::kWide, GradientAccumulation::kAsWeights}) {
+    for (const int uses : {1, 2}) {
+      expect_same_bits<BFloat16>({.n = 136, .k = 72, .sums = sums, .uses = uses});
+      expect_same_bits<BFloat16>({.n = 320, .k = 264, .sums = sums, .uses = uses});
+    }
   }
 }
 
