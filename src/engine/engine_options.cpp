@@ -114,8 +114,7 @@ void prepare_model(Model& model, const EngineOptions& options) {
 
 std::vector<Capacity> engine_capacities(const EngineOptions& options) {
   // A GPU multiplies all rows of a capacity, so that a step costs at most twice what its tokens cost. The common step
-  // has one token of each of max_num_seqs sequences, and those proposed, and gets a capacity without padding. More
-  // capacities would cost memory: each program has separate inputs.
+  // has one token of each of max_num_seqs sequences, and those proposed, and gets a capacity without padding.
   std::vector<std::int64_t> tokens;
   for (std::int64_t size = 8; size < options.max_batch_tokens; size *= 2) tokens.push_back(size);
   tokens.push_back(options.max_batch_tokens);

@@ -28,7 +28,9 @@ void add_program(Workspace& workspace, const Model& model, DType dtype, const En
                                          .adjust_logits = options.adjust_logits,
                                          .max_logprobs = options.max_logprobs,
                                          .predicts_further = options.drafts_by_prediction()}),
-                {.phase = Region::kRollout, .states = {.name = kKvStore, .region = Region::kRollout}});
+                {.phase = Region::kRollout,
+                 .states = {.name = kKvStore, .region = Region::kRollout},
+                 .inputs = "inputs of generation"});
 }
 
 void add_programs(Workspace& workspace, const Model& model, DType dtype, const EngineOptions& options) {
