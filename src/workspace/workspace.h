@@ -31,7 +31,7 @@ struct ProgramUse {
   std::string weights = kWeightStore;  // name of the weight store
   StateStore states = {};
   // Programs with the same name here have one buffer of inputs: they run one after the other, and each run sets all
-  // that its kernels read (program/input_buffer.h). Empty: inputs of its own.
+  // that its kernels read (program/input_buffer.h). Empty: separate inputs.
   std::string inputs = {};
 };
 

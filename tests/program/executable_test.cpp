@@ -113,7 +113,7 @@ Program scaling(std::int64_t rows, double factor) {
   return program;
 }
 
-// A large program, a small one and one with an input of its own take turns with one buffer.
+// A large program, a small one and one with a further input take turns with one buffer.
 TEST(Executable, SharesInputsWithOthers) {
   register_operations();
   const auto arena = std::make_shared<Arena>(test_device());
@@ -161,7 +161,7 @@ TEST(Executable, SharesInputsWithOthers) {
   }
 }
 
-// What one process sets for programs that share inputs, another one sets by their changes.
+// A process sets by changes() what another one has set for programs that share inputs.
 TEST(Executable, SharedInputsFollowByTheirChanges) {
   register_operations();
   const auto make = [] {
