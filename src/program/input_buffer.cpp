@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 #include "core/error.h"
 
@@ -18,8 +19,11 @@ using ChangeHeader = std::array<std::size_t, 2>;
 
 }  // namespace
 
-InputBuffer::InputBuffer(Device& device, std::size_t bytes)
-    : device_(&device), buffer_(device, bytes), image_(bytes, std::byte{0}) {}
+InputBuffer::InputBuffer(Device& device, InputLayout layout)
+    : device_(&device),
+      layout_(std::move(layout)),
+      buffer_(device, layout_.bytes()),
+      image_(layout_.bytes(), std::byte{0}) {}
 
 void InputBuffer::set(std::size_t offset, std::span<const std::byte> bytes) {
   if (bytes.empty() || std::memcmp(image_.data() + offset, bytes.data(), bytes.size()) == 0) return;
