@@ -92,8 +92,8 @@ template <class Keys>
     const ForwardSplits of_long{.short_tokens = plan.short_tokens};
     const bool deep = queries.sequences.count.capacity * queries.kv_heads * of_short.blocks <= cuda_device().sm_count();
     return launch_wgmma_forward<kWidth, kWidth, 2, false>(queries, keys, of_long, plan.most_keys, workspace, stream) &&
-           (deep ? launch_wgmma_decode<kWidth, true>(queries, keys, of_short, stream)
-                 : launch_wgmma_decode<kWidth, false>(queries, keys, of_short, stream));
+           (deep ? launch_wgmma_decode<kWidth, DecodeForm::kDeep>(queries, keys, of_short, stream)
+                 : launch_wgmma_decode<kWidth, DecodeForm::kMany>(queries, keys, of_short, stream));
   };
   return queries.head_dim == 64 ? launch.template operator()<64>() : launch.template operator()<128>();
 }
