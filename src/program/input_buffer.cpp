@@ -14,8 +14,8 @@ namespace {
 // Ranges that are closer than this are uploaded as one: so many bytes take less time than another copy.
 constexpr std::size_t kBridgedBytes = std::size_t{16} << 10;
 
-// What is set is compared in pieces of this size with what the device has: of a block table of a megabyte a step
-// changes a few entries.
+// Inputs are compared with what the device has in pieces of this size: of a block table of a megabyte a step changes a
+// few entries.
 constexpr std::size_t kComparedBytes = std::size_t{4} << 10;
 
 // Begins each range of changes(): its offset and its bytes, which follow.

@@ -11,7 +11,7 @@ struct WeightBarriers : ForwardBarriers {
   [[nodiscard]] __device__ std::uint32_t read(int buffer) const { return at(24 + buffer); }
 };
 
-// How blocks share the SMs.
+// Forms of the kernel: the number of blocks on an SM and of an item.
 enum class DecodeForm {
   kMany,   // two blocks an SM
   kDeep,   // one, which copies further ahead, for fewer items than SMs
