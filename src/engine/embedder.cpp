@@ -67,7 +67,9 @@ void Embedder::make(const Model& model, const TensorStore& weights, const std::s
   for (const std::int64_t tokens : capacities_) {
     const Capacity capacity{.tokens = tokens, .sequences = std::min(tokens, kMostSequences)};
     workspace_->add(name_of_program(tokens), trace_embedding(model, capacity, layout_, model_dtype(model, weights)),
-                    {.phase = Region::kRollout, .states = {.name = kKvStore, .region = Region::kRollout}});
+                    {.phase = Region::kRollout,
+                     .states = {.name = kKvStore, .region = Region::kRollout},
+                     .inputs = "inputs of embeddings"});
   }
   workspace_->provide(kWeightStore, weights.view());
   workspace_->allocate(arena->device());

@@ -66,6 +66,16 @@ void Engine::Impl::order(GroupOrder order, const Executable& program) const {
   group->send_run(order, number, program.changes());
 }
 
+Executable& Engine::Impl::program_for(std::span<const ScheduledChunk> chunks) const {
+  std::int64_t tokens = 0;
+  bool computes_prompts = false;
+  for (const ScheduledChunk& chunk : chunks) {
+    tokens += chunk.count;
+    computes_prompts = computes_prompts || chunk.count > 1 + options.num_speculative_tokens;
+  }
+  return *programs[capacity_of_step(capacities, tokens, computes_prompts)];
+}
+
 void Engine::Impl::run(Executable& program, std::span<const ScheduledChunk> chunks) {
   set_step_inputs(program, chunks, options);
   finish(program, chunks);
@@ -99,9 +109,7 @@ bool Engine::Impl::launch() {
   const std::vector<ScheduledChunk> chunks = scheduler.schedule();
   if (chunks.empty()) return false;
   note_start(chunks);
-  std::int64_t tokens = 0;
-  for (const ScheduledChunk& chunk : chunks) tokens += chunk.count;
-  Executable& program = program_for(tokens);
+  Executable& program = program_for(chunks);
   const bool begins = waits_for_masks(chunks);
   begins ? begin(program, chunks) : run(program, chunks);
   ++statistics.steps;

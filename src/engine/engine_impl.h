@@ -46,7 +46,7 @@ struct Engine::Impl {
   EngineOptions options;
   std::unique_ptr<Workspace> own;  // null if the programs belong to a run's workspace
   Workspace& workspace;
-  std::vector<Capacity> capacities;
+  std::vector<StepCapacity> capacities;
   std::vector<Executable*> programs;  // [capacities]
   std::size_t most_launched = 1;      // steps that may be under way
   EngineGroup* group = nullptr;       // null: this process has the whole model
@@ -63,14 +63,14 @@ struct Engine::Impl {
         options(options_),
         own(std::move(own_)),
         workspace(own ? *own : *shared),
-        capacities(engine_capacities(options)),
+        capacities(engine_capacities(options, workspace.device_kind())),
         scheduler({.max_num_seqs = options.max_num_seqs,
                    .max_batch_tokens = options.max_batch_tokens,
                    .block_size = options.block_size,
                    .enable_prefix_caching = options.enable_prefix_caching,
                    .max_prompt_samples = options.max_prompt_samples},
                   options.num_blocks) {
-    for (const Capacity& capacity : capacities) programs.push_back(&workspace.executable(program_name(capacity)));
+    for (const StepCapacity& capacity : capacities) programs.push_back(&workspace.executable(program_name(capacity)));
     const bool waits = device().kind() == DeviceKind::kCpu || options.num_speculative_tokens > 0;
     most_launched = options.launch_ahead.value_or(!waits) ? 2 : 1;
   }
@@ -98,12 +98,7 @@ struct Engine::Impl {
     if (group != nullptr && group->leads()) group->settle();
   }
   // Returns the smallest program that holds the step.
-  Executable& program_for(std::int64_t tokens) {
-    for (std::size_t i = 0; i < capacities.size(); ++i) {
-      if (capacities[i].tokens >= tokens) return *programs[i];
-    }
-    throw Defect(text_of("no program holds ", tokens, " tokens"));
-  }
+  [[nodiscard]] Executable& program_for(std::span<const ScheduledChunk> chunks) const;
 
   // Proposes tokens for the sequences that are decoding.
   void draft();

@@ -112,24 +112,6 @@ void prepare_model(Model& model, const EngineOptions& options) {
   check_cache_and_drafts(options, model);
 }
 
-std::vector<Capacity> engine_capacities(const EngineOptions& options) {
-  // A GPU multiplies all rows of a capacity, so that a step costs at most twice what its tokens cost. The common step
-  // has one token of each of max_num_seqs sequences, and those proposed, and gets a capacity without padding. More
-  // capacities would cost memory: each program has separate inputs.
-  std::vector<std::int64_t> tokens;
-  for (std::int64_t size = 8; size < options.max_batch_tokens; size *= 2) tokens.push_back(size);
-  tokens.push_back(options.max_batch_tokens);
-  const std::int64_t decoded = options.max_num_seqs * (1 + options.num_speculative_tokens);
-  const std::int64_t widest_decode = decoded < 8 ? decoded : (decoded + 7) / 8 * 8;
-  if (widest_decode < options.max_batch_tokens) tokens.push_back(widest_decode);
-  std::ranges::sort(tokens);
-  tokens.erase(std::ranges::unique(tokens).begin(), tokens.end());
-  std::vector<Capacity> capacities;
-  capacities.reserve(tokens.size());
-  for (const std::int64_t size : tokens) capacities.push_back({size, std::min(size, max_samples(options))});
-  return capacities;
-}
-
 EngineOptions engine_options(const EngineWorkload& demand) {
   EngineOptions options;
   options.max_model_len = demand.max_model_len;

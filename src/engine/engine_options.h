@@ -106,9 +106,6 @@ inline constexpr std::int64_t kMaxListedTokens = 1024;
 [[nodiscard]] std::int64_t max_samples(const EngineOptions& options);
 // The layout of the KV cache for resolved options.
 [[nodiscard]] KvLayout kv_layout(const EngineOptions& options);
-// Capacities of the engine's programs, smallest first. A step runs the smallest program that holds its tokens. It then
-// holds its requests and its samples too, each of which has a token: both are counted up to Capacity::sequences.
-[[nodiscard]] std::vector<Capacity> engine_capacities(const EngineOptions& options);
 
 // The requests that an engine is to serve, as far as they are known in advance.
 struct EngineWorkload {

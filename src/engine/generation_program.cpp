@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "compile/compiler.h"
-#include "engine/engine_options.h"
 #include "ops/adjust_logits/adjust_logits.h"
 #include "ops/gather_rows/gather_rows.h"
 #include "ops/linear/linear.h"
@@ -54,7 +53,8 @@ Tensor draft_tokens(Program& program, const Model& model, WeightBinder& weights,
 
 Program trace_generation(const Model& model, const GenerationProgramOptions& options) {
   Program program;
-  PagedBatch batch(program, options.capacity, options.layout, DType::kF32);
+  const StepCapacity& capacity = options.capacity;
+  PagedBatch batch(program, {.tokens = capacity.tokens, .sequences = capacity.requests}, options.layout, DType::kF32);
   const Tensor last_sampled = program.state("sampled_tokens", {DType::kI32, {options.max_samples}});
   batch.tokens = token_feedback(batch.tokens, last_sampled);
   WeightBinder weights(program, model.traced_weights(), false);
@@ -64,7 +64,7 @@ Program trace_generation(const Model& model, const GenerationProgramOptions& opt
   Tensor drawn;
   {
     const Scope scope(program, "head");
-    const Dim samples(options.capacity.sequences, Count::samples);
+    const Dim samples(capacity.samples, Count::samples);
     rows = program.input("sample_rows", {DType::kI32, {samples}});
     parameters = program.input("parameters", {DType::kF32, {samples, kSampleParameters}});
     const Tensor keys = program.input("keys", {DType::kI64, {samples, 2}});

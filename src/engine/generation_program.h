@@ -1,13 +1,14 @@
 // The program of one engine step.
 #pragma once
 
+#include "engine/step_capacity.h"
 #include "model/model.h"
 #include "program/program.h"
 
 namespace hone {
 
 struct GenerationProgramOptions {
-  Capacity capacity;
+  StepCapacity capacity;
   KvLayout layout;
   std::int64_t max_num_seqs = 0;  // requests that may have an entry for each of their tokens
   std::int64_t max_samples = 0;   // rows of the state that keeps the tokens of the last step

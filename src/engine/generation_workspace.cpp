@@ -18,7 +18,7 @@ const StoreSpec* store_named(const Workspace& workspace, std::string_view name) 
 }
 
 void add_program(Workspace& workspace, const Model& model, DType dtype, const EngineOptions& options,
-                 const Capacity& capacity) {
+                 const StepCapacity& capacity) {
   workspace.add(program_name(capacity),
                 trace_generation(model, {.capacity = capacity,
                                          .layout = kv_layout(options),
@@ -28,11 +28,14 @@ void add_program(Workspace& workspace, const Model& model, DType dtype, const En
                                          .adjust_logits = options.adjust_logits,
                                          .max_logprobs = options.max_logprobs,
                                          .predicts_further = options.drafts_by_prediction()}),
-                {.phase = Region::kRollout, .states = {.name = kKvStore, .region = Region::kRollout}});
+                {.phase = Region::kRollout,
+                 .states = {.name = kKvStore, .region = Region::kRollout},
+                 .inputs = "inputs of generation"});
 }
 
 void add_programs(Workspace& workspace, const Model& model, DType dtype, const EngineOptions& options) {
-  for (const Capacity& capacity : engine_capacities(options)) add_program(workspace, model, dtype, options, capacity);
+  for (const StepCapacity& capacity : engine_capacities(options, workspace.device_kind()))
+    add_program(workspace, model, dtype, options, capacity);
 }
 
 // Number of blocks with which rollouts take no more memory than training: at least options.num_blocks, at most what
@@ -72,7 +75,7 @@ std::size_t bytes_of_block(const Model& model, DType dtype, const EngineOptions&
     options.num_blocks = blocks;
     Workspace workspace(device);
     workspace.add_weights(kWeightStore, weight_types(model, dtype));
-    add_program(workspace, model, dtype, options, engine_capacities(options).front());
+    add_program(workspace, model, dtype, options, engine_capacities(options, device).front());
     return workspace.phase_bytes(Region::kRollout);
   };
   // With few blocks, other memory of a step would hide that of expanded latent rows.
@@ -81,7 +84,9 @@ std::size_t bytes_of_block(const Model& model, DType dtype, const EngineOptions&
   return (more + static_cast<std::size_t>(blocks) - 1) / static_cast<std::size_t>(blocks);
 }
 
-std::string program_name(const Capacity& capacity) { return text_of("generation of ", capacity.tokens, " tokens"); }
+std::string program_name(const StepCapacity& capacity) {
+  return text_of("generation of ", capacity.tokens, " tokens of ", capacity.requests, " requests");
+}
 
 EngineOptions with_blocks_of(const Workspace& workspace, EngineOptions options) {
   const StoreSpec* cache = store_named(workspace, kKvStore);

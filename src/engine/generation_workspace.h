@@ -5,6 +5,7 @@
 #include <string>
 
 #include "engine/engine_options.h"
+#include "engine/step_capacity.h"
 #include "model/model.h"
 #include "workspace/workspace.h"
 
@@ -13,7 +14,7 @@ namespace hone {
 // The store of the keys and values.
 inline constexpr const char* kKvStore = "kv_cache";
 // The name under which add_generation() (engine/engine.h) adds the program of a capacity.
-[[nodiscard]] std::string program_name(const Capacity& capacity);
+[[nodiscard]] std::string program_name(const StepCapacity& capacity);
 // Returns the options with num_blocks as in the KV cache that add_generation() added to the workspace.
 [[nodiscard]] EngineOptions with_blocks_of(const Workspace& workspace, EngineOptions options);
 // Bytes that a block of the KV cache takes on the device: its rows, and with latent rows also the keys and values to

@@ -156,7 +156,8 @@ struct LaunchShape {
   dim3 grid;
   dim3 block;
   std::size_t shared_bytes = 0;
-  bool early = true;  // false: after the kernel before, if that may write what load_kept() reads
+  bool early = true;     // false: after the kernel before, if that may write what load_kept() reads
+  unsigned cluster = 1;  // blocks that follow each other and run at the same time, next to each other
 };
 
 // Launches a kernel so that its blocks may start before the kernel before it in the stream has ended, on compute
@@ -174,12 +175,18 @@ void launch_dependent(const LaunchShape& shape, cudaStream_t stream, void (*kern
   config.blockDim = shape.block;
   config.dynamicSmemBytes = shape.shared_bytes;
   config.stream = stream;
-  cudaLaunchAttribute early{};
-  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchAttribute attributes[2]{};
+  config.attrs = attributes;
   if (shape.early && cuda_device().compute_capability() >= 90) {
-    config.attrs = &early;
-    config.numAttrs = 1;
+    cudaLaunchAttribute& early = attributes[config.numAttrs++];
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (shape.cluster > 1) {
+    cudaLaunchAttribute& cluster = attributes[config.numAttrs++];
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim.x = shape.cluster;
+    cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
   }
   check_cuda(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...), "cudaLaunchKernelEx");
 #endif

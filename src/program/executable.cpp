@@ -11,7 +11,6 @@
 #include "backend/stopwatch.h"
 #include "core/error.h"
 #include "program/independent_nodes.h"
-#include "program/input_buffer.h"
 
 namespace hone {
 
@@ -51,12 +50,10 @@ struct Executable::Impl {
   std::shared_ptr<Arena> arena;
   Bindings bindings;
   MemoryPlan plan;
-  InputBuffer inputs;
-  std::vector<std::size_t> input_offset;  // [values], bytes into `inputs`; kNoOffset for other roles
-  std::vector<std::int64_t> counts;       // [program.counts()], values that the host sets
-  std::vector<ValueId> written;           // values that nodes write, with their aliases; ascending
-  std::size_t counts_offset = 0;          // of the device's copy of `counts`, after the inputs
-  std::vector<Launch> launches;           // [nodes]; empty until the first run
+  std::shared_ptr<InputBuffer> inputs;
+  std::vector<std::int64_t> counts;  // [program.counts()], values that the host sets
+  std::vector<ValueId> written;      // values that nodes write, with their aliases; ascending
+  std::vector<Launch> launches;      // [nodes]; empty until the first run
   bool recording = !is_launch_blocking();
   bool communicates = false;            // true if nodes are operations between the ranks of a job
   bool ran = false;                     // true after a run without recording, which loads libraries and kernels
@@ -85,7 +82,7 @@ struct Executable::Impl {
       case Role::kState:
         return bound(value.placement == Placement::kHost ? bindings.host_states : bindings.states);
       case Role::kInput:
-        return inputs.data() + input_offset[static_cast<std::size_t>(root)];
+        return inputs->data() + inputs->layout().offset_of(value.name);
       case Role::kActivation:
         break;
     }
@@ -106,7 +103,7 @@ struct Executable::Impl {
     if (spec->source == kNoValue) {
       const std::ptrdiff_t place = spec - program.counts().data();
       view.count = counts.data() + place;
-      view.device_count = reinterpret_cast<const std::int64_t*>(inputs.data() + counts_offset) + place;
+      view.device_count = reinterpret_cast<const std::int64_t*>(inputs->data() + InputLayout::kCountsOffset) + place;
     } else {
       view.device_count = reinterpret_cast<const std::int64_t*>(storage(spec->source));
       if (device().kind() == DeviceKind::kCpu) view.count = view.device_count;
@@ -165,13 +162,19 @@ struct Executable::Impl {
     for (std::unique_ptr<Recording>& part : recorded_parts) part.reset();
   }
 
+  // Asserts that no run of another executable has begun that reads the same inputs.
+  void expect_inputs() const {
+    HONE_ASSERT(begun || !inputs->begun(), "a run of another program has begun with these inputs");
+  }
+
   // Copies what the host has set to the device, before nodes are launched.
   void upload_inputs() {
+    expect_inputs();
     if (launches.empty()) prepare();
     if (communicates) expect_operations();
     // Kernels read the counts in device memory, so recorded launches see new values without a new recording.
-    inputs.set(counts_offset, std::as_bytes(std::span(counts)));
-    inputs.upload();
+    inputs->set(InputLayout::kCountsOffset, std::as_bytes(std::span(counts)));
+    inputs->upload();
   }
 
   // Returns the number of nodes before the first one that reads an input.
@@ -222,7 +225,8 @@ MemoryPlan plan_for(const Program& program, const Arena& arena) { return plan_me
 Executable::Executable(const Program& program, const std::shared_ptr<Arena>& arena, const Bindings& bindings)
     : Executable(Program(program), plan_for(program, *arena), arena, bindings) {}
 
-Executable::Executable(Program program, MemoryPlan plan, std::shared_ptr<Arena> arena, const Bindings& bindings)
+Executable::Executable(Program program, MemoryPlan plan, std::shared_ptr<Arena> arena, const Bindings& bindings,
+                       std::shared_ptr<InputBuffer> inputs)
     : impl_(std::make_unique<Impl>()) {
   Impl& impl = *impl_;
   impl.program = std::move(program);
@@ -230,16 +234,10 @@ Executable::Executable(Program program, MemoryPlan plan, std::shared_ptr<Arena> 
   impl.bindings = bindings;
   impl.plan = std::move(plan);
   impl.arena->reserve(impl.plan.arena);
-  impl.inputs = InputBuffer(impl.device(), impl.plan.inputs);
-  impl.input_offset.assign(impl.program.values().size(), kNoOffset);
-  std::size_t offset = 0;
-  for (std::size_t id = 0; id < impl.program.values().size(); ++id) {
-    const Value& value = impl.program.values()[id];
-    if (value.role != Role::kInput) continue;
-    impl.input_offset[id] = offset;
-    offset += align_up(value.type.bytes());
+  impl.inputs = std::move(inputs);
+  if (impl.inputs == nullptr) {
+    impl.inputs = std::make_shared<InputBuffer>(impl.device(), InputLayout(impl.program));
   }
-  impl.counts_offset = offset;
   for (const Node& node : impl.program.nodes()) {
     impl.communicates = impl.communicates || node.op->category() == OpCategory::kCommunication;
     for (const ValueId id : node.outputs) {
@@ -268,7 +266,8 @@ void Executable::set_bytes(std::string_view input, DType dtype, std::span<const 
   const Type& type = impl_->program.value(id).type;
   HONE_ASSERT(type.dtype == dtype && bytes.size() <= type.bytes(), input, " is ", to_text(type), "; ", bytes.size(),
               " bytes of ", name_of(dtype), " were given");
-  impl_->inputs.set(impl_->input_offset[static_cast<std::size_t>(id)], bytes);
+  impl_->expect_inputs();
+  impl_->inputs->set(impl_->inputs->layout().offset_of(input), bytes);
 }
 
 void Executable::set_count(Count count, std::int64_t value) {
@@ -283,7 +282,7 @@ void Executable::set_count(Count count, std::int64_t value) {
 std::string Executable::changes() const {
   const Impl& impl = *impl_;
   const auto counts = std::as_bytes(std::span(impl.counts));
-  return std::string(reinterpret_cast<const char*>(counts.data()), counts.size()) + impl.inputs.changes();
+  return std::string(reinterpret_cast<const char*>(counts.data()), counts.size()) + impl.inputs->changes();
 }
 
 void Executable::set_changes(std::string_view changes) {
@@ -291,7 +290,8 @@ void Executable::set_changes(std::string_view changes) {
   const auto counts = std::as_writable_bytes(std::span(impl.counts));
   HONE_ASSERT(changes.size() >= counts.size(), changes.size(), " bytes for ", impl.counts.size(), " counts");
   std::memcpy(counts.data(), changes.data(), counts.size());
-  impl.inputs.add_changes(changes.substr(counts.size()));
+  impl.expect_inputs();
+  impl.inputs->add_changes(changes.substr(counts.size()));
 }
 
 void Executable::set_recording(bool recording) {
@@ -301,8 +301,9 @@ void Executable::set_recording(bool recording) {
 
 void Executable::begin(std::string_view late_input) {
   Impl& impl = *impl_;
-  HONE_ASSERT(!impl.begun, "a run begins before the last one has ended");
+  HONE_ASSERT(!impl.begun && !impl.inputs->begun(), "a run begins before the last one has ended");
   impl.begun = true;
+  impl.inputs->set_begun(true);
   // An observer sees a run as a whole.
   if (impl.observer != nullptr) return;
   const std::size_t first_late = impl.nodes_before(late_input);
@@ -318,6 +319,7 @@ void Executable::run() {
   Impl& impl = *impl_;
   impl.upload_inputs();
   const bool begun = std::exchange(impl.begun, false);
+  impl.inputs->set_begun(false);
   if (impl.observer != nullptr) {
     impl.run_observed();
     return;

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "backend/device.h"
+#include "program/input_buffer.h"
 #include "program/kernel.h"
 #include "program/memory_plan.h"
 #include "program/node_observer.h"
@@ -49,8 +50,11 @@ class Executable {
  public:
   // Plans the memory and reserves it in the arena; allocates only the inputs. The stores must outlive the executable.
   Executable(const Program& program, const std::shared_ptr<Arena>& arena, const Bindings& bindings);
-  // The same with a given plan, which must be plan_memory() of the program for the arena's device.
-  Executable(Program program, MemoryPlan plan, std::shared_ptr<Arena> arena, const Bindings& bindings);
+  // The same with a given plan, which must be plan_memory() of the program for the arena's device. inputs: a buffer
+  // that has room for the program's inputs and that executables share which run one after the other; null: one of its
+  // own.
+  Executable(Program program, MemoryPlan plan, std::shared_ptr<Arena> arena, const Bindings& bindings,
+             std::shared_ptr<InputBuffer> inputs = nullptr);
   ~Executable();
   Executable(Executable&&) noexcept;
   Executable& operator=(Executable&&) noexcept;
@@ -62,19 +66,21 @@ class Executable {
   // waits for each node, so that an error of the device names the node. The results are the same.
   // CUDA_LAUNCH_BLOCKING=1 in the environment turns the default off.
   void set_recording(bool recording);
-  // Copies values.size() elements to the beginning of an input; the rest of the input keeps its content.
+  // Copies values.size() elements to the beginning of an input. The rest of the input keeps its content: what was last
+  // set there by an executable that shares the inputs, or zeros.
   template <class T>
   void set(std::string_view input, std::span<const T> values) {
     set_bytes(input, DTypeOf<T>::value, std::as_bytes(values));
   }
   // Sets a count for the following runs, from 0 to its capacity, which is also the default.
   void set_count(Count count, std::int64_t value);
-  // Returns the inputs and counts that were set since the last run, for set_changes() of an executable of the same
-  // program in another process, which has had those of all runs before.
+  // Returns the counts, and the inputs that were set since the last run of an executable that shares them, for
+  // set_changes() of an executable of the same program in another process, which has had those of all runs before.
   [[nodiscard]] std::string changes() const;
   void set_changes(std::string_view changes);
   // Launches the nodes before the first one that reads an input; the next run() launches the others. Until then the
-  // device may work on the first part while the host finds out what to set: inputs that only the others read.
+  // device may work on the first part while the host finds out what to set: inputs that only the others read. Until
+  // then no other executable may set inputs that it shares with this one, or run.
   void begin(std::string_view late_input);
   void run();
   // Waits for the device and copies the first values.size() elements of an output.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 #include "core/error.h"
 
@@ -13,18 +14,33 @@ namespace {
 // Ranges that are closer than this are uploaded as one: so many bytes take less time than another copy.
 constexpr std::size_t kBridgedBytes = std::size_t{16} << 10;
 
+// Inputs are compared with what the device has in pieces of this size: of a block table of a megabyte a step changes a
+// few entries.
+constexpr std::size_t kComparedBytes = std::size_t{4} << 10;
+
 // Begins each range of changes(): its offset and its bytes, which follow.
 using ChangeHeader = std::array<std::size_t, 2>;
 
 }  // namespace
 
-InputBuffer::InputBuffer(Device& device, std::size_t bytes)
-    : device_(&device), buffer_(device, bytes), image_(bytes, std::byte{0}) {}
+InputBuffer::InputBuffer(Device& device, InputLayout layout)
+    : device_(&device),
+      layout_(std::move(layout)),
+      buffer_(device, layout_.bytes()),
+      image_(layout_.bytes(), std::byte{0}) {}
 
 void InputBuffer::set(std::size_t offset, std::span<const std::byte> bytes) {
-  if (bytes.empty() || std::memcmp(image_.data() + offset, bytes.data(), bytes.size()) == 0) return;
-  std::memcpy(image_.data() + offset, bytes.data(), bytes.size());
-  changed_.push_back({offset, offset + bytes.size()});
+  for (std::size_t at = 0; at < bytes.size(); at += kComparedBytes) {
+    const std::span<const std::byte> piece = bytes.subspan(at, std::min(kComparedBytes, bytes.size() - at));
+    const std::size_t begin = offset + at, end = begin + piece.size();
+    if (std::memcmp(image_.data() + begin, piece.data(), piece.size()) == 0) continue;
+    std::memcpy(image_.data() + begin, piece.data(), piece.size());
+    if (!changed_.empty() && changed_.back().end == begin) {
+      changed_.back().end = end;
+    } else {
+      changed_.push_back({begin, end});
+    }
+  }
 }
 
 std::string InputBuffer::changes() const {

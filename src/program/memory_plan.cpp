@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "program/input_layout.h"
 #include "program/kernel.h"
 
 namespace hone {
@@ -159,10 +160,7 @@ MemoryPlan plan_memory(const Program& program, DeviceKind device) {
   plan.peak_activations = largest(bytes_alive(activations.blocks, program.nodes().size()));
 
   // Inputs and counts are outside of the arena, because the host writes them before the run.
-  for (const Value& value : program.values()) {
-    if (value.role == Role::kInput) plan.inputs += align_up(value.type.bytes());
-  }
-  plan.inputs += align_up(std::max<std::size_t>(program.counts().size(), 1) * sizeof(std::int64_t));
+  plan.inputs = InputLayout(program).bytes();
   return plan;
 }
 

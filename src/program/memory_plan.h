@@ -16,7 +16,7 @@ struct MemoryPlan {
   std::vector<std::size_t> workspace_offset;  // [nodes]; kNoOffset for a node without workspace
   std::vector<std::size_t> workspace_bytes;   // [nodes], aligned
   std::size_t arena = 0;                      // size of the arena
-  std::size_t inputs = 0;                     // inputs, each aligned, followed by the counts
+  std::size_t inputs = 0;                     // counts and inputs, if they are not shared (program/input_layout.h)
   std::size_t peak_activations = 0;           // most bytes of activations alive at one node
   std::size_t peak_workspace = 0;             // largest workspace of a node
 };

@@ -9,7 +9,6 @@
 namespace hone {
 
 void MemoryBreakdown::add_program(const MemoryPlan& plan) {
-  inputs += plan.inputs;
   arena = std::max(arena, plan.arena);
   peak_activations = std::max(peak_activations, plan.peak_activations);
   peak_workspace = std::max(peak_workspace, plan.peak_workspace);

@@ -16,7 +16,7 @@ struct MemoryBreakdown {
   std::size_t optimizer = 0;
   std::size_t kv_cache = 0;
   std::size_t stages = 0;            // what a stage of a pipeline keeps of micro-batches, and exchanges; FP8 weights
-  std::size_t inputs = 0;            // buffers that the host writes before a launch
+  std::size_t inputs = 0;            // buffers that the host writes before a launch, shared ones once
   std::size_t arena = 0;             // activations and scratch buffers of the program that needs the most
   std::size_t leased = 0;            // memory that training and rollouts share, so it is counted twice above
   std::size_t offloaded = 0;         // activations kept in host memory; not in total()
@@ -27,7 +27,8 @@ struct MemoryBreakdown {
   [[nodiscard]] std::size_t total() const {
     return weights + reference + gradients + optimizer + kv_cache + stages + inputs + arena - leased;
   }
-  // Adds the plan of a program that shares the arena: inputs add up, the arena is the largest of all programs.
+  // Adds the plan of a program that shares the arena, which is that of the program that needs the most, without its
+  // inputs.
   void add_program(const MemoryPlan& plan);
 };
 

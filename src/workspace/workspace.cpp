@@ -87,6 +87,7 @@ void Workspace::add(std::string name, Program program, const ProgramUse& use) {
   entry->name = std::move(name);
   entry->use = use;
   entry->plan = plan_memory(program, kind_);
+  if (!use.inputs.empty()) shared_inputs_[use.inputs].add(program);
   entry->program = std::move(program);
   programs_.push_back(std::move(entry));
 }
@@ -136,6 +137,13 @@ std::size_t Workspace::arena_bytes(Region phase) const {
   return bytes;
 }
 
+std::size_t Workspace::input_bytes() const {
+  std::size_t bytes = 0;
+  for (const auto& entry : programs_) bytes += entry->use.inputs.empty() ? entry->plan.inputs : 0;
+  for (const auto& [name, layout] : shared_inputs_) bytes += layout.bytes();
+  return bytes;
+}
+
 std::size_t Workspace::phase_bytes(Region phase) const {
   return aligned_for_arena(bytes_in(phase)) + align_up(arena_bytes(phase));
 }
@@ -162,6 +170,7 @@ MemoryBreakdown Workspace::memory() const {
     *of += spec.bytes();
   }
   for (const auto& entry : programs_) memory.add_program(entry->plan);
+  memory.inputs = input_bytes();
   if (leases_) {
     // Both phases use the same memory, which holds the larger of the two; the rest was counted twice.
     const std::size_t counted = memory.gradients + memory.kv_cache + memory.arena;
@@ -221,6 +230,8 @@ void Workspace::allocate(Device& device) {
     const auto found = stores_.find(name);
     return found == stores_.end() ? nullptr : &found->second;
   };
+  std::map<std::string, std::shared_ptr<InputBuffer>> inputs;
+  for (const auto& [name, layout] : shared_inputs_) inputs.emplace(name, std::make_shared<InputBuffer>(device, layout));
   for (const auto& entry : programs_) {
     const ProgramUse& use = entry->use;
     std::optional<Program> program = std::exchange(entry->program, std::nullopt);
@@ -230,7 +241,8 @@ void Workspace::allocate(Device& device) {
                                                      Bindings{.weights = store_of(use.weights),
                                                               .gradients = store_of(kGradientStore),
                                                               .states = store_of(use.states.name),
-                                                              .host_states = store_of(host_name(use.states.name))});
+                                                              .host_states = store_of(host_name(use.states.name))},
+                                                     use.inputs.empty() ? nullptr : inputs.at(use.inputs));
   }
   if (!owns_arena) return;
   // Allocate the arena now and compare what the device holds with the plan.

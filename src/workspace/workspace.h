@@ -30,6 +30,9 @@ struct ProgramUse {
   Region phase = Region::kTrain;
   std::string weights = kWeightStore;  // name of the weight store
   StateStore states = {};
+  // Programs with the same name here have one buffer of inputs: they run one after the other, and each run sets all
+  // that its kernels read (program/input_buffer.h). Empty: separate inputs.
+  std::string inputs = {};
 };
 
 class Workspace {
@@ -97,6 +100,7 @@ class Workspace {
   void bind(const Program& program, const ProgramUse& use);
   [[nodiscard]] std::size_t bytes_in(Region region) const;  // bytes of the device's stores of that region
   [[nodiscard]] std::size_t arena_bytes(Region phase) const;
+  [[nodiscard]] std::size_t input_bytes() const;
   void allocate_leased(Device& device);
 
   DeviceKind kind_;
@@ -108,6 +112,7 @@ class Workspace {
   Region phase_ = Region::kTrain;
   std::vector<StoreSpec> specs_;
   std::vector<std::unique_ptr<ProgramEntry>> programs_;
+  std::map<std::string, InputLayout, std::less<>> shared_inputs_;  // by ProgramUse::inputs
   std::map<std::string, TensorStore, std::less<>> stores_;
 };
 

@@ -105,6 +105,90 @@ TEST(Executable, BeginsBeforeALateInputIsSet) {
   EXPECT_THROW(executable.begin("y"), Defect);
 }
 
+// y = factor x in f32, for some rows.
+Program scaling(std::int64_t rows, double factor) {
+  Program program;
+  const Type type{DType::kF32, {{rows, Count::tokens}, kWidth}};
+  program.output("y", scale(program.input("x", type), factor));
+  return program;
+}
+
+// A large program, a small one and one with a further input take turns with one buffer.
+TEST(Executable, SharesInputsWithOthers) {
+  register_operations();
+  const auto arena = std::make_shared<Arena>(test_device());
+  std::vector<Program> programs{scaling(kRows, 2.0), scaling(2, 3.0)};
+  Program& sum = programs.emplace_back();
+  const Type type{DType::kF32, {{4, Count::tokens}, kWidth}};
+  sum.output("y", add(sum.input("x", type), sum.input("late", type)));
+  InputLayout layout;
+  for (const Program& program : programs) layout.add(program);
+  EXPECT_EQ(layout.bytes(), align_up(sizeof(std::int64_t)) + align_up(kRows * kWidth * 4) + align_up(4 * kWidth * 4));
+  const std::size_t before = test_device().allocated_bytes();
+  const auto inputs = std::make_shared<InputBuffer>(test_device(), layout);
+  std::vector<Executable> executables;
+  for (const Program& program : programs)
+    executables.emplace_back(program, plan_memory(program, test_device().kind()), arena, Bindings{}, inputs);
+  EXPECT_EQ(test_device().allocated_bytes() - before, layout.bytes());
+  const auto values = [](std::int64_t rows, float value) {
+    return std::vector<float>(static_cast<std::size_t>(rows * kWidth), value);
+  };
+  Executable& large = executables[0];
+  Executable& small = executables[1];
+  Executable& late = executables[2];
+  for (int run = 1; run <= 4; ++run) {  // recorded and replayed
+    const auto value = static_cast<float>(run);
+    large.set<float>("x", values(kRows, value));
+    large.run();
+    EXPECT_EQ(output_of(large, "y", kRows * kWidth), values(kRows, 2 * value));
+    small.set<float>("x", values(1, -value));
+    small.set_count(Count::tokens, 1);
+    small.run();
+    EXPECT_EQ(output_of(small, "y", kWidth), values(1, -3 * value));
+    // The rows that the small program did not set are those of the large one, and so is its count.
+    large.run();
+    std::vector<float> expected = values(1, -2 * value);
+    expected.resize(kRows * kWidth, 2 * value);
+    EXPECT_EQ(output_of(large, "y", kRows * kWidth), expected);
+    late.set<float>("x", values(4, value));
+    late.begin("late");
+    EXPECT_THROW(small.set<float>("x", values(1, 0)), Defect);
+    EXPECT_THROW(small.run(), Defect);
+    EXPECT_THROW(large.begin("x"), Defect);
+    late.set<float>("late", values(4, 10));
+    late.run();
+    EXPECT_EQ(output_of(late, "y", 4 * kWidth), values(4, 10 + value));
+  }
+}
+
+// A process sets by changes() what another one has set for programs that share inputs.
+TEST(Executable, SharedInputsFollowByTheirChanges) {
+  register_operations();
+  const auto make = [] {
+    InputLayout layout(scaling(kRows, 2.0));
+    layout.add(scaling(2, 3.0));
+    const auto arena = std::make_shared<Arena>(test_device());
+    const auto inputs = std::make_shared<InputBuffer>(test_device(), layout);
+    std::vector<Executable> executables;
+    for (const Program& program : {scaling(kRows, 2.0), scaling(2, 3.0)})
+      executables.emplace_back(program, plan_memory(program, test_device().kind()), arena, Bindings{}, inputs);
+    return executables;
+  };
+  std::vector<Executable> leading = make();
+  std::vector<Executable> following = make();
+  for (int run = 0; run < 12; ++run) {
+    const std::size_t which = run % 3 == 1 ? 1 : 0;
+    const std::int64_t rows = which == 1 ? 1 + run % 2 : 1 + run % kRows;
+    const auto elements = static_cast<std::size_t>(rows * kWidth);
+    leading[which].set<float>("x", std::vector<float>(elements, static_cast<float>(run / 2)));
+    leading[which].set_count(Count::tokens, rows);
+    following[which].set_changes(leading[which].changes());
+    leading[which].run();
+    following[which].run();
+    EXPECT_EQ(output_of(following[which], "y", elements), output_of(leading[which], "y", elements));
+  }
+}
+
 TEST(Executable, RefusesWhatDoesNotFit) {
   const TensorStore weights = make_weights(1.0f);
   Executable executable(small_program(), std::make_shared<Arena>(cpu_device()), {.weights = &weights});

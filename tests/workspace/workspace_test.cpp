@@ -85,6 +85,23 @@ TEST(Workspace, IsAllocatedToTheByte) {
   EXPECT_EQ(memory.leased, 0u);
 }
 
+// The programs of the engine have inputs of the size of the largest once, all others their own.
+TEST(Workspace, ProgramsOfAnEngineShareTheirInputs) {
+  const SmallRun run(false);
+  std::size_t own = 0;
+  std::size_t engine = 0;       // those of the largest program
+  std::size_t all_engines = 0;  // those of all, if each had its own
+  for (const std::string& name : run.workspace.program_names()) {
+    const std::size_t inputs = plan_memory(run.workspace.program(name), test_device().kind()).inputs;
+    const bool generates = name.starts_with("generation of ");
+    own += generates ? 0 : inputs;
+    engine = std::max(engine, generates ? inputs : 0);
+    all_engines += generates ? inputs : 0;
+  }
+  EXPECT_EQ(run.workspace.memory().inputs, own + engine);
+  EXPECT_LT(engine, all_engines);
+}
+
 // With a lease, the KV cache and activations of rollouts reuse the memory of gradients and training activations. The
 // run takes less memory and gives the same bits. Recorded launches stay valid because no address changes.
 TEST(Workspace, ALeaseSavesMemoryAndChangesNoBit) {

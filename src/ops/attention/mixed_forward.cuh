@@ -29,6 +29,7 @@ struct ForwardPlan {
   std::int64_t widened_tiles = 0;  // of FP8 pages, of which the workspace has room for widened ones (WidenedPages)
   std::size_t widened_offset = 0;  // in the workspace
   std::int32_t short_tokens = 0;   // above 0: sequences of so many tokens may come with longer ones
+  bool short_by_sequence = false;  // ForwardSplits::by_sequence
   std::size_t short_offset = 0;    // of their splits in the workspace
   std::size_t workspace_bytes = 0;
 
@@ -56,8 +57,9 @@ struct ForwardPlan {
     }
     if (short_tokens > 0 && count > 1) {
       short_offset = aligned(bytes);
-      bytes = short_offset +
-              static_cast<std::size_t>(sequences * short_tokens * heads * count * (head_dim + 2)) * sizeof(float);
+      short_by_sequence = sequences * short_tokens < rows;
+      const std::int64_t short_rows = short_by_sequence ? sequences * short_tokens : rows;
+      bytes = short_offset + static_cast<std::size_t>(short_rows * heads * count * (head_dim + 2)) * sizeof(float);
     }
     workspace_bytes = std::max(workspace_bytes, bytes);
   }
@@ -67,7 +69,8 @@ struct ForwardPlan {
   [[nodiscard]] ForwardSplits short_splits(std::byte* workspace, const TileQueries<__nv_bfloat16>& queries) const {
     ForwardSplits short_ones{.data = reinterpret_cast<float*>(workspace + short_offset),
                              .per_row = static_cast<std::int32_t>(ceil_div(most_keys, kSplitKeys)),
-                             .short_tokens = short_tokens};
+                             .short_tokens = short_tokens,
+                             .by_sequence = short_by_sequence};
     short_ones.share(queries.sequences.count.capacity * queries.kv_heads, cuda_device().sm_count());
     return short_ones;
   }
@@ -89,8 +92,8 @@ template <class Keys>
     const ForwardSplits of_long{.short_tokens = plan.short_tokens};
     const bool deep = queries.sequences.count.capacity * queries.kv_heads * of_short.blocks <= cuda_device().sm_count();
     return launch_wgmma_forward<kWidth, kWidth, 2, false>(queries, keys, of_long, plan.most_keys, workspace, stream) &&
-           (deep ? launch_wgmma_decode<kWidth, true>(queries, keys, of_short, stream)
-                 : launch_wgmma_decode<kWidth, false>(queries, keys, of_short, stream));
+           (deep ? launch_wgmma_decode<kWidth, DecodeForm::kDeep>(queries, keys, of_short, stream)
+                 : launch_wgmma_decode<kWidth, DecodeForm::kMany>(queries, keys, of_short, stream));
   };
   return queries.head_dim == 64 ? launch.template operator()<64>() : launch.template operator()<128>();
 }

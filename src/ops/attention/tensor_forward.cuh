@@ -279,12 +279,16 @@ template <class Keys>
   }
   const bool narrow = queries.head_dim == 64;
   if constexpr (Keys::kDecodes) {
-    const bool deep =
-        queries.sequences.count.capacity * queries.kv_heads * plan.splits.blocks <= cuda_device().sm_count();
+    const std::int64_t items = queries.sequences.count.capacity * queries.kv_heads * plan.splits.blocks;
+    const bool deep = items <= cuda_device().sm_count();
     if (plan.few && keys.boxed() && wgmma_decode_takes(queries.group())) {
       const auto decode = [&]<int kWidth>() {
-        return deep ? launch_wgmma_decode<kWidth, true>(queries, keys, plan.splits, stream)
-                    : launch_wgmma_decode<kWidth, false>(queries, keys, plan.splits, stream);
+        if constexpr (!Keys::kFp8) {
+          if (2 * items <= cuda_device().sm_count())
+            return launch_wgmma_decode<kWidth, DecodeForm::kPairs>(queries, keys, plan.splits, stream);
+        }
+        return deep ? launch_wgmma_decode<kWidth, DecodeForm::kDeep>(queries, keys, plan.splits, stream)
+                    : launch_wgmma_decode<kWidth, DecodeForm::kMany>(queries, keys, plan.splits, stream);
       };
       return narrow ? decode.template operator()<64>() : decode.template operator()<128>();
     }

@@ -20,17 +20,18 @@ inline constexpr float kLog2e = 1.4426950408889634f;
 // `blocks` blocks of a tile take its splits in turn, and attention_merge computes o and lse from them.
 //
 // With short_tokens the sequences are divided (mixed_forward.cuh): those of at most so many tokens are of the kernel
-// for few query rows and of attention_merge, and a sequence has room for so many tokens, [sequences, short_tokens,
-// heads, per_row].
+// for few query rows and of attention_merge. Their splits are in the rows of their tokens too, or, if that is less,
+// each sequence has room for so many tokens (by_sequence): [sequences, short_tokens, heads, per_row].
 struct ForwardSplits {
   float* data = nullptr;
   std::int32_t per_row = 1;
   std::int32_t blocks = 1;  // that share a tile
   std::int32_t short_tokens = 0;
+  bool by_sequence = false;
 
   // Where a sequence begins among the tokens in `data`; its first row is `row`.
   [[nodiscard]] __device__ std::int64_t first_token(std::int32_t sequence, std::int64_t row) const {
-    return short_tokens > 0 ? std::int64_t{sequence} * short_tokens : row;
+    return by_sequence ? std::int64_t{sequence} * short_tokens : row;
   }
 
   // Spreads the splits of a row over several blocks if there are fewer tiles (sequences x key heads) than the blocks

@@ -32,6 +32,7 @@
 #pragma once
 
 #include "ops/attention/wgmma_decode_copy.cuh"
+#include "ops/attention/wgmma_decode_pair.cuh"
 #include "ops/attention/wgmma_decode_widen.cuh"
 
 namespace hone {
@@ -39,7 +40,9 @@ namespace hone {
 // The role of a warpgroup: it computes all, or with FP8 pages the scores and weights, or what these weigh.
 enum class DecodeRole { kAll, kScores, kValues };
 template <class Plan>
-using DecodeComputeOf = std::conditional_t<Plan::kFp8, DecodeFp8Compute<Plan>, DecodeCompute<Plan>>;
+using DecodeComputeOf =
+    std::conditional_t<Plan::kFp8, DecodeFp8Compute<Plan>,
+                       std::conditional_t<Plan::kPair, DecodePairCompute<Plan>, DecodeCompute<Plan>>>;
 
 // Computes the splits `turns` of an item.
 template <DecodeRole kRole, class Plan>
@@ -103,7 +106,7 @@ __device__ void decode_items(DecodeComputeOf<Plan>& compute, const TileQueries<_
 
 // `early`: no node of the program writes cu_seqlens, starts and block_table, so that items are found while earlier
 // kernels run, and for a sequence with one new row the tiles before it are copied, which earlier runs wrote. A block
-// takes every gridDim.x-th of `all` (DecodeCopy::run) and copies for the next one while it computes.
+// (or a pair of blocks) takes items of `all` in turns (DecodeCopy::run) and copies for the next one while it computes.
 template <class Plan, class Keys>
 __global__ void HONE_WGMMA_BOUNDS(Plan::kThreads, Plan::kBlocks)
     wgmma_attention_decode(TileQueries<__nv_bfloat16> queries, Keys keys, ForwardSplits splits, bool early, int all,
@@ -133,9 +136,20 @@ __global__ void HONE_WGMMA_BOUNDS(Plan::kThreads, Plan::kBlocks)
       barrier_init(barriers.ready(i), 1);
       barrier_init(barriers.free(i), Plan::kWarps);
     }
+    if constexpr (Plan::kPair) {
+      const WeightBarriers of_messages{barriers};
+      for (int i = 0; i < Plan::kBuffers; ++i) {
+        barrier_init(of_messages.filled(i), 1);
+        barrier_init(of_messages.read(i), Plan::kWarps);
+      }
+    }
     barrier_init_done();
+    if (Plan::kPair && blockIdx.x % 2 == 1) {
+      for (int i = 0; i < Plan::kBuffers; ++i) barrier_expect(WeightBarriers{barriers}.filled(i), Plan::kMessageBytes);
+    }
   }
   __syncthreads();
+  if constexpr (Plan::kPair) cluster_meet();
   if (threadIdx.x >= Plan::kConsumers) {
     if constexpr (Plan::kMovesRegisters) fewer_registers<Plan::kCopyRegisters>();
     auto* slots = reinterpret_cast<AttentionItem*>(wgmma_shared + Plan::kItems);
@@ -156,7 +170,14 @@ __global__ void HONE_WGMMA_BOUNDS(Plan::kThreads, Plan::kBlocks)
   compute.barriers = {barriers};
   compute.scale = queries.scale * kLog2e;
   const unsigned char* items = wgmma_shared + Plan::kItems;
-  if constexpr (!Plan::kFp8) {
+  if constexpr (Plan::kPair) {
+    if (blockIdx.x % 2 == 0) {
+      decode_items<DecodeRole::kScores, Plan>(compute, queries, items, splits, part_tokens);
+    } else {
+      decode_items<DecodeRole::kValues, Plan>(compute, queries, items, splits, part_tokens);
+    }
+    cluster_meet();  // the second block reads from the first one's shared memory until it has ended
+  } else if constexpr (!Plan::kFp8) {
     decode_items<DecodeRole::kAll, Plan>(compute, queries, items, splits, part_tokens);
   } else {
     if (threadIdx.x < Plan::kGroup) {
@@ -171,10 +192,10 @@ __global__ void HONE_WGMMA_BOUNDS(Plan::kThreads, Plan::kBlocks)
 [[nodiscard]] inline bool wgmma_decode_takes(std::int64_t group) { return group <= 8; }
 
 // Launches the kernel, or returns false and does nothing if the device cannot run it. keys.boxed() must be true.
-template <int kWidth, bool kDeep, class Keys>
+template <int kWidth, DecodeForm kForm, class Keys>
 [[nodiscard]] bool launch_wgmma_decode(const TileQueries<__nv_bfloat16>& queries, const Keys& keys,
                                        const ForwardSplits& splits, cudaStream_t stream) {
-  using Plan = WgmmaDecode<kWidth, kDeep, Keys::kFp8>;
+  using Plan = WgmmaDecode<kWidth, kForm, Keys::kFp8>;
   const auto kernel = wgmma_attention_decode<Plan, Keys>;
   cudaFuncAttributes attributes{};
   check_cuda(cudaFuncGetAttributes(&attributes, kernel), "cudaFuncGetAttributes");
@@ -200,10 +221,12 @@ template <int kWidth, bool kDeep, class Keys>
   const std::int64_t items = splits.short_tokens > 0 ? queries.sequences.count.capacity
                                                      : tiles_capacity(queries.sequences, 1, Plan::kItemRows / group);
   const std::int64_t all = items * queries.kv_heads * splits.blocks;
-  const auto resident = static_cast<std::int64_t>(Plan::kBlocks) * cuda_device().sm_count();
-  launch_dependent(
-      {static_cast<unsigned>(std::min(all, resident)), Plan::kThreads, static_cast<std::size_t>(Plan::kSharedBytes)},
-      stream, kernel, queries, keys, splits, keys.fixed, static_cast<int>(all), maps);
+  const std::int64_t resident = std::int64_t{Plan::kBlocks} * cuda_device().sm_count() / Plan::kCluster;
+  launch_dependent({.grid = static_cast<unsigned>(std::min(all, resident) * Plan::kCluster),
+                    .block = Plan::kThreads,
+                    .shared_bytes = static_cast<std::size_t>(Plan::kSharedBytes),
+                    .cluster = Plan::kCluster},
+                   stream, kernel, queries, keys, splits, keys.fixed, static_cast<int>(all), maps);
   check_launch("attention of few rows");
   return true;
 }

@@ -48,20 +48,24 @@ struct DecodeCompute {
   }
   // The offset of one of the buffers, of `size` bytes each.
   [[nodiscard]] __device__ int buffer(int offset, int size) const {
-    return Plan::kBuffers == 1 ? offset : offset + buffers.place * size;
+    return Plan::kOwnBuffers == 1 ? offset : offset + buffers.place * size;
   }
-  [[nodiscard]] __device__ float* decays() const { return floats(buffer(Plan::kDecays, Plan::kRows * 4)); }
+  // The same for what passes to the other warpgroup or block.
+  [[nodiscard]] __device__ int passed(int offset, int size) const {
+    return Plan::kPair ? offset + buffers.place * Plan::kMessageStride : buffer(offset, size);
+  }
+  [[nodiscard]] __device__ float* decays() const { return floats(passed(Plan::kDecays, Plan::kRows * 4)); }
   [[nodiscard]] __device__ float* weights() const {
     return floats(buffer(Plan::kWeights, kForwardKeys * Plan::kRows * 4));
   }
-  [[nodiscard]] __device__ int rounded() const { return buffer(Plan::kRounded, 2 * Plan::kQueryTile); }
+  [[nodiscard]] __device__ int rounded() const { return passed(Plan::kRounded, 2 * Plan::kQueryTile); }
 
   // Starts the scores of the keys in stage `keys` (kScores), and the products that add the values in stage `values`
   // (kValues).
   template <bool kScores, bool kValues>
   __device__ void start(int keys, int values) {
     const std::uint64_t q = warpgroup_operand(shared + Plan::kQuery, 16);
-    const std::uint64_t p = warpgroup_operand(shared + Plan::kRounded, 16);
+    const std::uint64_t p = warpgroup_operand(shared + static_cast<std::uint32_t>(rounded()), 16);
     const std::uint64_t k = warpgroup_operand(stage(keys), 16);
     const std::uint64_t v = warpgroup_operand(stage(values), Plan::kKeyTile);
     warpgroup_fence();
@@ -131,7 +135,7 @@ struct DecodeCompute {
       decay[e] = exp2_fast((greatest[e] - base) * scale);  // 1 if the maximum stays
       greatest[e] = most;
     }
-    if constexpr (Plan::kFp8) barrier_wait(barriers.read(buffers.place), buffers.parity ^ 1);
+    if constexpr (Plan::kFp8 || Plan::kPair) barrier_wait(barriers.read(buffers.place), buffers.parity ^ 1);
     if (thread() < 4) *reinterpret_cast<float2*>(decays() + column()) = make_float2(decay[0], decay[1]);
     std::uint32_t both[4];
 #pragma unroll
@@ -145,6 +149,8 @@ struct DecodeCompute {
     store_rounded(both);
     if constexpr (Plan::kFp8) {
       pass_buffer();
+    } else if constexpr (Plan::kPair) {
+      store_greatest();
     } else {
       decay_outputs(decay[0], decay[1]);
       fence_async_shared();
@@ -152,12 +158,15 @@ struct DecodeCompute {
     }
   }
   // Passes weights, decays and maxima to the warpgroup of values.
-  __device__ void pass_buffer() {
+  __device__ void store_greatest() {
     if (thread() < 4) {
-      float* to = floats(buffer(Plan::kGreatest, Plan::kRows * 4)) + column();
+      float* to = floats(passed(Plan::kGreatest, Plan::kRows * 4)) + column();
       *reinterpret_cast<float2*>(to) = make_float2(greatest[0], greatest[1]);
     }
     fence_async_shared();
+  }
+  __device__ void pass_buffer() {
+    store_greatest();
     __syncwarp();
     if (lane() == 0) barrier_arrive(barriers.filled(buffers.place));
     buffers.next();

@@ -83,16 +83,24 @@ struct DecodeCopy {
         wait();
         if (copy.lane() == 0) copy.queries(part, parity);
       };
+      const bool of_values = Plan::kPair && blockIdx.x % 2 == 1;  // of a pair, the block of values
       const auto before = [&](int tile) {
-        if constexpr (Plan::kFp8) {
+        if (Plan::kFp8 || of_values) {
           if (tile >= old_tiles) wait();
         } else if (!asked && (ahead++ == Plan::kStages - 1 || (!waited && tile >= old_tiles)))
           ask();
       };
       for (int at = turns.first * kSplitTiles; at < tiles; at += turns.step * kSplitTiles) {
-        copy.split_by_pages(part, at, min(kSplitTiles, tiles - at), before);
+        const int count = min(kSplitTiles, tiles - at);
+        if constexpr (!Plan::kPair) {
+          copy.template split_by_pages<true, true>(part, at, count, before);
+        } else if (of_values) {
+          copy.template split_by_pages<false, true>(part, at, count, before);
+        } else {
+          copy.template split_by_pages<true, false>(part, at, count, before);
+        }
       }
-      if (!Plan::kFp8 && !asked) ask();
+      if (!Plan::kFp8 && !of_values && !asked) ask();
       parity ^= 1;
     }
   }
@@ -106,8 +114,8 @@ struct DecodeCopy {
   // by length, as those of a server do, whose oldest sequences are the first.
   __device__ void run(const Sequences& sequences, int kv_heads, int item_tokens, int part_tokens, int all) {
     if (!early) wait();
-    const auto blocks = static_cast<int>(gridDim.x);
-    const auto block = static_cast<int>(blockIdx.x);
+    const auto blocks = static_cast<int>(gridDim.x) / Plan::kCluster;
+    const auto block = static_cast<int>(blockIdx.x) / Plan::kCluster;
     for (int first = 0, turn = 0; first < all; first += blocks, turn ^= 1) {
       const int index = first + (turn == 0 ? block : blocks - 1 - block);
       if (index >= all) continue;

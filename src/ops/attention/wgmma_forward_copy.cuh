@@ -322,16 +322,17 @@ struct ForwardCopy {
   [[nodiscard]] __device__ int part_bits() const { return __ffs(kForwardKeys) - 1 - page_bits(); }
   [[nodiscard]] __device__ int lanes_a_part() const { return 1 << part_bits(); }
 
-  // Copies the tiles of a split by pages, and calls before(tile) before each of them. 32 pages are looked up in one
-  // load, and the next 32 while they are used.
-  template <class Before>
+  // Copies the tiles of a split by pages, of keys, of values, or of both in the order K0 K1 V0 K2 V1 ..., and calls
+  // before(tile) before each of them. 32 pages are looked up in one load, and the next 32 while they are used.
+  template <bool kKeys, bool kOfValues, class Before>
   __device__ void split_by_pages(const AttentionItem& item, int first, int count, const Before& before) {
+    constexpr int kBehind = kKeys && kOfValues ? 1 : 0;  // tiles by which values follow keys
     const int pages_a_tile = lanes_a_part();
     const int first_page = first * pages_a_tile;
     int held = load_page(item, first_page);
     int next = load_page(item, first_page + 32);
     int page = -1;
-    for (int i = 0; i <= count; ++i) {
+    for (int i = 0; i < count + kBehind; ++i) {
       const int last = page;
       if (i < count) {
         const int place = i * pages_a_tile;
@@ -340,12 +341,15 @@ struct ForwardCopy {
           next = load_page(item, first_page + place + 32);
         }
         page = __shfl_sync(0xFFFFFFFFu, held, place % 32 + (lane() & (pages_a_tile - 1)));
-        before(first + i);
-        pages<false>(item, (first + i) * kForwardKeys, page);
+        if constexpr (kKeys) {
+          before(first + i);
+          pages<false>(item, (first + i) * kForwardKeys, page);
+        }
       }
-      if (i > 0) {
-        before(first + i - 1);
-        pages<true>(item, (first + i - 1) * kForwardKeys, last);
+      if constexpr (kOfValues) {
+        if (i < kBehind) continue;
+        before(first + i - kBehind);
+        pages<true>(item, (first + i - kBehind) * kForwardKeys, kBehind > 0 ? last : page);
       }
     }
   }
@@ -357,7 +361,7 @@ struct ForwardCopy {
       const int count = min(kSplitTiles, tiles - first);
       if constexpr (kPaged && !Keys::kFp8) {
         if (keys.boxed()) {
-          split_by_pages(item, first, count, [](int) {});
+          split_by_pages<true, true>(item, first, count, [](int) {});
           continue;
         }
       }
