@@ -176,7 +176,7 @@ __global__ void HONE_WGMMA_BOUNDS(Plan::kThreads, Plan::kBlocks)
     } else {
       decode_items<DecodeRole::kValues, Plan>(compute, queries, items, splits, part_tokens);
     }
-    cluster_meet();  // the second block reads from the first one's shared memory until it has ended
+    cluster_meet();  // until then the second block arrives at barriers in the first one's shared memory
   } else if constexpr (!Plan::kFp8) {
     decode_items<DecodeRole::kAll, Plan>(compute, queries, items, splits, part_tokens);
   } else {
