@@ -257,6 +257,16 @@ TEST(Adamw8bit, TinyBlocksAreZero) {
   for (const float weight : optimizer.weight<float>()) ASSERT_TRUE(std::isfinite(weight));
 }
 
+// With an epsilon so small that it does not hide them, second moments below the smallest normal number still scale
+// steps.
+TEST(Adamw8bit, SubnormalMomentsCount) {
+  Adamw8BitRun optimizer(512, DType::kF32, DType::kF32, {.epsilon = 1e-30});
+  optimizer.set_weight(std::vector<float>(512, 1.0f));
+  optimizer.set_gradient(std::vector<float>(512, 1e-19f));
+  optimizer.run(1e-3f, 10.0f, 31.622776f, 1);
+  for (const float weight : optimizer.weight<float>()) ASSERT_NEAR(weight, 1.0f - 1e-3f, 1e-6f);
+}
+
 TEST(Adamw8bit, WhatIsNotFiniteChangesNothing) {
   Adamw8BitRun optimizer(700, DType::kF32, DType::kF32, {});
   const std::vector<float> start(700, 1.0f);

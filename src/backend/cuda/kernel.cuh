@@ -68,6 +68,24 @@ __device__ inline void copy_async_wait() {
   asm("sqrt.approx.f32 %0, %1;" : "=f"(result) : "f"(x));
   return result;
 }
+// The same, with fewer instructions; the root of a subnormal number is 0.
+[[nodiscard]] __device__ inline float root_flushed(float x) {
+  float result;
+  asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+}
+
+// word >> kDown and word & kMask, of which the compiler knows nothing and so moves nothing through them.
+template <int kDown>
+[[nodiscard]] __device__ inline std::uint32_t opaque_shift(std::uint32_t word) {
+  asm("shr.u32 %0, %0, %1;" : "+r"(word) : "n"(kDown));
+  return word;
+}
+template <std::uint32_t kMask>
+[[nodiscard]] __device__ inline std::uint32_t opaque_and(std::uint32_t word) {
+  if (kMask != ~0u) asm("and.b32 %0, %0, %1;" : "+r"(word) : "n"(kMask));
+  return word;
+}
 
 // Four of the eight bytes of `low` and `high`, chosen by the digits of a selector, the lowest first. Bit 3 of a digit
 // takes the byte's sign bit eight times instead, unlike in __byte_perm().

@@ -62,6 +62,16 @@ __device__ inline void copy_async_wait() {}
 [[nodiscard]] __device__ inline float exp2_fast(float x) { return x < -126.0f ? 0.0f : exp2f(x); }
 [[nodiscard]] __device__ inline float reciprocal_fast(float x) { return 1.0f / x; }
 [[nodiscard]] __device__ inline float root_fast(float x) { return sqrtf(x); }
+[[nodiscard]] __device__ inline float root_flushed(float x) { return sqrtf(x); }
+
+template <int kDown>
+[[nodiscard]] __device__ inline std::uint32_t opaque_shift(std::uint32_t word) {
+  return word >> kDown;
+}
+template <std::uint32_t kMask>
+[[nodiscard]] __device__ inline std::uint32_t opaque_and(std::uint32_t word) {
+  return word & kMask;
+}
 
 [[nodiscard]] __device__ inline std::uint32_t permuted_bytes(std::uint32_t low, std::uint32_t high,
                                                              std::uint32_t selector) {

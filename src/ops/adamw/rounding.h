@@ -20,11 +20,17 @@ struct RoundingBits {
   [[nodiscard]] constexpr std::uint32_t get(int odd, int which) const { return piece(3 * odd + which); }
 };
 
+using RoundingKeys = PhiloxKeys<7>;
+
 // Random bits of group `group` of elements, in the tensor that `stream` identifies, at a step. Philox with the seed as
 // its key; the rest is its counter.
+[[nodiscard]] constexpr RoundingBits rounding_bits(const RoundingKeys& keys, std::uint32_t stream, std::uint32_t step,
+                                                   std::uint64_t group) {
+  return {philox(keys, {static_cast<std::uint32_t>(group), static_cast<std::uint32_t>(group >> 32), step, stream})};
+}
 [[nodiscard]] constexpr RoundingBits rounding_bits(std::uint64_t seed, std::uint32_t stream, std::uint32_t step,
                                                    std::uint64_t group) {
-  return {philox<7>(seed, {static_cast<std::uint32_t>(group), static_cast<std::uint32_t>(group >> 32), step, stream})};
+  return rounding_bits(RoundingKeys(seed), stream, step, group);
 }
 
 // Rounds to one of the two neighbouring bf16 and returns its bits. The one of larger magnitude is taken with the

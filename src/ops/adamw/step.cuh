@@ -1,6 +1,8 @@
 // Per-step constants of AdamW and the update of one element, on a GPU.
 #pragma once
 
+#include <cmath>
+
 #include "ops/adamw/adamw.h"
 #include "ops/adamw/clip.h"
 #include "ops/adamw/rounding.h"
@@ -35,6 +37,13 @@ struct AdamwConstants {
   [[nodiscard]] __device__ A next_v(A v, A gradient) const { return beta2 * v + rest2 * gradient * gradient; }
 };
 
+// True if the root of a subnormal v, which is below 2^-63, can be taken as 0 without changing a bit of root *
+// correction2
+// + epsilon, because it is less than half of the last bit of epsilon. correction2 is largest at the first step.
+inline bool flushing_is_exact(const AdamwAttributes& a) {
+  return 0x1p-63 / std::sqrt(1.0 - a.beta2) < static_cast<float>(a.epsilon) * 0x1p-25;
+}
+
 // Constants that are in device memory. One thread reads them once for the whole block: if every warp read these few
 // numbers, the whole chip would wait for the one cache line that holds them.
 template <class A>
@@ -54,16 +63,30 @@ struct AdamwStepNumbers {
     rate = learning_rate * hyper[static_cast<int>(AdamwHyper::kCorrection1)];
   }
 
+  // kFlushes: subnormal v counts as 0, which changes no bit if flushing_is_exact().
+  template <bool kFlushes = false>
   [[nodiscard]] __device__ A next_weight(A weight, A m, A v, A epsilon) const {
-    return weight * decay - quotient(rate * m, root(v) * correction2 + epsilon);
+    return weight * decay - quotient<kFlushes>(rate * m, root<kFlushes>(v) * correction2 + epsilon);
   }
 
  private:
   // Square root and quotient within 2 ulp. The exact versions branch, and take the slow branch if a moment is 0.
-  static __device__ float root(float value) { return root_fast(value); }
-  static __device__ double root(double value) { return sqrt(value); }
-  static __device__ float quotient(float a, float b) { return __fdividef(a, b); }
-  static __device__ double quotient(double a, double b) { return a / b; }
+  template <bool kFlushes>
+  static __device__ float root(float value) {
+    return kFlushes ? root_flushed(value) : root_fast(value);
+  }
+  template <bool kFlushes>
+  static __device__ float quotient(float a, float b) {
+    return kFlushes ? a * reciprocal_fast(b) : __fdividef(a, b);
+  }
+  template <bool kFlushes>
+  static __device__ double root(double value) {
+    return sqrt(value);
+  }
+  template <bool kFlushes>
+  static __device__ double quotient(double a, double b) {
+    return a / b;
+  }
 };
 
 // Converts to the stored type; to bf16 by stochastic rounding with 16 random bits.

@@ -8,10 +8,12 @@
 // for faster SMs to run more blocks, enough for the tables to pay. Registers: the 8 elements of this state block and of
 // the next, which is loaded meanwhile.
 //
-// Shared memory, 73,732 bytes, by offset (the rest is unused):
-//   0       codes of positive m: 1,537 words      8,196   codes of v: 3,073 words      65,532  entry of a NaN m
-//   6,148   values of m: 256 floats               20,496  the step's numbers           65,536  codes of negative m
-//   7,172   values of v: 256 floats                                                    73,728  entry of a NaN v
+// Instructions limit the kernel more than memory does: a warp issues some 500 for its 256 elements.
+//
+// Shared memory, 73,744 bytes, by offset (the rest is unused):
+//   0       codes of positive m: 1,537 words      8,208   codes of v: 3,073 words      65,532  entry of a NaN m
+//   6,160   values of m: 256 floats               20,512  the step's numbers           65,536  codes of negative m
+//   7,184   values of v: 256 floats                                                    73,740  entry of a NaN v
 // The sign of m is bit 14 of its bucket's number and 2^14 words are 64 KiB, hence the distance of the tables of both
 // signs: one shift and one load find the entry of any float (code_table.h).
 //
@@ -21,8 +23,7 @@
 //   2. wait for the copies, __syncthreads(): the only barrier of the block
 //   3. for each state block: start loading the next; decode m and v; AdamW in f32 with the unrounded moments
 //   4. round a bf16 weight stochastically with Philox bits of (seed, stream, step, element / 8); zero the gradient if
-//   it
-//      is to be cleared
+//      it is to be cleared
 //   5. the largest |m| and v of the 256 elements by redux.sync on the bits of the floats, which order as the floats do
 //   6. encode m and v as shares of these scales; store
 // If `bad` is set, only the gradient is written (zeros), if that.
@@ -30,6 +31,8 @@
 // The result does not depend on the launch: each element's numbers follow from its own inputs, its index and the maxima
 // of its state block, and a maximum does not depend on order. Waves and rounds only decide which warp does the work.
 #include <algorithm>
+#include <cfloat>
+#include <cstddef>
 
 #include "ops/adamw/packs.cuh"
 #include "ops/adamw/step.cuh"
@@ -47,14 +50,15 @@ constexpr int kPack = static_cast<int>(kStateBlock) / 32;  // elements of a lane
 constexpr int kResident = 2;                               // blocks of an SM
 constexpr std::int64_t kWave = kReductionSms * kResident;  // blocks that run concurrently
 constexpr std::int64_t kRounds = 7;                        // state blocks of a warp, approximately
+constexpr std::int64_t kMost = std::int64_t{1} << 31;      // elements of a launch
 
-// All lookup tables, in device memory; each block copies them to shared memory.
+// All lookup tables, in device memory; each block copies them to shared memory, 16 bytes at a time.
 struct Tables {
-  CodeTable<1> positive;
-  CodeTable<1, true> negative;
-  CodeTable<2> magnitudes;
-  std::array<float, 256> m{};  // value of each code of m
-  std::array<float, 256> v{};  // value of each code of v
+  alignas(16) CodeTable<1> positive;
+  alignas(16) std::array<float, 256> m{};  // value of each code of m
+  std::array<float, 256> v{};              // value of each code of v
+  alignas(16) CodeTable<2> magnitudes;
+  alignas(16) CodeTable<1, true> negative;
 
   constexpr Tables() {
     constexpr DynamicMap<1> signs;
@@ -73,27 +77,28 @@ __device__ const Tables kTables{};
 // Offsets in shared memory, in bytes. The sign of m is the highest bit of a bucket's number, so that the table for
 // negative m is 64 KiB after that for positive m; the other tables are between them. The entry of a NaN is at the
 // highest bucket number without a sign, 65,532 bytes after the start of its table.
-constexpr int kPositive = 0;
-constexpr int kValuesOfM = kPositive + static_cast<int>(sizeof(Tables::positive));
-constexpr int kValuesOfV = kValuesOfM + static_cast<int>(sizeof(Tables::m));
-constexpr int kMagnitudes = kValuesOfV + static_cast<int>(sizeof(Tables::v));
-constexpr int kStep = (kMagnitudes + static_cast<int>(sizeof(Tables::magnitudes)) + 15) / 16 * 16;
+constexpr int kPositive = offsetof(Tables, positive);
+constexpr int kValuesOfM = offsetof(Tables, m);
+constexpr int kValuesOfV = offsetof(Tables, v);
+constexpr int kMagnitudes = offsetof(Tables, magnitudes);
+constexpr int kStep = offsetof(Tables, negative);
 constexpr int kNegative = kPositive + 65536;
 constexpr int kNanOfM = kPositive + 65532;
 constexpr int kNanOfV = kMagnitudes + 65532;
 constexpr int kSharedBytes = kNanOfV + 4;
-static_assert(kStep + static_cast<int>(sizeof(AdamwStepNumbers<float>)) <= kNanOfM);
-static_assert(kNegative + static_cast<int>(sizeof(Tables::negative)) <= kNanOfV);
+static_assert(kPositive == 0 && kStep + sizeof(AdamwStepNumbers<float>) <= kNanOfM);
+static_assert(kNegative + sizeof(Tables) - kStep <= kNanOfV);
 static_assert((CodeTable<1>::kNan >> CodeTable<1>::kDown) * 4 == 65532);
 
 extern __shared__ __align__(16) unsigned char shared[];
 
 template <class Number>
-__device__ Number shared_at(std::uint32_t at) {
-  return *reinterpret_cast<const Number*>(shared + at);
+__device__ Number shared_at(int table, std::uint32_t index) {
+  return reinterpret_cast<const Number*>(shared + table)[index];
 }
 
-// Operands of the kernel.
+// Operands of the kernel. Numbers of elements have 32 bits, so that an address is one multiplication and addition;
+// larger tensors take several launches.
 template <class T, class G>
 struct Tensors {
   T* weight;
@@ -102,11 +107,13 @@ struct Tensors {
   std::uint8_t* v;
   float* m_scale;
   float* v_scale;
+  std::uint32_t elements;
+  std::uint32_t rounds;  // state blocks of a warp
+  std::uint64_t group;   // of the first elements: a number of rounding_bits()
   const float* norm;
   const float* hyper;
   const std::int32_t* bad;
-  std::int64_t elements;
-  std::int64_t rounds;  // state blocks of a warp
+  RoundingKeys keys;
 };
 
 // A lane's elements of a state block, and the block's scales.
@@ -120,28 +127,28 @@ struct Held {
   float v_scale;
 };
 
-// The first element of this lane in a state block.
-__device__ std::int64_t first_of(std::int64_t block) {
-  return block * kStateBlock + static_cast<int>(threadIdx.x) % 32 * kPack;
-}
-
-// Starts loading this lane's elements, of which `count` exist.
+// Starts loading a lane's elements from number `at`, of which `count` exist.
 template <class T, class G>
-__device__ void load(Held<T, G>& held, const Tensors<T, G>& p, std::int64_t block, int count) {
-  const std::int64_t at = first_of(block);
+__device__ void load(Held<T, G>& held, const Tensors<T, G>& p, std::uint32_t at, int count) {
   load_pack(held.gradient, p.gradient + at, count, narrowed<G>(0));
   load_pack(held.weight, p.weight + at, count, narrowed<T>(0));
   load_pack(held.m, p.m + at, count, static_cast<std::uint8_t>(kZeroCode));
   load_pack(held.v, p.v + at, count, std::uint8_t{0});
-  held.m_scale = p.m_scale[block];
-  held.v_scale = p.v_scale[block];
+  held.m_scale = p.m_scale[at / kStateBlock];
+  held.v_scale = p.v_scale[at / kStateBlock];
 }
 
 // The value of the k-th of eight codes, from the table at an offset in shared memory.
 __device__ float value_of(int table, const std::uint32_t (&codes)[2], int k) {
-  const std::uint32_t word = codes[k / 4];
-  const int down = 8 * (k % 4) - 2;
-  return shared_at<float>(table + ((down < 0 ? word << -down : word >> down) & 0x3FCu));
+  return shared_at<float>(table, permuted_bytes(codes[k / 4], 0, 0x4440u + static_cast<unsigned>(k % 4)));
+}
+
+// The entry of a float's bucket plus the bits below the bucket's number (code_table.h). kMask: bits of that number. If
+// the compiler saw both operations, it would scale the index before the mask, with one instruction more.
+template <class Table, std::uint32_t kMask>
+__device__ std::uint32_t entry_of(int table, std::uint32_t bits) {
+  const std::uint32_t bucket = opaque_and<kMask>(opaque_shift<Table::kDown>(bits));
+  return shared_at<std::uint32_t>(table, bucket) + (bits << Table::kUp);
 }
 
 // Packs the upper bytes of four words into one; with `signs`, eight copies of each word's sign bit instead.
@@ -152,14 +159,22 @@ __device__ std::uint32_t upper_bytes(const std::uint32_t (&words)[kPack], int fi
   return __byte_perm(pair(words[first], words[first + 1]), pair(words[first + 2], words[first + 3]), 0x5410);
 }
 
+// The inverse of a state block's largest magnitude, or 0 if that cannot be inverted (inverse_scale()). Correctly
+// rounded for magnitudes up to 2^126 by one Newton step, and without a branch that could keep lanes apart.
+__device__ float inverse_of(float largest) {
+  const float first = reciprocal_fast(largest);
+  const float inverse = fmaf(first, -fmaf(largest, first, -1.0f), first);
+  return largest >= FLT_MIN ? inverse : 0.0f;
+}
+
 // Encodes m and v relative to the state block's largest magnitude of each.
 __device__ void encode(float (&m)[kPack], float (&v)[kPack], float largest_m, float largest_v,
                        Pack<std::uint8_t, kPack>& m_codes, Pack<std::uint8_t, kPack>& v_codes) {
-  const float inverse_m = inverse_scale(largest_m);
-  const float inverse_v = inverse_scale(largest_v);
-  float factor_m = inverse_m * kCodeScale;
-  float factor_v = inverse_v * kCodeScale;
+  float factor_m = inverse_of(largest_m) * kCodeScale;
+  float factor_v = inverse_of(largest_v) * kCodeScale;
   if (fmaxf(largest_m, largest_v) > 0x1p22f) {  // factor_m or factor_v may be denormal, and so inexact
+    const float inverse_m = inverse_scale(largest_m);
+    const float inverse_v = inverse_scale(largest_v);
 #pragma unroll
     for (int k = 0; k < kPack; ++k) {
       m[k] *= inverse_m;
@@ -168,17 +183,16 @@ __device__ void encode(float (&m)[kPack], float (&v)[kPack], float largest_m, fl
     factor_m = kCodeScale;
     factor_v = kCodeScale;
   }
+  __syncwarp();
   std::uint32_t bits_m[kPack];
   std::uint32_t sums_m[kPack];
   std::uint32_t sums_v[kPack];
 #pragma unroll
   for (int k = 0; k < kPack; ++k) {
     bits_m[k] = __float_as_uint(m[k] * factor_m);
-    sums_m[k] =
-        shared_at<std::uint32_t>(kPositive + (bits_m[k] >> CodeTable<1>::kDown) * 4) + (bits_m[k] << CodeTable<1>::kUp);
+    sums_m[k] = entry_of<CodeTable<1>, ~0u>(kPositive, bits_m[k]);
     const std::uint32_t bits_v = __float_as_uint(v[k] * factor_v);
-    sums_v[k] = shared_at<std::uint32_t>(kMagnitudes + (((bits_v >> CodeTable<2>::kDown) * 4) & 0xFFFCu)) +
-                (bits_v << CodeTable<2>::kUp);
+    sums_v[k] = entry_of<CodeTable<2>, 0x3FFFu>(kMagnitudes, bits_v);
   }
 #pragma unroll
   for (int k = 0; k < kPack; k += 4) {
@@ -189,15 +203,25 @@ __device__ void encode(float (&m)[kPack], float (&v)[kPack], float largest_m, fl
   }
 }
 
+// A state block's scale as it is stored: 0 if it cannot be inverted.
+__device__ float stored_scale(float largest) { return largest >= FLT_MIN && largest <= FLT_MAX ? largest : 0.0f; }
+
+template <class G>
+__device__ void store_zeros(G* to, int count) {
+  Pack<G, kPack> zero;
+#pragma unroll
+  for (int k = 0; k < kPack; ++k) zero[k] = narrowed<G>(0);
+  store_pack(to, count, zero);
+}
+
 __device__ float largest_of_warp(float magnitude) {
   return __uint_as_float(__reduce_max_sync(0xFFFFFFFFu, __float_as_uint(magnitude)));
 }
 
 // Updates this lane's elements of a state block and stores everything (steps 3 to 6 above).
-template <class T, class G>
+template <bool kFlushes, class T, class G>
 __device__ void update(const Held<T, G>& held, const Tensors<T, G>& p, const AdamwConstants<float>& c,
-                       const AdamwStepNumbers<float>& step, std::int64_t block, int count) {
-  const std::int64_t at = first_of(block);
+                       const AdamwStepNumbers<float>& step, std::uint32_t at, int count) {
   std::uint32_t old_m[2];
   std::uint32_t old_v[2];
   memcpy(old_m, &held.m, sizeof(old_m));
@@ -222,7 +246,7 @@ __device__ void update(const Held<T, G>& held, const Tensors<T, G>& p, const Ada
       // Adding 0 turns -0 into 0, so that a number has a negative code only if it is below 0.
       new_m[i] = c.next_m(fmaf(value_of(kValuesOfM, old_m, i), held.m_scale, 0.0f), g[odd]);
       new_v[i] = c.next_v(value_of(kValuesOfV, old_v, i) * held.v_scale, g[odd]);
-      new_weight[k / 2][odd] = step.next_weight(w[odd], new_m[i], new_v[i], c.epsilon);
+      new_weight[k / 2][odd] = step.template next_weight<kFlushes>(w[odd], new_m[i], new_v[i], c.epsilon);
       sum += new_weight[k / 2][odd];
       largest_m = fmaxf(largest_m, fabsf(new_m[i]));
       largest_v = fmaxf(largest_v, new_v[i]);
@@ -230,7 +254,7 @@ __device__ void update(const Held<T, G>& held, const Tensors<T, G>& p, const Ada
   }
   RoundingBits bits{};
   if constexpr (std::is_same_v<T, __nv_bfloat16>) {
-    bits = rounding_bits(c.seed, c.stream, step.step, static_cast<std::uint64_t>(c.first + at) / kPack);
+    bits = rounding_bits(p.keys, c.stream, step.step, p.group + at / kPack);
   }
   const auto round = [&]<bool kAny>() {
 #pragma unroll
@@ -240,10 +264,7 @@ __device__ void update(const Held<T, G>& held, const Tensors<T, G>& p, const Ada
   };
   round.template operator()<false>();
   if (isnan(sum)) round.template operator()<true>();
-  Pack<G, kPack> zero;
-#pragma unroll
-  for (int k = 0; k < kPack; ++k) zero[k] = narrowed<G>(0);
-  if (c.clears) store_pack(p.gradient + at, count, zero);
+  if (c.clears) store_zeros(p.gradient + at, count);
   store_pack(p.weight + at, count, weight);
   largest_m = largest_of_warp(largest_m);
   largest_v = largest_of_warp(largest_v);
@@ -253,106 +274,114 @@ __device__ void update(const Held<T, G>& held, const Tensors<T, G>& p, const Ada
   store_pack(p.m + at, count, m);
   store_pack(p.v + at, count, v);
   if (threadIdx.x % 32 == 0) {
-    p.m_scale[block] = inverse_scale(largest_m) == 0 ? 0.0f : largest_m;
-    p.v_scale[block] = inverse_scale(largest_v) == 0 ? 0.0f : largest_v;
+    p.m_scale[at / kStateBlock] = stored_scale(largest_m);
+    p.v_scale[at / kStateBlock] = stored_scale(largest_v);
   }
 }
 
-// Starts copying a table to an offset in shared memory. The copies of all tables are in flight together.
-template <class Number, std::size_t kSize>
-__device__ void copy_table(int to, const std::array<Number, kSize>& from) {
-  for (int i = static_cast<int>(threadIdx.x); i < static_cast<int>(kSize); i += kThreads) {
-    copy_async4(shared_address(reinterpret_cast<Number*>(shared + to) + i), &from[static_cast<std::size_t>(i)], true);
+// Starts copying part of the tables, from one offset to another, to shared memory.
+__device__ void copy_tables(int from, int end, int to) {
+  const auto* tables = reinterpret_cast<const unsigned char*>(&kTables);
+  for (int i = from + static_cast<int>(threadIdx.x) * 16; i < end; i += kThreads * 16) {
+    copy_async16(shared_address(shared + to - from + i), tables + i, true);
   }
 }
 
-template <class T, class G>
+template <class T, class G, bool kFlushes>
 __global__ void __launch_bounds__(kThreads, kResident) adamw_8bit_kernel(Tensors<T, G> p, AdamwConstants<float> c) {
-  const std::int64_t wave = blockIdx.x / kWave;
-  const std::int64_t place = blockIdx.x % kWave;
-  constexpr std::int64_t kStride = kWave * kWarps;
-  std::int64_t block = wave * p.rounds * kStride + place * kWarps + threadIdx.x / 32;
-  const std::int64_t blocks = scales_of(p.elements);
-  const std::int64_t full = p.elements / kStateBlock;
-  const std::int64_t after = block + p.rounds * kStride;
-  const std::int64_t end = after < full ? after : full;
-  const auto count = [&] {
-    const std::int64_t left = p.elements - first_of(block);
-    return left < kPack ? static_cast<int>(left) : kPack;
-  };
+  constexpr std::uint32_t kStride = kWave * kWarps * kStateBlock;
+  const std::uint32_t wave = blockIdx.x / kWave;
+  std::uint32_t at = (wave * p.rounds * kWave + blockIdx.x % kWave) * kWarps * kStateBlock + threadIdx.x * kPack;
+  const std::uint32_t after = (wave + 1) * p.rounds * kStride;  // of the elements of this wave
+  const std::uint32_t end = after < p.elements ? after : p.elements;
+  const std::uint32_t full = end / kStateBlock * kStateBlock;
+  const auto count = [&] { return at >= end ? 0 : end - at < kPack ? static_cast<int>(end - at) : kPack; };
   // The next state block is loaded while the current one is computed; the first one while the tables are copied.
   Held<T, G> next;
-  if (block < end) load(next, p, block, kPack);
+  if (at < full) load(next, p, at, kPack);
   auto& shared_step = *reinterpret_cast<AdamwStepNumbers<float>*>(shared + kStep);
   if (threadIdx.x == 0) {
     shared_step = AdamwStepNumbers<float>(p.hyper, p.norm, p.bad, c.weight_decay);
     *reinterpret_cast<std::uint32_t*>(shared + kNanOfM) = CodeTable<1>::kNanEntry;
     *reinterpret_cast<std::uint32_t*>(shared + kNanOfV) = CodeTable<2>::kNanEntry;
   }
-  copy_table(kPositive, kTables.positive.entries);
-  copy_table(kNegative, kTables.negative.entries);
-  copy_table(kMagnitudes, kTables.magnitudes.entries);
-  copy_table(kValuesOfM, kTables.m);
-  copy_table(kValuesOfV, kTables.v);
+  copy_tables(0, kStep, 0);
+  copy_tables(kStep, sizeof(Tables), kNegative);
   copy_async_commit();
   copy_async_wait<0>();
   __syncthreads();
   const AdamwStepNumbers<float> step = shared_step;
   if (step.bad) {
     if (!c.clears) return;
-    Pack<G, kPack> zero;
-#pragma unroll
-    for (int k = 0; k < kPack; ++k) zero[k] = narrowed<G>(0);
-    for (; block < after && block < blocks; block += kStride) store_pack(p.gradient + first_of(block), count(), zero);
+    for (; at < end; at += kStride) store_zeros(p.gradient + at, count());
     return;
   }
-  for (; block < end; block += kStride) {
+  for (; at < full; at += kStride) {
     const Held<T, G> held = next;
-    if (block + kStride < end) load(next, p, block + kStride, kPack);
-    update(held, p, c, step, block, kPack);
+    if (at + kStride < full) load(next, p, at + kStride, kPack);
+    update<kFlushes>(held, p, c, step, at, kPack);
   }
-  if (block < after && block < blocks) {
-    // The last, partial state block. A separate variable: if it were `next`, the loop too would hold the codes as
-    // single bytes, unpacked as soon as they are loaded.
+  // The last, partial state block, of which this lane may have nothing.
+  if (at / kStateBlock * kStateBlock < end) {
+    // A separate variable: if it were `next`, the loop too would hold the codes as single bytes, unpacked as soon as
+    // they are loaded.
     Held<T, G> last;
-    load(last, p, block, count());
-    update(last, p, c, step, block, count());
+    load(last, p, at, count());
+    update<kFlushes>(last, p, c, step, at, count());
   }
 }
 
-template <class T, class G>
-void launch(const KernelCall& call) {
-  const std::int64_t elements = call.out(Adamw8bitOut::m).elements();
-  const auto& attributes = call.attributes_as<AdamwAttributes>();
-  const TensorView& weight = call.out(Adamw8bitOut::weight);
-  const TensorView& gradient = call.out(Adamw8bitOut::gradient);
-  const std::int64_t blocks = ceil_div(scales_of(elements), kWarps);
-  if (blocks == 0) return;
+// Launches the kernel for at most kMost elements.
+template <class T, class G, bool kFlushes>
+void launch_part(const Tensors<T, G>& all, const AdamwConstants<float>& constants, cudaStream_t stream) {
+  Tensors<T, G> tensors = all;
+  const std::int64_t blocks = ceil_div(scales_of(tensors.elements), kWarps);
   const std::int64_t rounds = ceil_div(blocks, kWave);  // state blocks of a warp if there were one wave
   const std::int64_t waves = std::max<std::int64_t>(1, (rounds + kRounds / 2) / kRounds);
-  const Tensors<T, G> tensors{.weight = cuda_data<T>(weight) + attributes.start_in(weight.elements()),
-                              .gradient = cuda_data<G>(gradient) + attributes.start_in(gradient.elements()),
-                              .m = cuda_data<std::uint8_t>(call.out(Adamw8bitOut::m)),
-                              .v = cuda_data<std::uint8_t>(call.out(Adamw8bitOut::v)),
-                              .m_scale = cuda_data<float>(call.out(Adamw8bitOut::m_scale)),
-                              .v_scale = cuda_data<float>(call.out(Adamw8bitOut::v_scale)),
-                              .norm = cuda_data<float>(call.in(Adamw8bitIn::norm)),
-                              .hyper = cuda_data<float>(call.in(Adamw8bitIn::hyper)),
-                              .bad = cuda_data<std::int32_t>(call.in(Adamw8bitIn::bad)),
-                              .elements = elements,
-                              .rounds = ceil_div(rounds, waves)};
-  const auto kernel = adamw_8bit_kernel<T, G>;
+  tensors.rounds = static_cast<std::uint32_t>(ceil_div(rounds, waves));
+  const auto grid = static_cast<unsigned>(std::min(blocks, waves * kWave));
+  adamw_8bit_kernel<T, G, kFlushes><<<grid, kThreads, kSharedBytes, stream>>>(tensors, constants);
+  check_launch("adamw_8bit");
+}
+
+template <class T, class G, bool kFlushes>
+void launch_parts(const KernelCall& call) {
   const std::size_t most = cuda_device_of(call).shared_bytes_per_block();
   if (most < kSharedBytes) {
     throw Error("adamw_8bit",
                 text_of("needs ", kSharedBytes, " bytes of shared memory; ", call.device->name(), " has ", most),
                 "use optim: adamw_torch");
   }
-  check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes),
+  check_cuda(cudaFuncSetAttribute(adamw_8bit_kernel<T, G, kFlushes>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                  kSharedBytes),
              "cudaFuncSetAttribute");
-  const auto grid = static_cast<unsigned>(std::min(blocks, waves * kWave));
-  kernel<<<grid, kThreads, kSharedBytes, stream_of(call)>>>(tensors, AdamwConstants<float>(attributes));
-  check_launch("adamw_8bit");
+  const std::int64_t elements = call.out(Adamw8bitOut::m).elements();
+  const auto& attributes = call.attributes_as<AdamwAttributes>();
+  const TensorView& weight = call.out(Adamw8bitOut::weight);
+  const TensorView& gradient = call.out(Adamw8bitOut::gradient);
+  for (std::int64_t from = 0; from < elements; from += kMost) {
+    launch_part<T, G, kFlushes>(
+        Tensors<T, G>{.weight = cuda_data<T>(weight) + attributes.start_in(weight.elements()) + from,
+                      .gradient = cuda_data<G>(gradient) + attributes.start_in(gradient.elements()) + from,
+                      .m = cuda_data<std::uint8_t>(call.out(Adamw8bitOut::m)) + from,
+                      .v = cuda_data<std::uint8_t>(call.out(Adamw8bitOut::v)) + from,
+                      .m_scale = cuda_data<float>(call.out(Adamw8bitOut::m_scale)) + from / kStateBlock,
+                      .v_scale = cuda_data<float>(call.out(Adamw8bitOut::v_scale)) + from / kStateBlock,
+                      .elements = static_cast<std::uint32_t>(std::min(elements - from, kMost)),
+                      .rounds = 0,
+                      .group = static_cast<std::uint64_t>(attributes.first + from) / kPack,
+                      .norm = cuda_data<float>(call.in(Adamw8bitIn::norm)),
+                      .hyper = cuda_data<float>(call.in(Adamw8bitIn::hyper)),
+                      .bad = cuda_data<std::int32_t>(call.in(Adamw8bitIn::bad)),
+                      .keys = RoundingKeys(static_cast<std::uint64_t>(attributes.seed))},
+        AdamwConstants<float>(attributes), stream_of(call));
+  }
+}
+
+template <class T, class G>
+void launch(const KernelCall& call) {
+  const bool flushes = flushing_is_exact(call.attributes_as<AdamwAttributes>());
+  return flushes ? launch_parts<T, G, true>(call) : launch_parts<T, G, false>(call);
 }
 
 void forward(const KernelCall& call) {
