@@ -220,11 +220,12 @@ TEST(ScaledGroupedLinear, HasTheProductsOfTheQuantizedOperands) {
   if (test_device().kind() == DeviceKind::kCpu) return;
   // Several tiles of tokens and more tiles than a GPU has processors.
   expect_experts({{700, 1, 900, 15, 0, 192, 193, 47}, 1408, 512, 128});
+  // Tokens as rows: tiles of one block of W, and experts whose tokens begin anywhere.
+  expect_experts({{130, 65, 3, 191}, 128, 512, 11});
+  expect_experts({{61, 3, 256, 64}, 384, 1024});
 }
 
-// A row has the same bits whatever the other rows are: in a tile of other columns, and at another place.
-TEST(ScaledGroupedLinear, RowsDoNotDependOnOthers) {
-  const ExpertShape all{{1, 24, 0, 199, 200, 72}, 256, 384};
+void expect_independent_rows(const ExpertShape& all) {
   const ExpertOperands operands = operands_of(all);
   TestRun together(experts_program(all));
   run_experts(together, all, operands);
@@ -259,6 +260,13 @@ TEST(ScaledGroupedLinear, RowsDoNotDependOnOthers) {
           << part << ", " << e;
     }
   }
+}
+
+// A row has the same bits whatever the other rows are: in a tile of other columns, at another place, and on a GPU with
+// tokens as the rows of a tile (all of the second) or as its columns.
+TEST(ScaledGroupedLinear, RowsDoNotDependOnOthers) {
+  expect_independent_rows({{1, 24, 0, 199, 200, 72}, 256, 384});
+  expect_independent_rows({{1, 24, 0, 199, 200, 72}, 256, 640});
 }
 
 // The weight gradient accumulates, in both types; that of an expert without rows stays.

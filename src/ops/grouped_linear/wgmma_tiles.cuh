@@ -29,6 +29,7 @@ struct GroupedPlan {
   static constexpr GroupedProduct kProduct = kProductOf;
   static constexpr bool kSumsRows = kProduct == GroupedProduct::kWeight;
   static constexpr bool kPads = false;
+  static constexpr bool kTokenRows = false;
   static constexpr int kColumns = kMost;
   static constexpr int kStages = kStagesOf;
   static constexpr int kStagedColumns = kStaged;
@@ -53,6 +54,18 @@ struct alignas(16) GroupedTile {
 
   [[nodiscard]] __device__ int steps() const { return (depth + kGroupedDepth - 1) / kGroupedDepth; }
 };
+
+// The value of lane 0. ptxas knows that all lanes have it: what is computed from such values alone, and what a branch
+// on them selects, has registers of the warp, in which wgmma takes its operands.
+[[nodiscard]] __device__ inline int of_warp(int value) { return __shfl_sync(0xFFFFFFFFu, value, 0); }
+[[nodiscard]] __device__ inline GroupedTile of_warp(const GroupedTile& tile) {
+  return {.expert = of_warp(tile.expert),
+          .row = of_warp(tile.row),
+          .column = of_warp(tile.column),
+          .columns = of_warp(tile.columns),
+          .first = of_warp(tile.first),
+          .depth = of_warp(tile.depth)};
+}
 
 // Columns that are multiplied for `columns` in use: 8, 16 or a multiple of 16.
 [[nodiscard]] __device__ inline int grouped_width(int columns) { return columns <= 8 ? 8 : (columns + 15) / 16 * 16; }
@@ -102,6 +115,7 @@ class GroupedOrder {
     const int place = inner - __shfl_sync(kAll, inclusive_ - tiles_, lane);
     const int across = row_groups();
     tile.expert = base_ + lane;
+    if constexpr (Plan::kTokenRows) return find_tokens(place, first, count, tile);
     tile.row = place % across * kGroupedRows;
     const int index_of_columns = place / across;
     if constexpr (Plan::kSumsRows) {
@@ -123,7 +137,26 @@ class GroupedOrder {
 
  private:
   static constexpr unsigned kAll = 0xFFFFFFFFu;
-  [[nodiscard]] __device__ int row_groups() const { return (args_.rows + kGroupedRows - 1) / kGroupedRows; }
+  static constexpr int kTileRows = [] {
+    if constexpr (Plan::kTokenRows) return Plan::kWeightRows;
+    return kGroupedRows;
+  }();
+  // A tile of an expert whose rows are [first, first + count): bands of tokens, and in each the rows of W in ascending
+  // order, so that the L2 cache has the tokens of a band for all of W.
+  __device__ bool find_tokens(int place, int first, int count, GroupedTile& tile) const {
+    const int across = row_groups();
+    const int above = place / (Plan::kBand * across) * Plan::kBand;  // tiles of tokens before the band
+    const int inner = place - above * across;
+    const int size = min(Plan::kBand, column_groups(count) - above);
+    const int token = (above + inner % size) * Plan::kColumns;
+    tile.row = inner / size * Plan::kWeightRows;
+    tile.column = first + token;
+    tile.columns = min(Plan::kColumns, count - token);
+    tile.first = 0;
+    tile.depth = args_.depth;
+    return true;
+  }
+  [[nodiscard]] __device__ int row_groups() const { return (args_.rows + kTileRows - 1) / kTileRows; }
   [[nodiscard]] __device__ int column_groups(int count) const {
     const int columns = Plan::kSumsRows ? args_.columns : count;
     return (columns + Plan::kColumns - 1) / Plan::kColumns;

@@ -6,6 +6,7 @@
 #include "ops/scaled_grouped_linear/byte_boxes.cuh"
 #include "ops/scaled_grouped_linear/scaled_grouped_linear.h"
 #include "ops/scaled_grouped_linear/wgmma_scaled.cuh"
+#include "ops/scaled_grouped_linear/wgmma_tokens.cuh"
 
 namespace hone {
 namespace {
@@ -13,20 +14,40 @@ namespace {
 using In = ScaledGroupedLinearIn;
 using GradientIn = ScaledGroupedWeightGradientIn;
 
-template <class Plan, class Out = __nv_bfloat16>
-void launch(const ScaledMaps& maps, const ScaledArgs& args, cudaStream_t stream) {
-  const auto kernel = scaled_product<Plan, Out>;
+template <class Maps>
+void launch(void (*kernel)(Maps, ScaledArgs), std::size_t shared_bytes, const Maps& maps, const ScaledArgs& args,
+            cudaStream_t stream) {
   cudaFuncAttributes attributes{};
   check_cuda(cudaFuncGetAttributes(&attributes, kernel), "cudaFuncGetAttributes");
   if (attributes.maxThreadsPerBlock < kGroupedThreads) {  // built for a device without wgmma
     throw Error("fp8", text_of(cuda_device().name(), " cannot multiply experts in e4m3; compute capability 9.0 can"),
                 "remove fp8");
   }
-  check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Plan::kBytes),
+  check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)),
              "cudaFuncSetAttribute");
-  launch_dependent({static_cast<unsigned>(cuda_device().sm_count()), kGroupedThreads, Plan::kBytes}, stream, kernel,
+  launch_dependent({static_cast<unsigned>(cuda_device().sm_count()), kGroupedThreads, shared_bytes}, stream, kernel,
                    maps, args);
   check_launch("scaled_product");
+}
+template <class Plan, class Out = __nv_bfloat16>
+void launch(const ScaledMaps& maps, const ScaledArgs& args, cudaStream_t stream) {
+  launch(scaled_product<Plan, Out>, Plan::kBytes, maps, args, stream);
+}
+
+// The tensor map of the scales [rows, columns] in boxes of a part of a row.
+CUtensorMap scale_boxes(const TensorView& scales, std::int64_t box) {
+  const auto columns = static_cast<cuuint64_t>(scales.row_size());
+  return tensor_boxes<2>(scales.data, CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
+                         {columns, static_cast<cuuint64_t>(scales.capacity())}, {columns * 4},
+                         {static_cast<cuuint32_t>(box), 1}, CU_TENSOR_MAP_SWIZZLE_NONE);
+}
+
+// Returns true if tokens are the rows of tiles (wgmma_tokens.cuh), as of experts with so many that few are filled up.
+bool tokens_as_rows(const KernelCall& call) {
+  constexpr std::int64_t kFewest = 64;  // tokens of an expert
+  const TensorView& x = call.in(In::x);
+  return x.capacity() >= kFewest * call.attributes_as<GroupedLinearAttributes>().experts &&
+         TokensPlan::takes_depth(x.row_size());
 }
 
 template <GroupedProduct kProduct>
@@ -36,9 +57,7 @@ void multiply(const KernelCall& call) {
   const TensorView& token_scale = call.in(In::x_scale);
   const TensorView& out = call.out(0);
   if (out.elements() == 0) return;
-  const ScaledMaps maps{.weight = byte_boxes(call.in(In::weight), kScaledDepth),
-                        .tokens = byte_boxes(rows, kTokenBox),
-                        .out = row_boxes(out.data, out.capacity(), out.row_size(), 1, out.row_size(), 64)};
+  const CUtensorMap to = row_boxes(out.data, out.capacity(), out.row_size(), 1, out.row_size(), 64);
   const ScaledArgs args{.grouped = {.start = call.in(In::start).as<std::int32_t>(),
                                     .experts = static_cast<int>(call.attributes_as<GroupedLinearAttributes>().experts),
                                     .rows = static_cast<int>(out.row_size()),
@@ -50,6 +69,16 @@ void multiply(const KernelCall& call) {
                         .weight_stride = scale.row_size(),
                         .token_scale = token_scale.as<float>(),
                         .token_stride = token_scale.row_size()};
+  if (kProduct == GroupedProduct::kForward && tokens_as_rows(call)) {
+    const TokensMaps maps{.weight = byte_boxes(call.in(In::weight), TokensPlan::kWeightRows),
+                          .tokens = byte_boxes(rows, TokensPlan::kColumns),
+                          .out = to,
+                          .weight_scale = scale_boxes(scale, scale.row_size()),
+                          .token_scale = scale_boxes(token_scale, TokensPlan::kScaleBox)};
+    return launch(tokens_product, TokensPlan::kBytes, maps, args, stream_of(call));
+  }
+  const ScaledMaps maps{
+      .weight = byte_boxes(call.in(In::weight), kScaledDepth), .tokens = byte_boxes(rows, kTokenBox), .out = to};
   launch<ScaledPlan<kProduct>>(maps, args, stream_of(call));
 }
 

@@ -3,7 +3,8 @@
 // The tiles, their order and the threads are those of grouped_linear/wgmma_product.cuh: a tile is 128 rows of W (for dx
 // of W^T) by up to 192 tokens of one expert, 64 rows for each of two computing warpgroups; one warp copies. Tokens
 // are the columns of wgmma, which takes any multiple of 8, so that an expert of 390 tokens has three tiles of 144
-// columns, and one token costs 8. The other way round an expert would be filled up to a multiple of 64 rows.
+// columns, and one token costs 8. The other way round (wgmma_tokens.cuh, for y of many tokens) an expert is filled up
+// to a multiple of 64 rows.
 //
 //            terms ->                tokens ->
 //          +------------+         +-----------+

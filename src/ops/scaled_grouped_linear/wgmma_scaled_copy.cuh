@@ -16,6 +16,7 @@ struct ScaledPlan {
   static constexpr GroupedProduct kProduct = kProductOf;
   static constexpr bool kSumsRows = kProduct == GroupedProduct::kWeight;
   static constexpr bool kPads = kSumsRows;
+  static constexpr bool kTokenRows = false;
   static constexpr int kColumns = 192;  // the most tokens of a tile
   static constexpr int kStages = 4;
   static constexpr int kStagedColumns = kColumns;  // that are in shared memory on the way to device memory
