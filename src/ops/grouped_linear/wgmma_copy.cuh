@@ -75,11 +75,14 @@ struct StagedBox {
   int column, row;
 };
 
+// Boxes of a tile of two by 64 rows of dW.
+[[nodiscard]] __device__ inline int boxes_of_columns(const GroupedTile& tile) { return (tile.columns + 63) / 64 * 2; }
+
 // The warp that keeps dW of bf16: copies what is there to the staging memory unless it is overwritten, and the sums
-// from there back; box_of(tile, i) is a StagedBox, two for each 64 columns of a tile.
-template <class Plan, class Box>
+// from there back; box_of(tile, i) is a StagedBox, one of boxes_of(tile).
+template <class Plan, class Boxes, class Box>
 __device__ inline void keep_sums(const GroupedRing<Plan>& ring, const CUtensorMap& out, const GroupedArgs& args,
-                                 const Box& box_of) {
+                                 const Boxes& boxes_of, const Box& box_of) {
   TileOrder<Plan> order(args);
   const bool leads = threadIdx.x % 32 == 0;
   const bool reads = !overwrites(args);
@@ -88,14 +91,14 @@ __device__ inline void keep_sums(const GroupedRing<Plan>& ring, const CUtensorMa
   const int stride = static_cast<int>(gridDim.x);
   for (int index = static_cast<int>(blockIdx.x); order.find(index, tile); index += stride) {
     if (leads) {
-      const int parts = (tile.columns + 63) / 64;
-      barrier_expect(ring.old_ready(), reads ? parts * 2 * kGroupedPart : 0);
-      for (int i = 0; reads && i < 2 * parts; ++i) {
+      const int boxes = boxes_of(tile);
+      barrier_expect(ring.old_ready(), reads ? boxes * kGroupedPart : 0);
+      for (int i = 0; reads && i < boxes; ++i) {
         const StagedBox box = box_of(tile, i);
         bulk_copy_box(box.at, out, box.column, box.row, tile.expert, ring.old_ready());
       }
       barrier_wait(ring.sum_ready(), parity);
-      for (int i = 0; i < 2 * parts; ++i) {
+      for (int i = 0; i < boxes; ++i) {
         const StagedBox box = box_of(tile, i);
         bulk_store_box(out, box.at, box.column, box.row, tile.expert);
       }

@@ -251,7 +251,7 @@ __global__ void HONE_WGMMA_BOUNDS(kGroupedThreads, 1)
             copy_stage<Plan>(maps, tile, step, to.at(), to.full());
           });
     } else if (thread < 64 && Plan::kSumsRows && sizeof(Out) == 2) {
-      keep_sums<Plan>(ring, maps.out, args, [&](const GroupedTile& tile, int i) {
+      keep_sums<Plan>(ring, maps.out, args, boxes_of_columns, [&](const GroupedTile& tile, int i) {
         return StagedBox{ring.staging() + i * kGroupedPart, tile.column + i / 2 * 64, tile.row + i % 2 * 64};
       });
     }

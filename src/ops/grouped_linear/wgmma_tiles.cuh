@@ -90,6 +90,18 @@ struct GroupedArgs {
   return args.accumulated != nullptr && *args.accumulated == 0;
 }
 
+// Finds the place of a tile of Plan::kColumns tokens by one of `across` parts of W, of `count` tokens: bands of tokens,
+// and in each the rows of W in ascending order, so that the L2 cache has the tokens of a band for all of W.
+template <class Plan>
+__device__ inline void find_in_bands(int index, int across, int count, GroupedTile& tile) {
+  const int above = index / (Plan::kBand * across) * Plan::kBand;  // tiles of tokens before the band
+  const int inner = index - above * across;
+  const int size = min(Plan::kBand, (count + Plan::kColumns - 1) / Plan::kColumns - above);
+  tile.row = inner / size * Plan::kWeightRows;
+  tile.column = (above + inner % size) * Plan::kColumns;
+  tile.columns = min(Plan::kColumns, count - tile.column);
+}
+
 // Goes over the tiles of kGroupedRows x Plan::kColumns of all experts in ascending order of experts. A warp looks at 32
 // experts at a time; all its lanes call find() together. With Plan::kPads the rows of each expert are filled up to a
 // multiple of 128 (ops/quantize_experts), and `first` and `depth` of a tile count these.
@@ -141,17 +153,10 @@ class GroupedOrder {
     if constexpr (Plan::kTokenRows) return Plan::kWeightRows;
     return kGroupedRows;
   }();
-  // A tile of an expert whose rows are [first, first + count): bands of tokens, and in each the rows of W in ascending
-  // order, so that the L2 cache has the tokens of a band for all of W.
+  // A tile of an expert whose rows are [first, first + count).
   __device__ bool find_tokens(int place, int first, int count, GroupedTile& tile) const {
-    const int across = row_groups();
-    const int above = place / (Plan::kBand * across) * Plan::kBand;  // tiles of tokens before the band
-    const int inner = place - above * across;
-    const int size = min(Plan::kBand, column_groups(count) - above);
-    const int token = (above + inner % size) * Plan::kColumns;
-    tile.row = inner / size * Plan::kWeightRows;
-    tile.column = first + token;
-    tile.columns = min(Plan::kColumns, count - token);
+    find_in_bands<Plan>(place, row_groups(), count, tile);
+    tile.column += first;
     tile.first = 0;
     tile.depth = args_.depth;
     return true;

@@ -1,4 +1,4 @@
-// The tensor maps of matrices of e4m3.
+// The tensor maps of matrices of e4m3 and of their scales.
 #pragma once
 
 #include "backend/cuda/bulk_copy.cuh"
@@ -6,11 +6,26 @@
 
 namespace hone {
 
-// The tensor map of a matrix of bytes [rows, columns] in boxes of `rows` rows of 128.
-[[nodiscard]] inline CUtensorMap byte_boxes(const TensorView& view, std::int64_t rows) {
-  const auto columns = static_cast<cuuint64_t>(view.row_size());
-  return tensor_boxes<2>(view.data, CU_TENSOR_MAP_DATA_TYPE_UINT8, {columns, static_cast<cuuint64_t>(view.capacity())},
-                         {columns}, {128, static_cast<cuuint32_t>(rows)}, CU_TENSOR_MAP_SWIZZLE_128B);
+// The tensor map of a matrix of bytes [rows, columns] in boxes of `box` rows of 128.
+[[nodiscard]] inline CUtensorMap byte_boxes(const void* data, std::int64_t rows, std::int64_t columns,
+                                            std::int64_t box) {
+  const auto width = static_cast<cuuint64_t>(columns);
+  return tensor_boxes<2>(data, CU_TENSOR_MAP_DATA_TYPE_UINT8, {width, static_cast<cuuint64_t>(rows)}, {width},
+                         {128, static_cast<cuuint32_t>(box)}, CU_TENSOR_MAP_SWIZZLE_128B);
+}
+[[nodiscard]] inline CUtensorMap byte_boxes(const TensorView& view, std::int64_t box) {
+  return byte_boxes(view.data, view.capacity(), view.row_size(), box);
+}
+
+// The tensor map of scales f32 [rows, columns] in boxes of a part of a row.
+[[nodiscard]] inline CUtensorMap scale_boxes(const float* scales, std::int64_t rows, std::int64_t columns,
+                                             std::int64_t box) {
+  const auto width = static_cast<cuuint64_t>(columns);
+  return tensor_boxes<2>(scales, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, {width, static_cast<cuuint64_t>(rows)}, {width * 4},
+                         {static_cast<cuuint32_t>(box), 1}, CU_TENSOR_MAP_SWIZZLE_NONE);
+}
+[[nodiscard]] inline CUtensorMap scale_boxes(const TensorView& scales, std::int64_t box) {
+  return scale_boxes(scales.as<float>(), scales.capacity(), scales.row_size(), box);
 }
 
 }  // namespace hone

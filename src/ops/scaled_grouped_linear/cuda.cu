@@ -14,9 +14,9 @@ namespace {
 using In = ScaledGroupedLinearIn;
 using GradientIn = ScaledGroupedWeightGradientIn;
 
-template <class Maps>
-void launch(void (*kernel)(Maps, ScaledArgs), std::size_t shared_bytes, const Maps& maps, const ScaledArgs& args,
-            cudaStream_t stream) {
+template <class... Parameters>
+void launch(void (*kernel)(Parameters...), std::size_t shared_bytes, cudaStream_t stream,
+            const Parameters&... parameters) {
   cudaFuncAttributes attributes{};
   check_cuda(cudaFuncGetAttributes(&attributes, kernel), "cudaFuncGetAttributes");
   if (attributes.maxThreadsPerBlock < kGroupedThreads) {  // built for a device without wgmma
@@ -26,20 +26,12 @@ void launch(void (*kernel)(Maps, ScaledArgs), std::size_t shared_bytes, const Ma
   check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)),
              "cudaFuncSetAttribute");
   launch_dependent({static_cast<unsigned>(cuda_device().sm_count()), kGroupedThreads, shared_bytes}, stream, kernel,
-                   maps, args);
+                   parameters...);
   check_launch("scaled_product");
 }
 template <class Plan, class Out = __nv_bfloat16>
 void launch(const ScaledMaps& maps, const ScaledArgs& args, cudaStream_t stream) {
-  launch(scaled_product<Plan, Out>, Plan::kBytes, maps, args, stream);
-}
-
-// The tensor map of the scales [rows, columns] in boxes of a part of a row.
-CUtensorMap scale_boxes(const TensorView& scales, std::int64_t box) {
-  const auto columns = static_cast<cuuint64_t>(scales.row_size());
-  return tensor_boxes<2>(scales.data, CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
-                         {columns, static_cast<cuuint64_t>(scales.capacity())}, {columns * 4},
-                         {static_cast<cuuint32_t>(box), 1}, CU_TENSOR_MAP_SWIZZLE_NONE);
+  launch(scaled_product<Plan, Out>, Plan::kBytes, stream, maps, args);
 }
 
 // Returns true if tokens are the rows of tiles (wgmma_tokens.cuh), as of experts with so many that few are filled up.
@@ -47,7 +39,7 @@ bool tokens_as_rows(const KernelCall& call) {
   constexpr std::int64_t kFewest = 64;  // tokens of an expert
   const TensorView& x = call.in(In::x);
   return x.capacity() >= kFewest * call.attributes_as<GroupedLinearAttributes>().experts &&
-         TokensPlan::takes_depth(x.row_size());
+         ExpertTokensPlan::takes_depth(x.row_size());
 }
 
 template <GroupedProduct kProduct>
@@ -70,12 +62,13 @@ void multiply(const KernelCall& call) {
                         .token_scale = token_scale.as<float>(),
                         .token_stride = token_scale.row_size()};
   if (kProduct == GroupedProduct::kForward && tokens_as_rows(call)) {
-    const TokensMaps maps{.weight = byte_boxes(call.in(In::weight), TokensPlan::kWeightRows),
-                          .tokens = byte_boxes(rows, TokensPlan::kColumns),
+    const TokensMaps maps{.weight = byte_boxes(call.in(In::weight), ExpertTokensPlan::kWeightRows),
+                          .tokens = byte_boxes(rows, ExpertTokensPlan::kColumns),
                           .out = to,
                           .weight_scale = scale_boxes(scale, scale.row_size()),
-                          .token_scale = scale_boxes(token_scale, TokensPlan::kScaleBox)};
-    return launch(tokens_product, TokensPlan::kBytes, maps, args, stream_of(call));
+                          .token_scale = scale_boxes(token_scale, ExpertTokensPlan::kScaleBox)};
+    return launch(tokens_product<ExpertTokensPlan, ExpertTokensResult>, ExpertTokensPlan::kBytes, stream_of(call), maps,
+                  args, ExpertTokensResult{});
   }
   const ScaledMaps maps{
       .weight = byte_boxes(call.in(In::weight), kScaledDepth), .tokens = byte_boxes(rows, kTokenBox), .out = to};

@@ -268,7 +268,7 @@ __global__ void HONE_WGMMA_BOUNDS(kGroupedThreads, 1)
       place_scales<Plan>(ring, args);
     } else if constexpr (Plan::kSumsRows && sizeof(Out) == 2) {
       if (thread < 96) {
-        keep_sums<Plan>(ring, maps.out, args.grouped, [&](const GroupedTile& tile, int i) {
+        keep_sums<Plan>(ring, maps.out, args.grouped, boxes_of_columns, [&](const GroupedTile& tile, int i) {
           return StagedBox{staged_part(ring, i % 2, i / 2), tile.row + i % 2 * 64, tile.column + i / 2 * 64};
         });
       }
