@@ -294,6 +294,41 @@ TEST(ScaledLinear, KeptCopiesOfWeightsChangeNoBit) {
   EXPECT_TRUE(same_bits(results(true), results(false)));
 }
 
+// On a GPU tiles of several shapes multiply, whichever take the least time: layers of few rows and of few outputs have
+// the bits of those that they are a part of.
+TEST(ScaledLinear, HasTheSameBitsInAnyTiles) {
+  if (test_device().kind() != DeviceKind::kCuda) GTEST_SKIP() << "a CPU has one kernel";
+  constexpr std::int64_t kRows = 1536, kN = 2048, kK = 2048, kPart = 128;
+  struct Results {
+    std::vector<BFloat16> y, dx, dw;
+  };
+  const std::vector<BFloat16> x = values_of(kRows, kK, 1);
+  const std::vector<BFloat16> weight = values_of(kN, kK, 2);
+  const std::vector<BFloat16> dy = values_of(kRows, kN, 6);
+  const auto results = [&](std::int64_t rows, std::int64_t n) {
+    TestRun run(layer_program({rows, rows, n, kK, false, GradientAccumulation::kAsWeights}));
+    std::vector<BFloat16> own_dy;
+    for (std::int64_t row = 0; row < rows; ++row) {
+      own_dy.insert(own_dy.end(), dy.begin() + row * kN, dy.begin() + row * kN + n);
+    }
+    run.set("x", std::vector<BFloat16>(x.begin(), x.begin() + rows * kK));
+    run.set("dy", own_dy);
+    run.set_weight("weight", std::vector<BFloat16>(weight.begin(), weight.begin() + n * kK));
+    run.executable().set_count(Count::tokens, rows);
+    run.executable().run();
+    run.executable().run();  // adds to the gradient of the first
+    return Results{run.output<BFloat16>("y", static_cast<std::size_t>(rows * n)),
+                   run.output<BFloat16>("dx", static_cast<std::size_t>(rows * kK)),
+                   typed<BFloat16>(run.gradient("weight"))};
+  };
+  const Results all = results(kRows, kN);
+  const Results rows = results(kPart, kN);
+  const Results columns = results(kRows, kPart);
+  EXPECT_TRUE(same_bits(rows.y, {all.y.begin(), all.y.begin() + kPart * kN}));
+  EXPECT_TRUE(same_bits(rows.dx, {all.dx.begin(), all.dx.begin() + kPart * kK}));
+  EXPECT_TRUE(same_bits(columns.dw, {all.dw.begin(), all.dw.begin() + kPart * kK}));
+}
+
 // The weight gradient accumulates, and a run gives the same bits as the one before.
 TEST(ScaledLinear, AccumulatesAndRepeats) {
   TestRun once(layer_program({64, 50, 128, 256, false}));

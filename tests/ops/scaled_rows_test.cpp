@@ -173,7 +173,7 @@ TEST(ScaledRows, DoNotDependOnTheirNumber) {
   std::vector<ServedShape> shapes{{256, 384, true}, {384, 256, false, false}};
   std::vector<std::int64_t> counts{1, 2, 7, 8, 9, 16, 17, 33, 64, 65, 128, 130, 257, 300};
   if (on_gpu) {
-    for (const std::int64_t rows : {192, 193, 384, 512, 1000, 2048, 4096}) counts.push_back(rows);
+    for (const std::int64_t rows : {192, 193, 384, 512, 1000, 2025, 2048, 4096}) counts.push_back(rows);
     shapes.insert(shapes.end(), {{6144, 4096, true}, {4096, 14336, false, false}});
   }
   for (const ServedShape& shape : shapes) {

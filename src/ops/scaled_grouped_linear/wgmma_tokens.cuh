@@ -8,9 +8,9 @@
 //          |  128 (WG 2)|    |    +-----------+ -> y
 //          +------------+    v
 //
-// A thread's 96 (128) sums are those of two (four) tokens, so that it reads two (four) scales of tokens and two (one) of
-// W in a stage, and not 48 products of them, and one warp is enough to copy. In return an expert's tokens are filled up
-// to a multiple of 64. Source of the tiles and of when a stage is given back: DeepGEMM, DeepSeek-AI (2025),
+// A thread's 96 (128) sums are those of two (four) tokens, so that it reads two (four) scales of tokens and two (one)
+// of W in a stage, and not 48 products of them, and one warp is enough to copy. In return an expert's tokens are filled
+// up to a multiple of 64. Source of the tiles and of when a stage is given back: DeepGEMM, DeepSeek-AI (2025),
 // https://github.com/deepseek-ai/DeepGEMM.
 //
 // Steps, where full and empty are mbarriers of a stage:
@@ -26,6 +26,8 @@
 
 namespace hone {
 
+inline constexpr int kMostScaleBox = 256;  // scales that a bulk copy takes
+
 // Shared memory of a block whose computing warpgroups have kPartsOf times 64 tokens each.
 template <int kPartsOf, int kWeightRowsOf, int kStagesOf, bool kOfExpertsIs>
 struct TokensPlan {
@@ -38,15 +40,16 @@ struct TokensPlan {
   static constexpr int kColumns = 128 * kParts;          // tokens of a tile
   static constexpr int kWeightRows = kWeightRowsOf;      // rows of W of a tile
   static constexpr int kWeightParts = kWeightRows / 64;  // boxes of y of 64 tokens
-  static constexpr int kWeightBlocks = kWeightRows % kScaledDepth == 0 ? kWeightRows / kScaledDepth : 2;  // with a scale
+  static constexpr int kWeightBlocks =
+      kWeightRows % kScaledDepth == 0 ? kWeightRows / kScaledDepth : 2;  // with a scale
   static constexpr int kBand = 16 / kParts;  // tiles of tokens that are multiplied by all of W before the next
   static constexpr int kStages = kStagesOf;
-  static constexpr int kUnrolled = 4 / kParts;  // stages
-  static constexpr int kMostSteps = 256;        // stages of a tile
+  static constexpr int kUnrolled = 4 / kParts;                                       // stages
+  static constexpr int kMostSteps = kOfExperts ? kMostScaleBox : 2 * kMostScaleBox;  // stages of a tile
   static constexpr int kFirstBytes = kColumns * kScaledDepth;
   static constexpr int kStageBytes = kFirstBytes + kWeightRows * kScaledDepth;
   static constexpr int kStaging = kStages * kStageBytes;
-  static constexpr int kScaleBox = kColumns + (kOfExperts ? 4 : 0);      // scales that are copied, from a multiple of 4 on
+  static constexpr int kScaleBox = kColumns + (kOfExperts ? 4 : 0);  // scales that are copied, from a multiple of 4 on
   static constexpr int kScaleBytes = (kScaleBox * 4 + 127) / 128 * 128;  // of a stage
   static constexpr int kScales = kStaging + kColumns * kWeightRows * 2;  // f32 [kStages, kScaleBytes / 4]
   // f32 [2, kWeightBlocks, kMostSteps], of every other tile
@@ -64,8 +67,8 @@ struct TokensPlan {
 };
 using ExpertTokensPlan = TokensPlan<1, 192, 4, true>;
 
-// Tensor maps: W in boxes of kWeightRows x 128, tokens in boxes of kColumns x 128, y, the scales of W in rows, those of
-// tokens in boxes of kScaleBox.
+// Tensor maps: W in boxes of kWeightRows x 128, tokens in boxes of kColumns x 128, y, the scales of W in rows or, of
+// more than kMostScaleBox, in boxes of as many, those of tokens in boxes of kScaleBox.
 struct TokensMaps {
   CUtensorMap weight, tokens, out, weight_scale, token_scale;
 };
@@ -92,8 +95,10 @@ struct TokensCopy {
   int parity = 1;
   __device__ void operator()(const TokensRing<Plan>& ring, const GroupedTile& tile, int step) {
     const std::uint32_t full = ring.full();
-    const int weight_bytes = static_cast<int>(args.weight_stride) * 4;
-    barrier_expect(full, Plan::kStageBytes + Plan::kScaleBox * 4 + (step == 0 ? Plan::kWeightBlocks * weight_bytes : 0));
+    const int stride = static_cast<int>(args.weight_stride);
+    const int boxes = Plan::kMostSteps > kMostScaleBox ? (stride + kMostScaleBox - 1) / kMostScaleBox : 1;
+    const int weight_bytes = Plan::kWeightBlocks * boxes * (boxes > 1 ? kMostScaleBox : stride) * 4;
+    barrier_expect(full, Plan::kStageBytes + Plan::kScaleBox * 4 + (step == 0 ? weight_bytes : 0));
     bulk_copy_tile(ring.at(), maps.tokens, step * kScaledDepth, tile.column, full);
     bulk_copy_tile(ring.at() + Plan::kFirstBytes, maps.weight, step * kScaledDepth,
                    tile.expert * args.grouped.rows + tile.row, full);
@@ -102,7 +107,10 @@ struct TokensCopy {
     parity ^= 1;
     const int block = tile.expert * (args.grouped.rows / kScaledDepth) + tile.row / kScaledDepth;
     for (int i = 0; i < Plan::kWeightBlocks; ++i) {
-      bulk_copy_tile(ring.weight_scales(parity) + i * (Plan::kMostSteps * 4), maps.weight_scale, 0, block + i, full);
+      for (int box = 0; box < boxes; ++box) {
+        bulk_copy_tile(ring.weight_scales(parity) + (i * Plan::kMostSteps + box * kMostScaleBox) * 4, maps.weight_scale,
+                       box * kMostScaleBox, block + i, full);
+      }
     }
   }
 };
@@ -223,8 +231,8 @@ struct TokensCompute {
     bulk_commit();
   }
 
-  // Writes the first rows of the staging memory, which are fewer than those of a box: the next ones are those of another
-  // expert.
+  // Writes the first rows of the staging memory, which are fewer than those of a box: the next ones are those of
+  // another expert.
   __device__ void store_rows(const GroupedTile& tile, int count) const {
     const int weight_parts = this->weight_parts(tile);
     for (int i = place.thread; i < count * 8 * weight_parts; i += 128) {

@@ -1,8 +1,10 @@
-// Scaled products on a GPU: of any rows by own kernels, others by cuBLASLt. There all rows of the capacity are
-// multiplied; those past the count are 0 in the operands (ops/quantize), so that they add nothing to gradients.
+// Scaled products on a GPU: of any rows by own kernels, others by own kernels or by cuBLASLt, whichever takes less
+// time; the bits are the same. There all rows of the capacity are multiplied; those past the count are 0 in the
+// operands (ops/quantize), so that they add nothing to gradients.
 #include "backend/cuda/device.h"
 #include "backend/cuda/scaled_gemm.h"
 #include "ops/registry.h"
+#include "ops/scaled_linear/dense_cuda.h"
 #include "ops/scaled_linear/rows_cuda.h"
 #include "ops/scaled_linear/scaled_linear.h"
 
@@ -16,6 +18,9 @@ void multiply(const KernelCall& call, ScaledGemmArgs args) {
   args.c_type = call.out(0).dtype();
   args.workspace = call.workspace.first(kCublasWorkspace);
   auto& device = static_cast<CudaDevice&>(*call.device);
+  const DenseChoice choice = dense_choice(args, device.sm_count());
+  const bool tried = choice.time <= cublas_time(args, device.sm_count());
+  if (tried && launch_dense(args, choice.tiles, {}, device)) return;
   device.cublas().scaled_gemm(args, device.stream());
 }
 

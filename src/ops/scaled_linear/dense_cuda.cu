@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "ops/cuda_kernel.cuh"
 #include "ops/scaled_grouped_linear/byte_boxes.cuh"
 #include "ops/scaled_linear/wgmma_dense.cuh"
 
@@ -35,14 +36,14 @@ bool launch(const ScaledGemmArgs& args, const RowCount& used, const Result& resu
   const std::int64_t stages = ceil_div(args.k, kScaledDepth);
   const std::int64_t stride = ceil_div(stages, 4) * 4;
   const CUtensorMap first = byte_boxes(args.a, args.m, args.k, Plan::kColumns);
-  const TokensMaps maps{
-      .weight = byte_boxes(args.b, args.n, args.k, Plan::kWeightRows),
-      .tokens = first,
-      .out = args.c_type == DType::kF32 ? first  // not used
-             : Result::kKeeps           ? row_boxes(args.c, 1, args.m * args.n, args.m, args.n, 1, 64)
-                                        : row_boxes(args.c, args.m, args.n, 1, args.n, 64),
-      .weight_scale = scale_boxes(args.b_scale, args.n / kScaledDepth, stride, stride),
-      .token_scale = scale_boxes(args.a_scale, stages, args.m, Plan::kScaleBox)};
+  const TokensMaps maps{.weight = byte_boxes(args.b, args.n, args.k, Plan::kWeightRows),
+                        .tokens = first,
+                        .out = args.c_type == DType::kF32 ? first  // not used
+                               : Result::kKeeps           ? row_boxes(args.c, 1, args.m * args.n, args.m, args.n, 1, 64)
+                                                          : row_boxes(args.c, args.m, args.n, 1, args.n, 64),
+                        .weight_scale = scale_boxes(args.b_scale, args.n / kScaledDepth, stride,
+                                                    std::min<std::int64_t>(stride, kMostScaleBox)),
+                        .token_scale = scale_boxes(args.a_scale, stages, args.m, Plan::kScaleBox)};
   const ScaledArgs scaled{.grouped = {.start = nullptr,
                                       .experts = 1,
                                       .rows = static_cast<int>(args.n),
@@ -77,10 +78,8 @@ bool launch(const ScaledGemmArgs& args, const RowCount& used, CudaDevice& device
 
 DenseChoice dense_choice(const ScaledGemmArgs& args, int sms) {
   if (!fits(args) || (!args.accumulate && args.c_type != DType::kBf16)) return {DenseTiles::kNone, 0};
-  const std::int64_t wide =
-      time_of_tiles(args, WideTokensPlan::kColumns, WideTokensPlan::kWeightRows, kWideTime, sms);
-  const std::int64_t tall =
-      time_of_tiles(args, TallTokensPlan::kColumns, TallTokensPlan::kWeightRows, kTallTime, sms);
+  const std::int64_t wide = time_of_tiles(args, WideTokensPlan::kColumns, WideTokensPlan::kWeightRows, kWideTime, sms);
+  const std::int64_t tall = time_of_tiles(args, TallTokensPlan::kColumns, TallTokensPlan::kWeightRows, kTallTime, sms);
   return wide < tall ? DenseChoice{DenseTiles::kWide, wide} : DenseChoice{DenseTiles::kTall, tall};
 }
 
@@ -88,8 +87,9 @@ std::int64_t cublas_time(const ScaledGemmArgs& args, int sms) {
   return time_of_tiles(args, 128, 128, kCublasTime, sms);
 }
 
-bool launch_dense(const ScaledGemmArgs& args, DenseTiles tiles, const RowCount& used, CudaDevice& device) {
+bool launch_dense(const ScaledGemmArgs& args, DenseTiles tiles, const TensorView& rows, CudaDevice& device) {
   if (tiles == DenseTiles::kNone) return false;
+  const RowCount used = rows ? row_count(rows) : RowCount{.used = nullptr, .capacity = args.m};
   return tiles == DenseTiles::kWide ? launch<WideTokensPlan>(args, used, device)
                                     : launch<TallTokensPlan>(args, used, device);
 }

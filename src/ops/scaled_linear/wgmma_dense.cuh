@@ -89,8 +89,7 @@ struct AddedResult {
       return min((args.grouped.rows - tile.row) / 64, Plan::kWeightParts);
     };
     keep_sums<Plan>(
-        ring, maps.out, args.grouped,
-        [&](const GroupedTile& tile) { return (tile.columns + 63) / 64 * parts(tile); },
+        ring, maps.out, args.grouped, [&](const GroupedTile& tile) { return (tile.columns + 63) / 64 * parts(tile); },
         [&](const GroupedTile& tile, int i) {
           const int rows = i / parts(tile);
           const int part = i % parts(tile);
