@@ -19,8 +19,8 @@ struct RowsTiling {
   std::int64_t time = 0;
 };
 
-// Of the widths that divide `rows` evenly the one with the least time. That of a stage is in proportion to
-// max(width, 56) + 60 on an H200 (docs/lab-notes.md, Products of any number of rows).
+// Returns the tiling that takes the least time, of the widths that divide `rows` evenly. The time of a stage is in
+// proportion to max(width, 56) + 60 on an H200 (docs/lab-notes.md, Products of any number of rows).
 RowsTiling tiling_of(std::int64_t rows, std::int64_t n, int sms) {
   RowsTiling best;
   const std::int64_t most_groups = ceil_div(rows, NarrowRowsPlan::kColumns);

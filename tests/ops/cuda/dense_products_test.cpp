@@ -152,7 +152,7 @@ TEST_F(DenseProducts, OfModelsWeightGradients) {
   expect_same({3584, 18944, 16384}, DType::kF32, true);
 }
 
-// Which kernel multiplies does not depend on more than the dimensions.
+// On a device of 132 SMs.
 TEST(DenseChoice, IsTheFasterOne) {
   const auto choice = [](std::int64_t m, std::int64_t n, std::int64_t k) {
     return dense_choice({.m = m, .n = n, .k = k}, 132).tiles;
