@@ -25,7 +25,7 @@ struct CompileOptions {
   std::size_t activation_budget = 0;  // bytes that the arena may take, for recomputation
   GradientAccumulation gradients = GradientAccumulation::kWide;
   bool offload = false;                                     // keep activations in host memory (passes/offload.h)
-  FusionScope inference_reach = FusionScope::kProgram;      // fusion in programs without gradients
+  FusionScope inference_reach = FusionScope::kInference;    // fusion in programs without gradients
   std::shared_ptr<const Fp8Weights> fp8_weights = nullptr;  // whose products are in FP8 (passes/fp8.h); null: none are
   bool holds_fp8_weights = false;  // a training program may hold their copies (Fp8Copies::kHeld), if the budget allows
   std::shared_ptr<const WeightShares> shares = nullptr;  // division over the ranks of a job; null: nothing is divided
