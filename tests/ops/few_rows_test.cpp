@@ -4,6 +4,7 @@
 
 #include "ops/linear/linear.h"
 #include "ops/linear_swiglu/linear_swiglu.h"
+#include "ops/registry.h"
 #include "ops/swiglu/swiglu.h"
 #include "ops/test_run.h"
 
@@ -101,6 +102,7 @@ void expect_bits_of_two_operations(const LayerShape& shape, const LayerValues& v
 }
 
 TEST(FewRows, OfGateAndUpHaveTheBitsOfTwoOperations) {
+  register_operations();
   const bool on_cuda = test_device().kind() == DeviceKind::kCuda;
   const std::vector<LayerShape> shapes =
       on_cuda
