@@ -24,7 +24,7 @@ OpCase linear_swiglu_case(std::int64_t rows, std::int64_t k, std::int64_t n, boo
       },
       .reference =
           [=](std::span<const Values> in, const Counts&) {
-            const auto sum = [&](std::int64_t row, std::int64_t j) {
+            const auto product = [&](std::int64_t row, std::int64_t j) {
               double sum = with_bias ? in[2][j] : 0.0;
               for (std::int64_t i = 0; i < k; ++i) sum += in[0][row * k + i] * in[1][j * k + i];
               return sum;
@@ -32,8 +32,8 @@ OpCase linear_swiglu_case(std::int64_t rows, std::int64_t k, std::int64_t n, boo
             Values y(static_cast<std::size_t>(rows * n));
             for (std::int64_t row = 0; row < rows; ++row) {
               for (std::int64_t i = 0; i < n; ++i) {
-                const double gate = sum(row, i);
-                y[row * n + i] = gate / (1.0 + std::exp(-gate)) * sum(row, n + i);
+                const double gate = product(row, i);
+                y[row * n + i] = gate / (1.0 + std::exp(-gate)) * product(row, n + i);
               }
             }
             return std::vector<Values>{y};
