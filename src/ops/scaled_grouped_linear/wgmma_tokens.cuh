@@ -93,12 +93,6 @@ struct TokensCopy {
   }
 };
 
-[[nodiscard]] __device__ inline float load_shared_float(std::uint32_t shared) {
-  float value;
-  asm volatile("ld.shared.f32 %0, [%1];\n" : "=f"(value) : "r"(shared) : "memory");
-  return value;
-}
-
 // A computing warpgroup.
 struct TokensCompute {
   using Plan = TokensPlan;
@@ -108,11 +102,6 @@ struct TokensCompute {
   const ScaledArgs& args;
   GroupedPlace place;
   float sums[kGroups][4];
-
-  __device__ void release(std::uint32_t empty) const {
-    __syncwarp();
-    if (place.thread % 32 == 0) barrier_arrive(empty);
-  }
 
   // Computes the sums of a tile, the first kFirst groups of whose columns have the first scale of W.
   template <int kFirst>
@@ -140,7 +129,7 @@ struct TokensCompute {
       warpgroup_commit();
       warpgroup_wait<0>();
       settle(c);
-      release(ring.empty());
+      place.release(ring.empty());
       const float scale[2][2] = {{low * first, high * first}, {low * second, high * second}};
 #pragma unroll
       for (int i = 0; i < kGroups; ++i) {
@@ -154,7 +143,7 @@ struct TokensCompute {
   __device__ void skip(int steps) {
     for (int step = 0; step < steps; ++step, ring.next()) {
       barrier_wait(ring.full(), ring.parity);
-      release(ring.empty());
+      place.release(ring.empty());
     }
   }
 
