@@ -47,7 +47,7 @@ def form(folder, absent):
     for name in names:
         included("ops/" + name, closure)
     text = "".join(p.read_text() for p in sources)
-    if "cublas().gemm" in text:
+    if "cublas().gemm" in text or "run_linear_and_swiglu" in text:
         return "library"
     if " bytes of shared memory; " in text:
         return "large"

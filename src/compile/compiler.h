@@ -26,7 +26,7 @@ struct CompileOptions {
   GradientAccumulation gradients = GradientAccumulation::kWide;
   OverwrittenGradients overwritten = {};  // the update does not clear these; the programs of a step write the same ones
   bool offload = false;                   // keep activations in host memory (passes/offload.h)
-  FusionScope inference_reach = FusionScope::kProgram;      // fusion in programs without gradients
+  FusionScope inference_reach = FusionScope::kInference;    // fusion in programs without gradients
   std::shared_ptr<const Fp8Weights> fp8_weights = nullptr;  // whose products are in FP8 (passes/fp8.h); null: none are
   bool holds_fp8_weights = false;  // a training program may hold their copies (Fp8Copies::kHeld), if the budget allows
   std::shared_ptr<const WeightShares> shares = nullptr;  // division over the ranks of a job; null: nothing is divided

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -20,7 +21,7 @@ namespace hone {
 }
 
 // The keys of the rounds of Philox 4x32. A kernel gets them from the host, so that no thread computes them.
-template <int kRounds = 10>
+template <std::size_t kRounds = 10>
 struct PhiloxKeys {
   std::array<std::uint32_t, 2 * kRounds> words{};
 
@@ -35,7 +36,7 @@ struct PhiloxKeys {
 
 // Philox 4x32 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011) with the authors' default of 10
 // rounds. Stochastic rounding uses 7, the fewest that pass the authors' statistical tests.
-template <int kRounds>
+template <std::size_t kRounds>
 [[nodiscard]] constexpr std::array<std::uint32_t, 4> philox(const PhiloxKeys<kRounds>& keys,
                                                             std::array<std::uint32_t, 4> counter) {
   for (std::size_t round = 0; round < kRounds; ++round) {
@@ -48,7 +49,7 @@ template <int kRounds>
   return counter;
 }
 
-template <int kRounds = 10>
+template <std::size_t kRounds = 10>
 [[nodiscard]] constexpr std::array<std::uint32_t, 4> philox(std::uint64_t key, std::array<std::uint32_t, 4> counter) {
   return philox(PhiloxKeys<kRounds>(key), counter);
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "passes/layer.h"
+#include "program/fusions.h"
 
 namespace hone {
 namespace {
@@ -23,7 +24,11 @@ class Fuser {
         reach_(reach),
         fused_(registry.fused()),
         rewriter_(program),
-        taken_(program.nodes().size(), false) {}
+        taken_(program.nodes().size(), false) {
+    if (reach != FusionScope::kInference) {
+      std::erase_if(fused_, [](const FusedOp* op) { return dynamic_cast<const InferenceFusedOp*>(op) != nullptr; });
+    }
+  }
 
   Program run() {
     for (std::size_t i = 0; i < program_.nodes().size(); ++i) {
@@ -54,7 +59,7 @@ class Fuser {
   [[nodiscard]] bool fits(const Fusion& fusion) const {
     const std::string_view layer = layer_of(program_.nodes()[fusion.nodes.front()].scope);
     return !takes_count(fusion) && std::all_of(fusion.nodes.begin(), fusion.nodes.end(), [&](std::size_t node) {
-      return !taken_[node] && (reach_ == FusionScope::kProgram || layer_of(program_.nodes()[node].scope) == layer);
+      return !taken_[node] && (reach_ != FusionScope::kLayer || layer_of(program_.nodes()[node].scope) == layer);
     });
   }
 

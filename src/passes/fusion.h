@@ -13,8 +13,9 @@ namespace hone {
 
 // The nodes that may be fused with each other.
 enum class FusionScope : std::uint8_t {
-  kLayer,    // nodes of one layer, because recomputation keeps exactly the values that cross from layer to layer
-  kProgram,  // all nodes
+  kLayer,      // nodes of one layer, because recomputation keeps exactly the values that cross from layer to layer
+  kProgram,    // all nodes
+  kInference,  // all nodes of a program of which no gradients are taken
 };
 
 // Returns `program` with every pattern that `registry` recognizes fused. A fused node takes the position of the first

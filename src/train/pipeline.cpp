@@ -120,6 +120,7 @@ void Pipeline::sum_shared() {
 
 void Pipeline::evaluate(std::span<const HostBatch> batches, LossSums& sums) {
   std::vector<Slot> slots;  // [chunks]
+  slots.reserve(static_cast<std::size_t>(shape_.chunks));
   for (int chunk = 0; chunk < shape_.chunks; ++chunk) {
     slots.push_back(slot_of(in_slot(kEvaluationSlot, evaluation_slot(model_, chunk))));
   }

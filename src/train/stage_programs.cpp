@@ -47,9 +47,9 @@ class ChunkTracer {
       if (options_.compile.recompute == Recompute::kNone || taken(chunks) <= budget) {
         return with_head(std::move(chunks), budget);
       }
-      const std::vector<SplitStage> some = keep_most(chunks, budget);
+      std::vector<SplitStage> some = keep_most(chunks, budget);
       std::vector<SplitStage> again = with_head(recompute_all(budget), budget);
-      return some.empty() || flops_of(again) <= flops_of(some) ? std::move(again) : some;
+      return some.empty() || flops_of(again) <= flops_of(some) ? std::move(again) : std::move(some);
     }
     return with_head(recompute_all(budget), budget);
   }

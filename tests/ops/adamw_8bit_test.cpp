@@ -257,6 +257,24 @@ TEST(Adamw8bit, TinyBlocksAreZero) {
   for (const float weight : optimizer.weight<float>()) ASSERT_TRUE(std::isfinite(weight));
 }
 
+// Every state block is updated once, also in a tensor for which the blocks of a GPU take several turns and several
+// waves (12 million elements), and the last, partial one.
+TEST(Adamw8bit, UpdatesEveryStateBlock) {
+  const std::size_t elements = (std::size_t{12} << 20) + 77;
+  Adamw8BitRun optimizer(static_cast<std::int64_t>(elements), DType::kF32, DType::kF32, {});
+  std::vector<float> start(elements);
+  for (std::size_t i = 0; i < elements; ++i) start[i] = static_cast<float>(i / 256 % 4096);
+  optimizer.set_weight(start);
+  optimizer.set_gradient(std::vector<float>(elements, 0.5f));
+  optimizer.run(0.5f, 10.0f, 31.622776f, 1);
+  const std::vector<float> weight = optimizer.weight<float>();
+  for (std::size_t i = 0; i < elements; ++i) ASSERT_NEAR(weight[i], start[i] - 0.5f, 1e-3f) << i;
+  for (const char* name : {"m", "v"}) {
+    for (const std::uint8_t code : optimizer.state<std::uint8_t>(name)) ASSERT_EQ(code, 255) << name;
+  }
+  EXPECT_TRUE(optimizer.gradient_is_zero());
+}
+
 // With an epsilon so small that it does not hide them, second moments below the smallest normal number still scale
 // steps.
 TEST(Adamw8bit, SubnormalMomentsCount) {

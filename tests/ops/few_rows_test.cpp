@@ -1,8 +1,11 @@
 // Rows of a linear layer do not depend on how many are computed together: on a GPU few rows run other kernels than
-// many.
+// many, and one kernel for a product and the swiglu of it.
 #include <gtest/gtest.h>
 
 #include "ops/linear/linear.h"
+#include "ops/linear_swiglu/linear_swiglu.h"
+#include "ops/registry.h"
+#include "ops/swiglu/swiglu.h"
 #include "ops/test_run.h"
 
 namespace hone::test {
@@ -74,6 +77,46 @@ TEST(FewRows, AreThoseOfManyRows) {
       const auto size = static_cast<std::ptrdiff_t>(few.size());
       EXPECT_TRUE(same_bits(few, std::vector<float>(many.begin(), many.begin() + size)))
           << shape.n << " x " << shape.k << ", " << rows << " rows";
+    }
+  }
+}
+
+// Compares linear_swiglu with the two operations in every bit of the rows in use.
+void expect_bits_of_two_operations(const LayerShape& shape, const LayerValues& values, std::int64_t rows,
+                                   std::int64_t used) {
+  Program program;
+  const Tensor x = program.input("x", {DType::kBf16, {{rows, Count::tokens}, shape.k}});
+  const Tensor weight = program.weight("weight", {DType::kBf16, {shape.n, shape.k}});
+  const Tensor bias = shape.bias ? program.weight("bias", {DType::kBf16, {shape.n}}) : Tensor();
+  program.output("two", swiglu(linear(x, weight, bias)));
+  program.output("one", linear_swiglu(x, weight, bias));
+  TestRun run(std::move(program));
+  run.set_weight("weight", values.weight);
+  if (shape.bias) run.set_weight("bias", values.bias);
+  run.set("x", std::vector<BFloat16>(values.x.begin(), values.x.begin() + rows * shape.k));
+  run.executable().set_count(Count::tokens, used);
+  run.executable().run();
+  const auto size = static_cast<std::size_t>(used * shape.n / 2);
+  EXPECT_TRUE(same_bits(run.output<BFloat16>("one", size), run.output<BFloat16>("two", size)))
+      << shape.n << " x " << shape.k << ", " << used << " of " << rows << " rows";
+}
+
+TEST(FewRows, OfGateAndUpHaveTheBitsOfTwoOperations) {
+  register_operations();
+  const bool on_cuda = test_device().kind() == DeviceKind::kCuda;
+  const std::vector<LayerShape> shapes =
+      on_cuda
+          ? std::vector<LayerShape>{{28672, 4096, false, false}, {37888, 3584, false, false}, {9728, 896, false, false},
+                                    {24576, 4096, false, false}, {9728, 896, true, false},    {2816, 2056, true, false},
+                                    {80, 24, true, false},       {72, 40, false, false}}
+          : std::vector<LayerShape>{{96, 72, true, false}, {40, 24, false, false}};
+  for (const LayerShape& shape : shapes) {
+    const LayerValues values(shape);
+    for (const std::int64_t rows : {1, 2, 3, 7, 8, 9, 16, 17, 24, 32, 33, 48, 64, 65, 80, 96, 100, 127, 128, 160}) {
+      expect_bits_of_two_operations(shape, values, rows, rows);
+    }
+    for (const std::int64_t rows : {2, 16, 32, 64, 128}) {
+      expect_bits_of_two_operations(shape, values, rows, rows / 2 + 1);
     }
   }
 }

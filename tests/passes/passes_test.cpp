@@ -184,9 +184,10 @@ TEST(Fusion, PlacesAreDeclaredAndDiffer) {
   register_operations();
   std::vector<std::string_view> names;
   for (const FusedOp* op : op_registry().fused()) names.push_back(op->name());
-  EXPECT_EQ(names, (std::vector<std::string_view>{"add_layer_norm", "add_rms_norm", "linear_logprobs_joint",
-                                                  "rope_append", "quantize_swiglu", "quantize_swiglu_backward",
-                                                  "quantize_experts_swiglu", "quantize_experts_swiglu_backward"}));
+  EXPECT_EQ(names,
+            (std::vector<std::string_view>{"add_layer_norm", "add_rms_norm", "linear_logprobs_joint", "rope_append",
+                                           "quantize_swiglu", "quantize_swiglu_backward", "quantize_experts_swiglu",
+                                           "quantize_experts_swiglu_backward", "linear_swiglu"}));
   const FusedScales one("one", 10, 2);
   const FusedScales other("other", 10, 3);
   OpRegistry registry;

@@ -16,6 +16,11 @@ namespace hone {
                : "memory");
   return words;
 }
+[[nodiscard]] __device__ inline float load_shared_float(std::uint32_t shared) {
+  float value;
+  asm volatile("ld.shared.f32 %0, [%1];\n" : "=f"(value) : "r"(shared) : "memory");
+  return value;
+}
 // Copies a box of shared memory to where a row_boxes() map has it; elements outside the tensor are not written. The
 // copy is one of those that bulk_commit() ends and the waits after it cover.
 __device__ inline void bulk_store_box(const CUtensorMap& map, std::uint32_t shared, int column, int head, int row) {

@@ -12,6 +12,12 @@ inline constexpr int kGroupedOwnBarrier = 2;   // and 3: named barriers of the t
 struct GroupedPlace {
   int group;   // 0 or 1: of the two warpgroups
   int thread;  // of the warpgroup
+
+  // Tells the copying threads that the warp has read a stage, in plain loads too.
+  __device__ void release(std::uint32_t empty) const {
+    __syncwarp();
+    if (thread % 32 == 0) barrier_arrive(empty);
+  }
 };
 
 // Stores a tile of y or dx, whose 64 rows of a warpgroup become columns [tile.row + 64 group, + 64) of rows of tokens.

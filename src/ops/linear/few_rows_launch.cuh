@@ -11,7 +11,7 @@
 
 namespace hone {
 
-// A GEMM of few rows, which has GemmArgs::n columns.
+// A GEMM of few rows; y has GemmArgs::n columns.
 struct FewRowsProduct {
   GemmArgs gemm;
   bool constant_weight;  // no kernel of the same recorded launches writes W
@@ -29,6 +29,16 @@ struct FewRowsKernel {
   int under_way;    // bytes of W for an SM that are copied at a time
 };
 
+// The map of W, matrices of n rows, in boxes of the same tile_rows rows of each, one after the other.
+[[nodiscard]] inline CUtensorMap weight_boxes(const GemmArgs& args, int tile_rows, int matrices) {
+  return tensor_boxes<3>(
+      args.b, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+      {static_cast<cuuint64_t>(args.k), static_cast<cuuint64_t>(args.n), static_cast<cuuint64_t>(matrices)},
+      {static_cast<cuuint64_t>(args.ldb) * 2, static_cast<cuuint64_t>(args.n * args.ldb) * 2},
+      {kPartColumns, static_cast<cuuint32_t>(tile_rows), static_cast<cuuint32_t>(matrices)},
+      CU_TENSOR_MAP_SWIZZLE_128B);
+}
+
 template <class Out>
 bool launch_tiles(const FewRowsKernel<Out>& kernel, const FewRowsProduct& product, int tile_rows) {
   const GemmArgs& args = product.gemm;
@@ -37,12 +47,13 @@ bool launch_tiles(const FewRowsKernel<Out>& kernel, const FewRowsProduct& produc
   if (attributes.maxThreadsPerBlock < kernel.threads) return false;  // built for a device without wgmma
   const std::int64_t token_tiles = ceil_div(args.m, kernel.tokens);
   const auto tiles = static_cast<int>(ceil_div(args.n, tile_rows) * token_tiles);
-  const int stage_bytes = kernel.parts * (tile_rows + kernel.tokens) * kRowBytes;
+  const int weight_rows = FewRowsOut<Out>::kMatrices * tile_rows;
+  const int stage_bytes = kernel.parts * (weight_rows + kernel.tokens) * kRowBytes;
   const int other_bytes = 1024 + kernel.slack_bytes;  // the ring begins at a multiple of 1,024
   const int stages = std::min(kMostStages, (kSharedBytes - other_bytes) / stage_bytes);
   const int under_way =
-      std::min(stages, static_cast<int>(ceil_div(kernel.under_way, kernel.parts * tile_rows * kRowBytes)));
-  const FewRowsArgs<Out> rows{.y = static_cast<Out*>(args.c),
+      std::min(stages, static_cast<int>(ceil_div(kernel.under_way, kernel.parts * weight_rows * kRowBytes)));
+  const FewRowsArgs<Out> rows{.y = static_cast<typename FewRowsOut<Out>::Element*>(args.c),
                               .bias = static_cast<const __nv_bfloat16*>(args.bias),
                               .ldy = args.ldc,
                               .m = static_cast<int>(args.m),
@@ -54,7 +65,7 @@ bool launch_tiles(const FewRowsKernel<Out>& kernel, const FewRowsProduct& produc
                               .stages = stages,
                               .under_way = under_way,
                               .constant_weight = product.constant_weight};
-  const CUtensorMap weight = row_boxes(args.b, args.n, args.ldb, 1, args.k, tile_rows);
+  const CUtensorMap weight = weight_boxes(args, tile_rows, FewRowsOut<Out>::kMatrices);
   const CUtensorMap x = row_boxes(args.a, args.m, args.lda, 1, args.k, kernel.tokens);
   check_cuda(cudaFuncSetAttribute(kernel.function, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes),
              "cudaFuncSetAttribute");
@@ -90,13 +101,15 @@ bool launch_rows(const FewRowsProduct& product) {
 }
 
 // Two parts a stage halve the waits, each of which costs as much as some links of a small tile. A stage has both only
-// if none of its columns is beyond k.
+// if none of its columns is beyond k. A tile of two matrices has as much in one part.
 [[nodiscard]] inline bool has_two_parts(const GemmArgs& args) { return args.k % (2 * kPartColumns) == 0; }
 
 template <int kGroups, class Out>
 bool launch_columns_of(const FewRowsProduct& product, int tile_rows) {
-  return has_two_parts(product.gemm) ? launch_columns<kGroups, 2, Out>(product, tile_rows)
-                                     : launch_columns<kGroups, 1, Out>(product, tile_rows);
+  if constexpr (FewRowsOut<Out>::kMatrices == 1) {
+    if (has_two_parts(product.gemm)) return launch_columns<kGroups, 2, Out>(product, tile_rows);
+  }
+  return launch_columns<kGroups, 1, Out>(product, tile_rows);
 }
 
 template <int kGroups, class Out>
@@ -104,7 +117,7 @@ bool launch_rows_of(const FewRowsProduct& product, int tokens) {
   if constexpr (kGroups >= kLeastWideGroups) {
     if (tokens > kWarpgroupRows) return launch_rows<2, kGroups, 1, Out>(product);
   }
-  if constexpr (kGroups <= 8) {
+  if constexpr (kGroups <= 8 && FewRowsOut<Out>::kMatrices == 1) {
     if (has_two_parts(product.gemm)) return launch_rows<1, kGroups, 2, Out>(product);
   }
   return launch_rows<1, kGroups, 1, Out>(product);
@@ -113,7 +126,13 @@ bool launch_rows_of(const FewRowsProduct& product, int tokens) {
 template <class Out, int... kGroups>
 bool launch_rows_of(const FewRowsProduct& product, const FewRowsTile& tile, std::integer_sequence<int, kGroups...>) {
   bool done = false;
-  (void)((tile.rows == kGroups * 8 && (done = launch_rows_of<kGroups, Out>(product, tile.tokens), true)) || ...);
+  const auto launch = [&]<int kOf>() {
+    if constexpr (FewRowsOut<Out>::kMatrices * kOf * 8 <= kMostTileRows) {
+      done = launch_rows_of<kOf, Out>(product, tile.tokens);
+    }
+    return true;
+  };
+  (void)((tile.rows == kGroups * 8 && launch.template operator()<kGroups>()) || ...);
   return done;
 }
 
@@ -121,7 +140,7 @@ bool launch_rows_of(const FewRowsProduct& product, const FewRowsTile& tile, std:
 template <class Out>
 bool launch_product(const FewRowsProduct& product) {
   const GemmArgs& args = product.gemm;
-  const FewRowsTile tile = few_rows_tile(args.m, args.n, product.sm_count);
+  const FewRowsTile tile = few_rows_tile(args.m, args.n, product.sm_count, FewRowsOut<Out>::kMatrices);
   if (tile.tokens == 8) return launch_columns_of<1, Out>(product, tile.rows);
   if (tile.tokens == 16) return launch_columns_of<2, Out>(product, tile.rows);
   if (tile.tokens == 32) return launch_columns_of<4, Out>(product, tile.rows);

@@ -20,15 +20,29 @@ inline constexpr int kSharedBytes = 225 * 1024;  // of the 227 KiB that a block 
 inline constexpr int kMostStages = 64;
 inline constexpr int kBytesUnderWay = 44 * 1024;  // of W for an SM, which is enough to read at the memory's rate
 
+// y is the sums of a tile in Out, float or bf16. With SwigluOfSums it is swiglu of the sums by two matrices, gate and
+// up, in bf16: W has the n rows of one and then those of the other, and a tile the same rows of both.
+struct SwigluOfSums {};
+template <class Out>
+struct FewRowsOut {
+  using Element = Out;
+  static constexpr int kMatrices = 1;
+};
+template <>
+struct FewRowsOut<SwigluOfSums> {
+  using Element = __nv_bfloat16;
+  static constexpr int kMatrices = 2;
+};
+
 template <class Out>
 struct FewRowsArgs {
-  Out* y;                     // [m, n], rows ldy apart
-  const __nv_bfloat16* bias;  // [n] or null
+  typename FewRowsOut<Out>::Element* y;  // [m, n], rows ldy apart
+  const __nv_bfloat16* bias;             // of the rows of W, or null
   std::int64_t ldy;
   int m, n, k;
-  int tile_rows;    // of W
+  int tile_rows;    // of each matrix: columns of y
   int token_tiles;  // tiles of tokens for the same rows of W; they follow each other
-  int tiles;        // of rows of W and of tokens
+  int tiles;        // of columns of y and of tokens
   int stages;
   int under_way;  // stages of W that are copied at a time, at most `stages`
   bool constant_weight;
@@ -71,7 +85,7 @@ __device__ inline void make_barriers(const WeightRing& ring, int warps) {
 template <int kParts, class Out>
 __device__ inline void copy_weights(WeightRing ring, const CUtensorMap& weight, const FewRowsArgs<Out>& args,
                                     int steps) {
-  const int bytes = args.tile_rows * kRowBytes;
+  const int bytes = FewRowsOut<Out>::kMatrices * args.tile_rows * kRowBytes;
   WeightRing arriving = ring;
   int started = 0;
   for (int tile = static_cast<int>(blockIdx.x); tile < args.tiles; tile += static_cast<int>(gridDim.x)) {
@@ -85,7 +99,7 @@ __device__ inline void copy_weights(WeightRing ring, const CUtensorMap& weight, 
       barrier_expect(ring.weight_full(), kParts * bytes);
 #pragma unroll
       for (int part = 0; part < kParts; ++part) {
-        bulk_copy_box(ring.at() + part * bytes, weight, (step * kParts + part) * kPartColumns, 0, row,
+        bulk_copy_box(ring.at() + part * bytes, weight, (step * kParts + part) * kPartColumns, row, 0,
                       ring.weight_full());
       }
     }
@@ -96,7 +110,7 @@ __device__ inline void copy_weights(WeightRing ring, const CUtensorMap& weight, 
 template <int kParts, class Out>
 __device__ inline void copy_tokens(WeightRing ring, const CUtensorMap& x, const FewRowsArgs<Out>& args, int steps,
                                    int bytes) {
-  const int offset = kParts * args.tile_rows * kRowBytes;
+  const int offset = kParts * FewRowsOut<Out>::kMatrices * args.tile_rows * kRowBytes;
   for (int tile = static_cast<int>(blockIdx.x); tile < args.tiles; tile += static_cast<int>(gridDim.x)) {
     const int token = tile % args.token_tiles * (bytes / kRowBytes);
     for (int step = 0; step < steps; ++step, ring.next()) {
@@ -126,10 +140,11 @@ __device__ inline void copy_operands(const WeightRing& ring, const CUtensorMap& 
 }
 
 // Accumulates the products of all stages of a tile: c = A B^T, where the first parts of A and B lie `a_offset` and
-// `b_offset` bytes from a stage's start and the next parts `a_bytes` and `b_bytes` further.
-template <int kParts, int kCount>
-__device__ inline void multiply_tile(float (&c)[kCount][4], WeightRing& ring, int steps, int a_offset, int a_bytes,
-                                     int b_offset, int b_bytes) {
+// `b_offset` bytes from a stage's start and the next parts `a_bytes` and `b_bytes` further. With several c, a part of A
+// has the rows of each, `each_bytes` apart.
+template <int kParts, int kSums, int kCount>
+__device__ inline void multiply_tile(float (&c)[kSums][kCount][4], WeightRing& ring, int steps, int a_offset,
+                                     int a_bytes, int each_bytes, int b_offset, int b_bytes) {
   const bool arrives = threadIdx.x % 32 == 0;
   std::uint32_t before = 0;
   for (int step = 0; step < steps; ++step, ring.next()) {
@@ -138,12 +153,19 @@ __device__ inline void multiply_tile(float (&c)[kCount][4], WeightRing& ring, in
     warpgroup_fence();
 #pragma unroll
     for (int part = 0; part < kParts; ++part) {
-      const std::uint64_t a = warpgroup_operand(ring.at() + a_offset + part * a_bytes, 0);
+      std::uint64_t a[kSums];
+#pragma unroll
+      for (int i = 0; i < kSums; ++i) {
+        a[i] = warpgroup_operand(ring.at() + a_offset + part * a_bytes + i * each_bytes, 0);
+      }
       const std::uint64_t b = warpgroup_operand(ring.at() + b_offset + part * b_bytes, 0);
 #pragma unroll
       for (int link = 0; link < kPartColumns / 16; ++link) {
         const int keep = step > 0 || part > 0 || link > 0 ? 1 : 0;
-        warpgroup_multiply<Major::kK, Major::kK>(c, a + 2 * link, b + 2 * link, keep);
+#pragma unroll
+        for (int i = 0; i < kSums; ++i) {
+          warpgroup_multiply<Major::kK, Major::kK>(c[i], a[i] + 2 * link, b + 2 * link, keep);
+        }
       }
     }
     warpgroup_commit();
@@ -152,7 +174,8 @@ __device__ inline void multiply_tile(float (&c)[kCount][4], WeightRing& ring, in
     before = ring.empty();
   }
   warpgroup_wait<0>();
-  settle(c);
+#pragma unroll
+  for (int i = 0; i < kSums; ++i) settle(c[i]);
   if (arrives) barrier_arrive(before);
 }
 

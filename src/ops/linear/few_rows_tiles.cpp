@@ -19,7 +19,7 @@ bool few_rows_pay(std::int64_t m, std::int64_t n, std::int64_t k) {
   return m <= 128 || (m > 320 && m <= 384 && k > 2 * n);
 }
 
-FewRowsTile few_rows_tile(std::int64_t m, std::int64_t n, int sm_count) {
+FewRowsTile few_rows_tile(std::int64_t m, std::int64_t n, int sm_count, int matrices) {
   FewRowsTile best{};
   double best_cost = std::numeric_limits<double>::infinity();
   const auto consider = [&](const FewRowsTile& tile, double cost_of_tile) {
@@ -31,7 +31,7 @@ FewRowsTile few_rows_tile(std::int64_t m, std::int64_t n, int sm_count) {
   if (m <= 64) {
     // A tile costs its rows of W and, more cheaply since they come from the L2 cache, the rows of x.
     const int tokens = m <= 8 ? 8 : m <= 16 ? 16 : m <= 32 ? 32 : 64;
-    for (int rows = 64; rows >= 16; rows -= 8) consider({rows, tokens}, rows + 4.0 + 0.4 * tokens);
+    for (int rows = 64; rows >= 16; rows -= 8) consider({rows, tokens}, matrices * rows + 4.0 + 0.4 * tokens);
     return best;
   }
   // The products, and what is copied to shared memory and read there, which takes as long as some of them.
@@ -40,7 +40,8 @@ FewRowsTile few_rows_tile(std::int64_t m, std::int64_t n, int sm_count) {
       for (const int groups : {kGroups...}) {
         const int rows = groups * 8;
         if (tokens > 64 && groups < kLeastWideGroups) continue;
-        consider({rows, tokens}, rows + tokens + rows * tokens / 12.0);
+        const int of_weight = matrices * rows;
+        if (of_weight <= kMostTileRows) consider({rows, tokens}, of_weight + tokens + of_weight * tokens / 12.0);
       }
     }
   };

@@ -5,6 +5,7 @@
 #include "ops/quantize_swiglu/quantize_swiglu.h"
 #include "ops/registry.h"
 #include "ops/swiglu/swiglu.h"
+#include "program/fusions.h"
 #include "program/gradient_builder.h"
 
 namespace hone {
@@ -61,7 +62,7 @@ class QuantizeExpertsSwiglu final : public FusedOp {
   }
   int fusion_priority() const override { return 700; }
   std::optional<Fusion> fuse(const Program& program, std::size_t first) const override {
-    return fused_with_quantize(program, first, "swiglu", "quantize_experts");
+    return fused_with_reader(program, first, "swiglu", "quantize_experts");
   }
 };
 

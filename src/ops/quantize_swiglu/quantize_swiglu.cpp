@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "ops/registry.h"
 #include "ops/swiglu/swiglu.h"
+#include "program/fusions.h"
 #include "program/gradient_builder.h"
 
 namespace hone {
@@ -56,7 +57,7 @@ class QuantizeSwiglu final : public FusedOp {
   }
   int fusion_priority() const override { return 500; }
   std::optional<Fusion> fuse(const Program& program, std::size_t first) const override {
-    return fused_with_quantize(program, first, "swiglu", "quantize");
+    return fused_with_reader(program, first, "swiglu", "quantize");
   }
 };
 
@@ -74,31 +75,9 @@ Cost elementwise_cost(Cost cost, double flops, std::span<const Type> outputs) {
   return cost;
 }
 
-std::optional<Fusion> fused_with_quantize(const Program& program, std::size_t first, std::string_view op,
-                                          std::string_view quantize) {
-  const std::vector<Node>& nodes = program.nodes();
-  const Node& made = nodes[first];
-  if (made.op->name() != op) return std::nullopt;
-  const ValueId value = made.outputs[0];
-  const bool is_output =
-      std::ranges::any_of(program.outputs(), [&](const Output& each) { return each.value == value; });
-  std::optional<std::size_t> quantized;
-  for (std::size_t i = first + 1; i < nodes.size(); ++i) {
-    if (!reads(nodes[i], value)) continue;
-    if (quantized || nodes[i].op->name() != quantize) return std::nullopt;
-    quantized = i;
-  }
-  if (!quantized || is_output) return std::nullopt;
-  const Node& node = nodes[*quantized];
-  Fusion fusion{.nodes = {first, *quantized}, .inputs = made.inputs, .attributes = node.attributes, .outputs = {}};
-  fusion.inputs.insert(fusion.inputs.end(), node.inputs.begin() + 1, node.inputs.end());
-  for (std::size_t i = 0; i < node.outputs.size(); ++i) fusion.outputs.emplace_back(node.outputs[i], i);
-  return fusion;
-}
-
 std::optional<Fusion> backward_fused_with_quantize(const Program& program, std::size_t first,
                                                    std::string_view quantize) {
-  std::optional<Fusion> fusion = fused_with_quantize(program, first, "swiglu_backward", quantize);
+  std::optional<Fusion> fusion = fused_with_reader(program, first, "swiglu_backward", quantize);
   if (fusion && program.value(fusion->inputs[SwigluBackwardIn::dy]).type.row_size() % kScaleBlock != 0) return {};
   return fusion;
 }

@@ -28,12 +28,8 @@ void expect_gate_up(const Type& gate_up, std::string_view op);
 // Returns `cost` with `flops` for each number of a quantized result.
 [[nodiscard]] Cost elementwise_cost(Cost cost, double flops, std::span<const Type> outputs);
 
-// Returns the fusion of node `first`, an `op`, with the `quantize` (an operation that quantizes its first input) that
-// alone reads its result. Its inputs are those of `op`, then those of `quantize` without the first.
-[[nodiscard]] std::optional<Fusion> fused_with_quantize(const Program& program, std::size_t first, std::string_view op,
-                                                        std::string_view quantize);
-
-// The same for swiglu_backward, whose dy must have a multiple of 128 columns.
+// Returns the fusion of node `first`, a swiglu_backward whose dy has a multiple of 128 columns, with the `quantize` (an
+// operation that quantizes its first input) that alone reads its result.
 [[nodiscard]] std::optional<Fusion> backward_fused_with_quantize(const Program& program, std::size_t first,
                                                                  std::string_view quantize);
 

@@ -47,12 +47,6 @@ struct ScaledCompute {
   GroupedPlace place;
   float sums[kGroups][4];
 
-  // Tells the copying threads that the warp has read a stage.
-  __device__ void release(std::uint32_t empty) const {
-    __syncwarp();
-    if (place.thread % 32 == 0) barrier_arrive(empty);
-  }
-
   // Loads the warp's 16 rows of W^T, columns of the stage, for 32 terms. A matrix of ldmatrix has 8 terms, chosen so
   // that their rows are in different banks: lanes of the upper half of a quad find theirs in the other matrix.
   __device__ void load_link(int link, std::uint32_t (&held)[4]) const {
@@ -125,7 +119,7 @@ struct ScaledCompute {
       warpgroup_wait<0>();
       settle(c);
       add_stage(c);
-      release(ring.empty());
+      place.release(ring.empty());
     }
   }
   template <int kCount>

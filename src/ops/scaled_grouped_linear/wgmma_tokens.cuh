@@ -115,12 +115,6 @@ struct TokensCopy {
   }
 };
 
-[[nodiscard]] __device__ inline float load_shared_float(std::uint32_t shared) {
-  float value;
-  asm volatile("ld.shared.f32 %0, [%1];\n" : "=f"(value) : "r"(shared) : "memory");
-  return value;
-}
-
 // A computing warpgroup.
 template <class Plan>
 struct TokensCompute {
@@ -143,11 +137,6 @@ struct TokensCompute {
     const int lane = place.thread % 32;
     const SharedRows<64> rows{ring.staged(place.group * kParts + part, pair / 4)};
     return rows.at(place.thread / 32 * 16 + lane % 16, pair % 4 * 2 + lane / 16);
-  }
-
-  __device__ void release(std::uint32_t empty) const {
-    __syncwarp();
-    if (place.thread % 32 == 0) barrier_arrive(empty);
   }
 
   // Computes the sums of a tile, the first kFirst groups of whose columns have the first scale of W.
@@ -182,7 +171,7 @@ struct TokensCompute {
         warpgroup_commit();
         warpgroup_wait<0>();
         settle(c);
-        if (part == kParts - 1) release(ring.empty());
+        if (part == kParts - 1) place.release(ring.empty());
         const float scale[2][2] = {{low * first, high * first}, {low * second, high * second}};
 #pragma unroll
         for (int i = 0; i < kGroups; ++i) {
@@ -199,7 +188,7 @@ struct TokensCompute {
   __device__ void skip(int steps) {
     for (int step = 0; step < steps; ++step, ring.next()) {
       barrier_wait(ring.full(), ring.parity);
-      release(ring.empty());
+      place.release(ring.empty());
     }
   }
 

@@ -117,11 +117,11 @@ struct AddedResult {
       }
     }
     fence_async_shared();
-    compute.release(compute.ring.sum_ready());
+    compute.place.release(compute.ring.sum_ready());
   }
   template <class Compute>
   __device__ void skip(const Compute& compute) const {
-    compute.release(compute.ring.sum_ready());
+    compute.place.release(compute.ring.sum_ready());
   }
   template <class Compute>
   __device__ void end(const Compute&) const {}

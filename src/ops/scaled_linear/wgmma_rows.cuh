@@ -128,7 +128,7 @@ struct RowsCompute : ScaledCompute<Plan> {
         i < kAhead ? warpgroup_wait<1>() : warpgroup_wait<0>();
         settle(c[(i - 1) % 2]);
         this->add_stage(c[(i - 1) % 2]);
-        this->release(ring.empty());
+        place.release(ring.empty());
         ring.next();
       }
     }
