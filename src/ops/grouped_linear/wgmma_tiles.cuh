@@ -127,7 +127,13 @@ class GroupedOrder {
     const int place = inner - __shfl_sync(kAll, inclusive_ - tiles_, lane);
     const int across = row_groups();
     tile.expert = base_ + lane;
-    if constexpr (Plan::kTokenRows) return find_tokens(place, first, count, tile);
+    if constexpr (Plan::kTokenRows) {
+      find_in_bands<Plan>(place, across, Plan::kSumsRows ? args_.columns : count, tile);
+      if (!Plan::kSumsRows) tile.column += first;
+      tile.first = Plan::kSumsRows ? first : 0;
+      tile.depth = Plan::kSumsRows ? count : args_.depth;
+      return true;
+    }
     tile.row = place % across * kGroupedRows;
     const int index_of_columns = place / across;
     if constexpr (Plan::kSumsRows) {
@@ -153,14 +159,6 @@ class GroupedOrder {
     if constexpr (Plan::kTokenRows) return Plan::kWeightRows;
     return kGroupedRows;
   }();
-  // A tile of an expert whose rows are [first, first + count).
-  __device__ bool find_tokens(int place, int first, int count, GroupedTile& tile) const {
-    find_in_bands<Plan>(place, row_groups(), count, tile);
-    tile.column += first;
-    tile.first = 0;
-    tile.depth = args_.depth;
-    return true;
-  }
   [[nodiscard]] __device__ int row_groups() const { return (args_.rows + kTileRows - 1) / kTileRows; }
   [[nodiscard]] __device__ int column_groups(int count) const {
     const int columns = Plan::kSumsRows ? args_.columns : count;

@@ -17,15 +17,15 @@ namespace hone {
   return byte_boxes(view.data, view.capacity(), view.row_size(), box);
 }
 
-// The tensor map of scales f32 [rows, columns] in boxes of a part of a row.
+// The tensor map of scales f32 [rows, columns] in boxes of a part of `box_rows` rows.
 [[nodiscard]] inline CUtensorMap scale_boxes(const float* scales, std::int64_t rows, std::int64_t columns,
-                                             std::int64_t box) {
+                                             std::int64_t box, std::int64_t box_rows = 1) {
   const auto width = static_cast<cuuint64_t>(columns);
   return tensor_boxes<2>(scales, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, {width, static_cast<cuuint64_t>(rows)}, {width * 4},
-                         {static_cast<cuuint32_t>(box), 1}, CU_TENSOR_MAP_SWIZZLE_NONE);
+                         {static_cast<cuuint32_t>(box), static_cast<cuuint32_t>(box_rows)}, CU_TENSOR_MAP_SWIZZLE_NONE);
 }
-[[nodiscard]] inline CUtensorMap scale_boxes(const TensorView& scales, std::int64_t box) {
-  return scale_boxes(scales.as<float>(), scales.capacity(), scales.row_size(), box);
+[[nodiscard]] inline CUtensorMap scale_boxes(const TensorView& scales, std::int64_t box, std::int64_t box_rows = 1) {
+  return scale_boxes(scales.as<float>(), scales.capacity(), scales.row_size(), box, box_rows);
 }
 
 }  // namespace hone

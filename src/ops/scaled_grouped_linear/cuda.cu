@@ -5,8 +5,8 @@
 #include "ops/registry.h"
 #include "ops/scaled_grouped_linear/byte_boxes.cuh"
 #include "ops/scaled_grouped_linear/scaled_grouped_linear.h"
+#include "ops/scaled_grouped_linear/wgmma_added.cuh"
 #include "ops/scaled_grouped_linear/wgmma_scaled.cuh"
-#include "ops/scaled_grouped_linear/wgmma_tokens.cuh"
 
 namespace hone {
 namespace {
@@ -29,9 +29,9 @@ void launch(void (*kernel)(Parameters...), std::size_t shared_bytes, cudaStream_
                    parameters...);
   check_launch("scaled_product");
 }
-template <class Plan, class Out = __nv_bfloat16>
+template <class Plan>
 void launch(const ScaledMaps& maps, const ScaledArgs& args, cudaStream_t stream) {
-  launch(scaled_product<Plan, Out>, Plan::kBytes, stream, maps, args);
+  launch(scaled_product<Plan>, Plan::kBytes, stream, maps, args);
 }
 
 // Returns true if tokens are the rows of tiles (wgmma_tokens.cuh), as of experts with so many that few are filled up.
@@ -75,22 +75,24 @@ void multiply(const KernelCall& call) {
   launch<ScaledPlan<kProduct>>(maps, args, stream_of(call));
 }
 
-void weight_gradient(const KernelCall& call) {
-  using WeightPlan = ScaledPlan<GroupedProduct::kWeight>;
+// dW += dy^T x, whose tiles have columns of dy as rows.
+template <class Plan>
+void launch_weight_gradient(const KernelCall& call) {
   const TensorView& dy = call.in(GradientIn::dy);
   const TensorView& x = call.in(GradientIn::x);
   const TensorView& scale = call.in(GradientIn::x_scale);
   const TensorView& token_scale = call.in(GradientIn::dy_scale);
   const TensorView& out = call.out(0);
-  if (out.elements() == 0 || x.elements() == 0) return;
   const std::int64_t experts = call.attributes_as<GroupedLinearAttributes>().experts;
   const bool narrow = out.dtype() == DType::kBf16;
-  const CUtensorMap tokens = byte_boxes(dy, kTokenBox);
-  const ScaledMaps maps{.weight = byte_boxes(x, kScaledDepth),
+  const CUtensorMap tokens = byte_boxes(dy, Plan::kColumns);
+  const TokensMaps maps{.weight = byte_boxes(x, Plan::kWeightRows),
                         .tokens = tokens,
                         .out = narrow ? row_boxes(out.data, experts, out.capacity() / experts * out.row_size(),
                                                   out.capacity() / experts, out.row_size(), 1, 64)
-                                      : tokens};
+                                      : tokens,  // not used
+                        .weight_scale = scale_boxes(scale, kOwnScaleBox, Plan::kWeightBlocks),
+                        .token_scale = scale_boxes(token_scale, Plan::kScaleBox)};
   const ScaledArgs args{.grouped = {.start = call.in(GradientIn::start).as<std::int32_t>(),
                                     .experts = static_cast<int>(experts),
                                     .rows = static_cast<int>(x.capacity()),
@@ -103,7 +105,23 @@ void weight_gradient(const KernelCall& call) {
                         .weight_stride = scale.row_size(),
                         .token_scale = token_scale.as<float>(),
                         .token_stride = token_scale.row_size()};
-  narrow ? launch<WeightPlan>(maps, args, stream_of(call)) : launch<WeightPlan, float>(maps, args, stream_of(call));
+  if (narrow) {
+    launch(tokens_product<Plan, AddedResult>, Plan::kBytes, stream_of(call), maps, args, AddedResult{});
+  } else {
+    launch(tokens_product<Plan, WideAddedResult>, Plan::kBytes, stream_of(call), maps, args, WideAddedResult{});
+  }
+}
+void weight_gradient(const KernelCall& call) {
+  const std::int64_t rows = call.in(GradientIn::dy).capacity();
+  const std::int64_t columns = call.in(GradientIn::x).capacity();
+  if (call.out(0).elements() == 0 || rows == 0 || columns == 0) return;
+  // Elements that a tile's time is spent on, of a matrix: those of both plans take about as long (docs/lab-notes.md).
+  const auto area = [&](std::int64_t height, std::int64_t width) {
+    return ceil_div(rows, height) * height * ceil_div(columns, width) * width;
+  };
+  const bool tall = area(TallGradientPlan::kColumns, TallGradientPlan::kWeightRows) <=
+                    area(WideGradientPlan::kColumns, WideGradientPlan::kWeightRows);
+  tall ? launch_weight_gradient<TallGradientPlan>(call) : launch_weight_gradient<WideGradientPlan>(call);
 }
 
 }  // namespace

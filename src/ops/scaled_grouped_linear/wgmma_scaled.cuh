@@ -1,4 +1,4 @@
-// The products of experts in e4m3 on Hopper (sm_90a): y = x W^T, dx = dy W and dW += dy^T x.
+// The products of experts in e4m3 on Hopper (sm_90a): y = x W^T and dx = dy W. dW is that of wgmma_added.cuh.
 //
 // The tiles, their order and the threads are those of grouped_linear/wgmma_product.cuh: a tile is 128 rows of W (for dx
 // of W^T) by up to 192 tokens of one expert, 64 rows for each of two computing warpgroups; one warp copies. Tokens
@@ -20,10 +20,6 @@
 // Both operands of wgmma in e4m3 must run along the sum in shared memory. W has the terms of dx as rows, so its tiles
 // are loaded into registers by ldmatrix, which transposes pairs of bytes, and the bytes are sorted there; no transposed
 // copy of a weight is made. Row 2 i of the 16 rows of a warp is then row i of the fragment, and row 2 i + 1 row 8 + i.
-//
-// For dW the columns of x (ops/quantize_experts) are in place of W, k rows of tokens with scales of 128 x 128, and
-// those of dy in place of the tokens, so that the kernel computes dW^T and stores it as it stores y^T. The tokens of an
-// expert are filled up to whole stages there.
 //
 // Another warp writes the products of both scales into a stage, in the order in which the computing threads read them.
 //
@@ -151,85 +147,24 @@ struct ScaledCompute {
     });
   }
 
-  // Adds the sums to dW of bf16 in the staging memory, which has its rows as store_transposed() has those of tokens, or
-  // to zeros, as if these were there.
-  __device__ void add_staged(const GroupedTile& tile, int parity, bool to_zeros) const {
-    const int lane = place.thread % 32;
-    const SharedRows<64> staged{staged_part(ring, place.group, 0)};
-    barrier_wait(ring.old_ready(), parity);
-#pragma unroll
-    for (int pair = 0; pair < kGroups / 2; ++pair) {
-      if (pair * 16 >= tile.columns) break;
-      const std::uint32_t at = staged.at(pair * 16 + lane / 16 * 8 + lane % 8, place.thread / 32 * 2 + lane / 8 % 2);
-      std::uint32_t words[4] = {};
-      if (!to_zeros) load_matrices_transposed(words, at);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const float(&c)[4] = sums[2 * pair + i / 2];
-        words[i] = packed_bf16(__uint_as_float(words[i] << 16) + c[i % 2 * 2],
-                               __uint_as_float(words[i] & 0xFFFF0000u) + c[i % 2 * 2 + 1]);
-      }
-      store_matrices_transposed(at, words);
-    }
-    fence_async_shared();
-    __syncwarp();
-    if (lane == 0) barrier_arrive(ring.sum_ready());
-  }
-
-  // Adds the sums to dW of f32 in device memory, or to zeros, as if these were there.
-  __device__ void add_f32(const GroupedTile& tile, bool to_zeros) const {
-    const int lane = place.thread % 32;
-    const int row = tile.row + place.group * 64 + place.thread / 32 * 16 + lane / 4;
-    const std::int64_t width = args.grouped.rows;
-    float* const to = static_cast<float*>(args.grouped.out) +
-                      (static_cast<std::int64_t>(tile.expert) * args.grouped.columns + tile.column) * width + row;
-    const auto at = [&](int i, int j) -> float& { return to[(i * 8 + lane % 4 * 2 + j % 2) * width + j / 2 * 8]; };
-    constexpr int kBatch = 4;  // groups of columns that are loaded before one of them is stored
-#pragma unroll
-    for (int begin = 0; begin < kGroups; begin += kBatch) {
-      if (begin * 8 >= tile.columns) break;
-      float old[kBatch][4];
-#pragma unroll
-      for (int i = 0; i < kBatch; ++i) {
-#pragma unroll
-        for (int j = 0; j < 4; ++j) old[i][j] = to_zeros ? 0.0f : at(begin + i, j);
-      }
-#pragma unroll
-      for (int i = 0; i < kBatch; ++i) {
-#pragma unroll
-        for (int j = 0; j < 4; ++j) at(begin + i, j) = old[i][j] + sums[begin + i][j];
-      }
-    }
-  }
-
   // All tiles of the block.
-  template <class Out>
   __device__ void run(const GroupedTile* tiles) {
-    const bool to_zeros = Plan::kSumsRows && overwrites(args.grouped);
-    for (int parity = 0;; parity ^= 1) {
+    for (;;) {
       barrier_wait(ring.full(), ring.parity);
       const GroupedTile tile = tiles[ring.stage];
       if (tile.columns == 0) break;
       multiply_width<1>(grouped_width(tile.columns) / 8, tile);
-      if constexpr (Plan::kSumsRows) {
-        if constexpr (sizeof(Out) == 2) {
-          add_staged(tile, parity, to_zeros);
-        } else {
-          add_f32(tile, to_zeros);
-        }
-      } else if constexpr (kHolds) {
+      if constexpr (kHolds) {
         store_input(tile);
       } else {
         store_transposed(tile, ring, maps.out, args.grouped, place, sums);
       }
     }
-    if (to_zeros) clear_unused_experts<Out>(args.grouped, place);
     if (place.thread == 0) bulk_wait();
   }
 };
 
-// Out is the type of dW, otherwise bf16.
-template <class Plan, class Out>
+template <class Plan>
 __global__ void HONE_WGMMA_BOUNDS(kGroupedThreads, 1)
     scaled_product(const __grid_constant__ ScaledMaps maps, const __grid_constant__ ScaledArgs args) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -244,8 +179,6 @@ __global__ void HONE_WGMMA_BOUNDS(kGroupedThreads, 1)
       barrier_init(ring.barrier(stage), 2);
       barrier_init(ring.barrier(Plan::kStages + stage), 8);
     }
-    barrier_init(ring.old_ready(), 1);
-    barrier_init(ring.sum_ready(), 8);
     barrier_init_done();
   }
   __syncthreads();
@@ -260,19 +193,13 @@ __global__ void HONE_WGMMA_BOUNDS(kGroupedThreads, 1)
           });
     } else if (thread < 64) {
       place_scales<Plan>(ring, args);
-    } else if constexpr (Plan::kSumsRows && sizeof(Out) == 2) {
-      if (thread < 96) {
-        keep_sums<Plan>(ring, maps.out, args.grouped, boxes_of_columns, [&](const GroupedTile& tile, int i) {
-          return StagedBox{staged_part(ring, i % 2, i / 2), tile.row + i % 2 * 64, tile.column + i / 2 * 64};
-        });
-      }
     }
   } else {
     more_registers<224>();
     const GroupedPlace place{.group = thread / 128 - 1, .thread = thread % 128};
     ScaledCompute<Plan> compute{.ring = ring, .maps = maps, .args = args, .place = place};
-    compute.template run<Out>(tiles);
-    if constexpr (!Plan::kSumsRows) clear_unused_rows(args.grouped, place);
+    compute.run(tiles);
+    clear_unused_rows(args.grouped, place);
   }
 #endif
 }

@@ -14,8 +14,8 @@ inline constexpr int kTokenBox = 32;      // tokens that are copied at a time
 template <GroupedProduct kProductOf>
 struct ScaledPlan {
   static constexpr GroupedProduct kProduct = kProductOf;
-  static constexpr bool kSumsRows = kProduct == GroupedProduct::kWeight;
-  static constexpr bool kPads = kSumsRows;
+  static constexpr bool kSumsRows = false;
+  static constexpr bool kPads = false;
   static constexpr bool kTokenRows = false;
   static constexpr int kColumns = 192;  // the most tokens of a tile
   static constexpr int kStages = 4;
@@ -32,8 +32,7 @@ struct ScaledPlan {
   static_assert(kColumns % 64 == 0 && kBytes <= 232448);
 };
 
-// Tensor maps: W in boxes of 128 x 128, tokens in boxes of kTokenBox x 128, y or dx. For dW: the columns of x, those of
-// dy, and dW if it is bf16.
+// Tensor maps: W in boxes of 128 x 128, tokens in boxes of kTokenBox x 128, y or dx.
 struct ScaledMaps {
   CUtensorMap weight, tokens, out;
 };
@@ -57,14 +56,12 @@ struct ScaledRing : GroupedRing<Plan> {
 template <class Plan>
 __device__ inline void copy_scaled_weight(const ScaledRing<Plan>& ring, const ScaledMaps& maps, const ScaledArgs& args,
                                           const GroupedTile& tile, int step) {
-  const int term = (Plan::kSumsRows ? tile.first : 0) + step * kScaledDepth;
+  const int term = step * kScaledDepth;
   const std::uint32_t full = ring.full();
   if constexpr (Plan::kProduct == GroupedProduct::kForward) {
     bulk_copy_tile(ring.at(), maps.weight, term, tile.expert * args.grouped.rows + tile.row, full);
-  } else if constexpr (Plan::kProduct == GroupedProduct::kInput) {
-    bulk_copy_tile(ring.at(), maps.weight, tile.row, tile.expert * args.grouped.depth + term, full);
   } else {
-    bulk_copy_tile(ring.at(), maps.weight, term, tile.row, full);
+    bulk_copy_tile(ring.at(), maps.weight, tile.row, tile.expert * args.grouped.depth + term, full);
   }
 }
 
@@ -72,7 +69,7 @@ __device__ inline void copy_scaled_weight(const ScaledRing<Plan>& ring, const Sc
 template <class Plan>
 __device__ inline void copy_scaled_stage(const ScaledRing<Plan>& ring, const ScaledMaps& maps, const ScaledArgs& args,
                                          const GroupedTile& tile, int step) {
-  const int term = (Plan::kSumsRows ? tile.first : 0) + step * kScaledDepth;
+  const int term = step * kScaledDepth;
   const int boxes = (tile.columns + kTokenBox - 1) / kTokenBox;
   const std::uint32_t full = ring.full();
   barrier_expect(full, Plan::kFirstBytes + boxes * (kTokenBox * kScaledDepth));
@@ -102,10 +99,9 @@ __device__ inline void place_scales(ScaledRing<Plan> ring, const ScaledArgs& arg
     const int steps = tile.depth / kScaledDepth;
     const std::int64_t blocks = (kTurned ? grouped.depth : grouped.rows) / kScaledDepth;  // of 128 rows of a matrix
     const std::int64_t row = tile.row / kGroupedRows;
-    const std::int64_t first = Plan::kSumsRows ? tile.first / kScaledDepth : 0;
-    const float* weight = args.weight_scale + (Plan::kSumsRows ? first : tile.expert * blocks * args.weight_stride) +
-                          (kTurned ? row : row * args.weight_stride);
-    const float* tokens = args.token_scale + first * args.token_stride + tile.column + lane;
+    const float* weight =
+        args.weight_scale + tile.expert * blocks * args.weight_stride + (kTurned ? row : row * args.weight_stride);
+    const float* tokens = args.token_scale + tile.column + lane;
     float next[kAhead][kHeld] = {};
     float next_weight[kAhead] = {};
     int loaded = 0;
@@ -140,12 +136,6 @@ __device__ inline void place_scales(ScaledRing<Plan> ring, const ScaledArgs& arg
   }
   barrier_wait(ring.empty(), ring.parity ^ 1);
   if (lane == 0) barrier_arrive(ring.full());
-}
-
-// Address in the staging memory of 64 columns of a tile of dW: those from 64 part on, in the rows of a warpgroup.
-template <class Plan>
-[[nodiscard]] __device__ inline std::uint32_t staged_part(const ScaledRing<Plan>& ring, int group, int part) {
-  return ring.staging() + group * (Plan::kStagedColumns * 128) + part * kGroupedPart;
 }
 
 }  // namespace hone

@@ -1,6 +1,7 @@
 // y = x W^T in e4m3 with sums and bits as in wgmma_scaled.cuh, but with the tokens as the rows of wgmma: 64 or 128 for
-// each of the two computing warpgroups, by 192 or 128 rows of W. For experts (scaled_grouped_linear), and for one
-// matrix (scaled_linear/wgmma_dense.cuh).
+// each of the two computing warpgroups, by 192 or 128 rows of W. For experts (scaled_grouped_linear), for one matrix
+// (scaled_linear/wgmma_dense.cuh), and for dW of experts, where the columns of dy are in place of the tokens and those
+// of x in place of W (wgmma_added.cuh).
 //
 //            terms ->                rows of W ->
 //          +------------+         +-----------+
@@ -15,7 +16,8 @@
 //
 // Steps, where full and empty are mbarriers of a stage:
 //   1. one thread waits for empty, names the tile if the stage is its first, and fills the stage by bulk copies; the
-//      first stage of a tile brings the scales of W for all of its stages;
+//      first stage of a tile brings the scales of W for all of its stages, except for dW, whose number of stages is
+//      that of an expert's tokens and has no limit, and where each stage brings its own;
 //   2. the computing warps wait for full, read their scales and start four links of wgmma of 32 terms each, for 64
 //      tokens after the other;
 //   3. they arrive at empty when the last links are done, and then add the sums;
@@ -28,14 +30,16 @@ namespace hone {
 
 inline constexpr int kMostScaleBox = 256;  // scales that a bulk copy takes
 
+// What a product of tokens by W is: y of experts, y of one matrix, or dW of experts.
+enum class TokensUse { kExperts, kMatrix, kGradient };
+
 // Shared memory of a block whose computing warpgroups have kPartsOf times 64 tokens each.
-template <int kPartsOf, int kWeightRowsOf, int kStagesOf, bool kOfExpertsIs>
+template <int kPartsOf, int kWeightRowsOf, int kStagesOf, TokensUse kUse>
 struct TokensPlan {
-  static constexpr GroupedProduct kProduct = GroupedProduct::kForward;
-  static constexpr bool kSumsRows = false;
-  static constexpr bool kPads = false;
+  static constexpr bool kSumsRows = kUse == TokensUse::kGradient;
+  static constexpr bool kPads = kSumsRows;
   static constexpr bool kTokenRows = true;
-  static constexpr bool kOfExperts = kOfExpertsIs;  // tokens of a tile begin and end anywhere
+  static constexpr bool kOfExperts = kUse == TokensUse::kExperts;  // tokens of a tile begin and end anywhere
   static constexpr int kParts = kPartsOf;
   static constexpr int kColumns = 128 * kParts;          // tokens of a tile
   static constexpr int kWeightRows = kWeightRowsOf;      // rows of W of a tile
@@ -44,14 +48,16 @@ struct TokensPlan {
       kWeightRows % kScaledDepth == 0 ? kWeightRows / kScaledDepth : 2;  // with a scale
   static constexpr int kBand = 16 / kParts;  // tiles of tokens that are multiplied by all of W before the next
   static constexpr int kStages = kStagesOf;
-  static constexpr int kUnrolled = 4 / kParts;                                       // stages
-  static constexpr int kMostSteps = kOfExperts ? kMostScaleBox : 2 * kMostScaleBox;  // stages of a tile
+  static constexpr int kUnrolled = 4 / kParts;  // stages
+  // Stages of a tile whose scales of W are copied with the first one; 0: each brings its own, and there is no limit.
+  static constexpr int kMostSteps = kSumsRows ? 0 : kOfExperts ? kMostScaleBox : 2 * kMostScaleBox;
   static constexpr int kFirstBytes = kColumns * kScaledDepth;
   static constexpr int kStageBytes = kFirstBytes + kWeightRows * kScaledDepth;
   static constexpr int kStaging = kStages * kStageBytes;
   static constexpr int kScaleBox = kColumns + (kOfExperts ? 4 : 0);  // scales that are copied, from a multiple of 4 on
-  static constexpr int kScaleBytes = (kScaleBox * 4 + 127) / 128 * 128;  // of a stage
-  static constexpr int kScales = kStaging + kColumns * kWeightRows * 2;  // f32 [kStages, kScaleBytes / 4]
+  static constexpr int kOwnScales = (kScaleBox * 4 + 127) / 128 * 128;          // of W in a stage begin there
+  static constexpr int kScaleBytes = kOwnScales + (kMostSteps == 0 ? 128 : 0);  // of a stage
+  static constexpr int kScales = kStaging + kColumns * kWeightRows * 2;         // f32 [kStages, kScaleBytes / 4]
   // f32 [2, kWeightBlocks, kMostSteps], of every other tile
   static constexpr int kWeightScales = kScales + kStages * kScaleBytes;
   static constexpr int kTiles = kWeightScales + 2 * kWeightBlocks * kMostSteps * 4;  // GroupedTile [kStages]
@@ -65,10 +71,13 @@ struct TokensPlan {
     return depth >= kStages * kScaledDepth && depth <= kMostSteps * kScaledDepth;
   }
 };
-using ExpertTokensPlan = TokensPlan<1, 192, 4, true>;
+using ExpertTokensPlan = TokensPlan<1, 192, 4, TokensUse::kExperts>;
 
-// Tensor maps: W in boxes of kWeightRows x 128, tokens in boxes of kColumns x 128, y, the scales of W in rows or, of
-// more than kMostScaleBox, in boxes of as many, those of tokens in boxes of kScaleBox.
+inline constexpr int kOwnScaleBox = 4;  // scales of W of each row that a stage brings, of which one is its own
+
+// Tensor maps: W in boxes of kWeightRows x 128, tokens in boxes of kColumns x 128, y or dW, the scales of W in rows or,
+// of more than kMostScaleBox, in boxes of as many, or for dW in boxes of kWeightBlocks x kOwnScaleBox, those of tokens
+// in boxes of kScaleBox.
 struct TokensMaps {
   CUtensorMap weight, tokens, out, weight_scale, token_scale;
 };
@@ -81,19 +90,46 @@ struct TokensRing : GroupedRing<Plan> {
   [[nodiscard]] __device__ std::uint32_t weight_scales(int parity) const {
     return this->base + Plan::kWeightScales + parity * (Plan::kWeightBlocks * Plan::kMostSteps * 4);
   }
+  // Address of the scale of W for a stage: of `block` of the tile, whose stage is the step-th.
+  [[nodiscard]] __device__ std::uint32_t weight_scale(const GroupedTile& tile, int step, int block, int parity) const {
+    if constexpr (Plan::kMostSteps > 0) {
+      return weight_scales(parity) + (step + block * Plan::kMostSteps) * 4;
+    } else {
+      return scales() + Plan::kOwnScales +
+             ((tile.first / kScaledDepth + step) % kOwnScaleBox + block * kOwnScaleBox) * 4;
+    }
+  }
   // The staging memory of a box: 64 tokens of a tile from 64 rows on, by 64 rows of W from 64 part on.
   [[nodiscard]] __device__ std::uint32_t staged(int rows, int part) const {
     return this->staging() + (rows * Plan::kWeightParts + part) * kGroupedPart;
   }
 };
 
-// The copies of stages, for copy_tiles(). The scales of W are copied for a tile as a whole, as part of its first stage.
+// The copies of stages, for copy_tiles().
 template <class Plan>
 struct TokensCopy {
   const TokensMaps& maps;
   const ScaledArgs& args;
   int parity = 1;
   __device__ void operator()(const TokensRing<Plan>& ring, const GroupedTile& tile, int step) {
+    Plan::kMostSteps > 0 ? copy_stage_of_tile(ring, tile, step) : copy_own(ring, tile, step);
+  }
+
+ private:
+  // A stage that brings its scales of W.
+  __device__ void copy_own(const TokensRing<Plan>& ring, const GroupedTile& tile, int step) {
+    const std::uint32_t full = ring.full();
+    const int stage = tile.first / kScaledDepth + step;
+    barrier_expect(full, Plan::kStageBytes + Plan::kScaleBox * 4 + Plan::kWeightBlocks * kOwnScaleBox * 4);
+    bulk_copy_tile(ring.at(), maps.tokens, stage * kScaledDepth, tile.column, full);
+    bulk_copy_tile(ring.at() + Plan::kFirstBytes, maps.weight, stage * kScaledDepth, tile.row, full);
+    bulk_copy_tile(ring.scales(), maps.token_scale, tile.column, stage, full);
+    bulk_copy_tile(ring.scales() + Plan::kOwnScales, maps.weight_scale, stage / kOwnScaleBox * kOwnScaleBox,
+                   tile.row / kScaledDepth, full);
+  }
+
+  // The scales of W are copied for a tile as a whole, as part of its first stage.
+  __device__ void copy_stage_of_tile(const TokensRing<Plan>& ring, const GroupedTile& tile, int step) {
     const std::uint32_t full = ring.full();
     const int stride = static_cast<int>(args.weight_stride);
     const int boxes = Plan::kMostSteps > kMostScaleBox ? (stride + kMostScaleBox - 1) / kMostScaleBox : 1;
@@ -120,10 +156,12 @@ template <class Plan>
 struct TokensCompute {
   static constexpr int kParts = Plan::kParts;
   static constexpr int kGroups = Plan::kWeightRows / 8;
+  static constexpr bool kOfGradient = Plan::kSumsRows;
   TokensRing<Plan> ring;
   const TokensMaps& maps;
   const ScaledArgs& args;
   GroupedPlace place;
+  bool to_zeros = false;  // what is there counts as zero (overwrites())
   float sums[kParts][kGroups][4];
 
   // The tokens of a tile before those of the warpgroup.
@@ -149,13 +187,12 @@ struct TokensCompute {
       for (int i = 0; i < kGroups; ++i) sums[part][i][0] = sums[part][i][1] = sums[part][i][2] = sums[part][i][3] = 0;
     }
     const std::uint32_t row = (tile.column % 4 + before() + place.thread / 32 * 16 + place.thread % 32 / 4) * 4;
-    const std::uint32_t weight_scales = ring.weight_scales(parity);
 #pragma unroll Plan::kUnrolled
     for (int step = 0; step < steps; ++step, ring.next()) {
       barrier_wait(ring.full(), ring.parity);
-      const float first = load_shared_float(weight_scales + step * 4);
+      const float first = load_shared_float(ring.weight_scale(tile, step, 0, parity));
       const float second =
-          Plan::kWeightBlocks > 1 ? load_shared_float(weight_scales + step * 4 + Plan::kMostSteps * 4) : first;
+          Plan::kWeightBlocks > 1 ? load_shared_float(ring.weight_scale(tile, step, 1, parity)) : first;
 #pragma unroll
       for (int part = 0; part < kParts; ++part) {
         float c[kGroups][4];
@@ -237,6 +274,7 @@ struct TokensCompute {
   // All tiles of the block.
   template <class Result>
   __device__ void run(const GroupedTile* tiles, const Result& result) {
+    to_zeros = overwrites(args.grouped);
     for (int parity = 0;; parity ^= 1) {
       barrier_wait(ring.full(), ring.parity);
       const GroupedTile tile = of_warp(tiles[ring.stage]);

@@ -11,12 +11,12 @@
 // the sum is rounded, once.
 #pragma once
 
-#include "ops/scaled_grouped_linear/wgmma_tokens.cuh"
+#include "ops/scaled_grouped_linear/wgmma_added.cuh"
 
 namespace hone {
 
-using WideTokensPlan = TokensPlan<1, 192, 4, false>;
-using TallTokensPlan = TokensPlan<2, 128, 3, false>;
+using WideTokensPlan = TokensPlan<1, 192, 4, TokensUse::kMatrix>;
+using TallTokensPlan = TokensPlan<2, 128, 3, TokensUse::kMatrix>;
 
 // Goes over the tiles of one matrix by the tokens in use.
 template <class Plan>
@@ -41,8 +41,8 @@ class OneMatrixOrder {
   int tokens_, depth_, across_, tiles_;
 };
 template <int kParts, int kWeightRows, int kStages>
-struct TileOrderOf<TokensPlan<kParts, kWeightRows, kStages, false>> {
-  using Type = OneMatrixOrder<TokensPlan<kParts, kWeightRows, kStages, false>>;
+struct TileOrderOf<TokensPlan<kParts, kWeightRows, kStages, TokensUse::kMatrix>> {
+  using Type = OneMatrixOrder<TokensPlan<kParts, kWeightRows, kStages, TokensUse::kMatrix>>;
 };
 
 // C = A B^T + bias.
@@ -77,91 +77,6 @@ struct WrittenResult {
       }
     }
   }
-};
-
-// C += A B^T in bf16: a warp copies C to the staging memory while a tile is multiplied, and the sums from there back.
-struct AddedResult {
-  static constexpr bool kKeeps = true;
-
-  template <class Plan>
-  __device__ void keep(const TokensRing<Plan>& ring, const TokensMaps& maps, const ScaledArgs& args) const {
-    const auto parts = [&](const GroupedTile& tile) {
-      return min((args.grouped.rows - tile.row) / 64, Plan::kWeightParts);
-    };
-    keep_sums<Plan>(
-        ring, maps.out, args.grouped, [&](const GroupedTile& tile) { return (tile.columns + 63) / 64 * parts(tile); },
-        [&](const GroupedTile& tile, int i) {
-          const int rows = i / parts(tile);
-          const int part = i % parts(tile);
-          return StagedBox{ring.staged(rows, part), tile.row + part * 64, tile.column + rows * 64};
-        });
-  }
-
-  template <class Compute>
-  __device__ void take(const Compute& compute, const GroupedTile&, int parity) const {
-    barrier_wait(compute.ring.old_ready(), parity);
-#pragma unroll
-    for (int part = 0; part < Compute::kParts; ++part) {
-#pragma unroll
-      for (int pair = 0; pair < Compute::kGroups / 2; ++pair) {
-        const std::uint32_t at = compute.staged(part, pair);
-        std::uint32_t words[4];
-        load_matrices(words, at);
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const float(&c)[4] = compute.sums[part][2 * pair + i / 2];
-          words[i] = packed_bf16(__uint_as_float(words[i] << 16) + c[i % 2 * 2],
-                                 __uint_as_float(words[i] & 0xFFFF0000u) + c[i % 2 * 2 + 1]);
-        }
-        store_matrices(at, words);
-      }
-    }
-    fence_async_shared();
-    compute.place.release(compute.ring.sum_ready());
-  }
-  template <class Compute>
-  __device__ void skip(const Compute& compute) const {
-    compute.place.release(compute.ring.sum_ready());
-  }
-  template <class Compute>
-  __device__ void end(const Compute&) const {}
-};
-
-// C += A B^T in f32, in device memory.
-struct WideAddedResult {
-  static constexpr bool kKeeps = false;
-
-  template <class Compute>
-  __device__ void take(const Compute& compute, const GroupedTile& tile, int) const {
-    constexpr int kBatch = 4;  // groups of columns that are loaded before one of them is stored
-    const int lane = compute.place.thread % 32;
-    const std::int64_t width = compute.args.grouped.rows;
-    const int row = tile.column + compute.before() + compute.place.thread / 32 * 16 + lane / 4;
-    float* const to = static_cast<float*>(compute.args.grouped.out) + row * width + tile.row + lane % 4 * 2;
-    const auto at = [&](int part, int i, int half) -> float2& {
-      return *reinterpret_cast<float2*>(to + (part * 64 + half * 8) * width + i * 8);
-    };
-#pragma unroll
-    for (int part = 0; part < Compute::kParts; ++part) {
-      if (compute.before() + part * 64 >= tile.columns) break;
-#pragma unroll
-      for (int begin = 0; begin < Compute::kGroups; begin += kBatch) {
-        if (tile.row + begin * 8 >= width) break;
-        float2 old[kBatch][2];
-#pragma unroll
-        for (int i = 0; i < 2 * kBatch; ++i) old[i / 2][i % 2] = at(part, begin + i / 2, i % 2);
-#pragma unroll
-        for (int i = 0; i < 2 * kBatch; ++i) {
-          const float* const c = compute.sums[part][begin + i / 2] + i % 2 * 2;
-          at(part, begin + i / 2, i % 2) = make_float2(old[i / 2][i % 2].x + c[0], old[i / 2][i % 2].y + c[1]);
-        }
-      }
-    }
-  }
-  template <class Compute>
-  __device__ void skip(const Compute&) const {}
-  template <class Compute>
-  __device__ void end(const Compute&) const {}
 };
 
 }  // namespace hone
