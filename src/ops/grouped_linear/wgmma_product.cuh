@@ -157,21 +157,27 @@ struct GroupedCompute {
     const int lane = thread % 32;
     const int row = group * 64 + thread / 32 * 16 + lane % 16;
     barrier_wait(ring.old_ready(), parity);
+    constexpr int kBatch = 4;  // pairs of a part of 64 columns, which are loaded before one of them is added
 #pragma unroll
-    for (int pair = 0; pair < kGroups / 2; ++pair) {
-      if (pair * 16 >= tile.columns) break;
-      const SharedRows<64> staged{ring.staging() + pair / 4 * (2 * kGroupedPart)};
-      const std::uint32_t at = staged.at(row, pair % 4 * 2 + lane / 16);
-      std::uint32_t words[4] = {};
-      if (!to_zeros) load_matrices(words, at);
+    for (int part = 0; part < kGroups / 2 / kBatch; ++part) {
+      if (part * 64 >= tile.columns) break;
+      const SharedRows<64> staged{ring.staging() + part * (2 * kGroupedPart)};
+      std::uint32_t words[kBatch][4] = {};
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const float(&sums)[4] = c[2 * pair + i / 2];
-        const float low = __uint_as_float(words[i] << 16) + sums[i % 2 * 2];
-        const float high = __uint_as_float(words[i] & 0xFFFF0000u) + sums[i % 2 * 2 + 1];
-        words[i] = packed_bf16(low, high);
+      for (int i = 0; i < kBatch; ++i) {
+        if (!to_zeros) load_matrices(words[i], staged.at(row, i * 2 + lane / 16));
       }
-      store_matrices(at, words);
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          const float(&sums)[4] = c[2 * (part * kBatch + i) + j / 2];
+          const float low = __uint_as_float(words[i][j] << 16) + sums[j % 2 * 2];
+          const float high = __uint_as_float(words[i][j] & 0xFFFF0000u) + sums[j % 2 * 2 + 1];
+          words[i][j] = packed_bf16(low, high);
+        }
+        store_matrices(staged.at(row, i * 2 + lane / 16), words[i]);
+      }
     }
     fence_async_shared();
     __syncwarp();
