@@ -1,0 +1,37 @@
+// The processes of `hone serve --data_parallel_size N`: replicas, each of which is a server of its own, on a free port
+// of 127.0.0.1 and on GPUs of its own, and the front that gives them requests (serve/replicas.h). A replica is this
+// program with the same arguments and the variable HONE_REPLICA, and may itself start a tensor group.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "cli/serve/options.h"
+#include "http/server.h"
+
+namespace hone {
+
+// The place of a process among replicas.
+struct ReplicaPlace {
+  int number = 0;
+  int count = 1;
+  std::filesystem::path folder;  // in which replicas tell the front what it needs to know
+};
+
+// Returns the place of this process; nullopt if it is no replica. Throws Error if the variable is wrong.
+[[nodiscard]] std::optional<ReplicaPlace> replica_place();
+// Returns the options with those that only the front has as they are by default.
+[[nodiscard]] ServeOptions options_of_replica(ServeOptions options);
+// Runs a replica. Its front reports an Error that `work` throws; returns the exit code.
+int run_replica(const ReplicaPlace& place, const std::function<int()>& work);
+// Tells the front that this replica takes requests. summary: of the model's limits, for the log.
+void report_ready(const ReplicaPlace& place, std::uint16_t port, const std::string& summary);
+
+// Starts the replicas and serves until a signal arrives or a replica ends. Throws Error if one fails, there are too few
+// GPUs, or the address cannot be used.
+int serve_replicas(const ServeOptions& options, const HttpOptions& http);
+
+}  // namespace hone
