@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace hone {
@@ -27,6 +28,9 @@ struct LocalRanks {
 // rank that was killed before its job could notice is logged with its signal.
 [[nodiscard]] int run_processes(const LocalRanks& local, const std::vector<std::string>& arguments);
 
+// Returns true if a variable NAME=VALUE of the environment makes a process a rank that run_processes() or torchrun has
+// started.
+[[nodiscard]] bool is_rank_variable(std::string_view variable);
 // Returns the arguments with which this process was started, with its name first.
 [[nodiscard]] std::vector<std::string> own_arguments();
 

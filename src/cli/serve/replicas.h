@@ -4,29 +4,16 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
-#include <functional>
-#include <optional>
 #include <string>
 
+#include "cli/replica_processes.h"
 #include "cli/serve/options.h"
 #include "http/server.h"
 
 namespace hone {
 
-// The place of a process among replicas.
-struct ReplicaPlace {
-  int number = 0;
-  int count = 1;
-  std::filesystem::path folder;  // in which replicas tell the front what it needs to know
-};
-
-// Returns the place of this process; nullopt if it is no replica. Throws Error if the variable is wrong.
-[[nodiscard]] std::optional<ReplicaPlace> replica_place();
 // Returns the options with those that only the front has as they are by default.
 [[nodiscard]] ServeOptions options_of_replica(ServeOptions options);
-// Runs a replica. Its front reports an Error that `work` throws; returns the exit code.
-int run_replica(const ReplicaPlace& place, const std::function<int()>& work);
 // Tells the front that this replica takes requests. summary: of the model's limits, for the log.
 void report_ready(const ReplicaPlace& place, std::uint16_t port, const std::string& summary);
 
