@@ -1,4 +1,4 @@
-// Copies of this process that work on devices of their own, with the same arguments: replicas of a server
+// Copies of this process, with the same arguments and separate devices: replicas of a server
 // (cli/serve/replicas.h), or processes that have a share of an evaluation's or a generation's work (cli/shared_work.h).
 // The variable HONE_REPLICA makes a process one of them. It may itself start a tensor group.
 #pragma once

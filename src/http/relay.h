@@ -11,7 +11,7 @@
 
 namespace hone {
 
-// One thread does all reading and writing. Each request has a connection of its own to the server that answers it,
+// One thread does all reading and writing. Each request has a separate connection to the server that answers it,
 // which therefore notices when its client leaves.
 class HttpRelay {
  public:

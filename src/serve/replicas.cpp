@@ -12,7 +12,7 @@
 namespace hone {
 namespace {
 
-// The answers of all replicas to one request, and what is made of them.
+// The answers of all replicas to one request, from which it makes one.
 class Answers {
  public:
   Answers(std::shared_ptr<ServerReply> reply, std::size_t replicas, bool merges)

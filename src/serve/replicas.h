@@ -1,4 +1,4 @@
-// The front of a server with replicas, each of which is a whole server of the same model on devices of its own: gives
+// The front of a server with replicas, each of which is a whole server of the same model on separate devices: gives
 // each request to one of them, and what concerns all to all.
 #pragma once
 

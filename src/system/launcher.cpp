@@ -128,7 +128,20 @@ bool is_rank_variable(std::string_view variable) {
   return std::ranges::any_of(kOwn, [&](std::string_view name) { return variable.starts_with(name); });
 }
 
+namespace {
+
+std::vector<std::string>& scoped_arguments() {
+  static std::vector<std::string> arguments;
+  return arguments;
+}
+
+}  // namespace
+
+CommandScope::CommandScope(std::vector<std::string> arguments) { scoped_arguments() = std::move(arguments); }
+CommandScope::~CommandScope() { scoped_arguments().clear(); }
+
 std::vector<std::string> own_arguments() {
+  if (!scoped_arguments().empty()) return scoped_arguments();
   std::vector<std::string> arguments = split(read_file("/proc/self/cmdline"), '\0');
   if (!arguments.empty() && arguments.back().empty()) arguments.pop_back();
   return arguments;

@@ -1,4 +1,4 @@
-// Which replica gets which request, and what becomes of answers of all.
+// Tests which replica gets which request, and what answers of all replicas become.
 #include "serve/replicas.h"
 
 #include <gtest/gtest.h>

@@ -15,6 +15,7 @@
 #include "core/log.h"
 #include "http/relay.h"
 #include "serve/replicas.h"
+#include "system/job_place.h"
 
 namespace hone {
 namespace {
@@ -73,6 +74,10 @@ void report_ready(const ReplicaPlace& place, std::uint16_t port, const std::stri
 }
 
 int serve_replicas(const ServeOptions& options, const HttpOptions& http) {
+  if (job_place().is_job()) {
+    throw Error("data_parallel_size", text_of("is ", options.data_parallel_size, " in one of several processes"),
+                "start hone serve once; it starts the replicas");
+  }
   (void)resolve_model(options.model_name_or_path);  // once, before each replica looks for it
   const TemporaryFolder folder(fs::temp_directory_path(), "hone-serve");
   catch_interrupts("\nhone: shutting down; press Ctrl+C again to exit immediately\n");

@@ -1,6 +1,5 @@
-// The processes of `hone serve --data_parallel_size N`: replicas, each of which is a server of its own, on a free port
-// of 127.0.0.1 and on GPUs of its own, and the front that gives them requests (serve/replicas.h). A replica is this
-// program with the same arguments and the variable HONE_REPLICA, and may itself start a tensor group.
+// The processes of `hone serve --data_parallel_size N`: replicas, which are servers on free ports of 127.0.0.1, and the
+// front that gives them requests (serve/replicas.h).
 #pragma once
 
 #include <cstdint>
