@@ -14,11 +14,12 @@
 namespace hone {
 namespace fs = std::filesystem;
 
-Journal::Journal(fs::path path, std::string key_column) : path_(std::move(path)), key_column_(std::move(key_column)) {
-  if (is_file(path_)) scan();
+Journal::Journal(fs::path path, std::string key_column, JournalUse use)
+    : path_(std::move(path)), key_column_(std::move(key_column)) {
+  if (is_file(path_)) scan(use);
 }
 
-void Journal::scan() {
+void Journal::scan(JournalUse use) {
   std::size_t size = 0;
   {
     const MappedFile file(path_);
@@ -37,7 +38,7 @@ void Journal::scan() {
     }
   }
   // Cut off the incomplete last line.
-  if (size == end_) return;
+  if (size == end_ || use == JournalUse::kRead) return;
   std::error_code error;
   fs::resize_file(path_, end_, error);
   if (error) throw Error(path_.string(), "cannot cut off the incomplete last line: " + error.message());

@@ -2,6 +2,7 @@
 // restart.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -11,18 +12,30 @@
 
 namespace hone {
 
+enum class JournalUse : std::uint8_t {
+  kAppend,
+  kRead,  // while another process may append
+};
+
 // One JSON object per line; its text column `key_column` is the key.
 class Journal {
  public:
-  // Opens `path` and indexes its lines. An incomplete last line, left by a killed process, is cut off; of two lines
-  // with the same key the first counts. Throws Error that names the line if it is not an object with the text column
-  // `key_column`.
-  Journal(std::filesystem::path path, std::string key_column);
+  // Opens `path` and indexes its lines. An incomplete last line, left by a killed process, is cut off, or passed over
+  // if the journal is only read; of two lines with the same key the first counts. Throws Error that names the line if
+  // it is not an object with the text column `key_column`.
+  Journal(std::filesystem::path path, std::string key_column, JournalUse use = JournalUse::kAppend);
 
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+  [[nodiscard]] const std::string& key_column() const { return key_column_; }
   [[nodiscard]] std::size_t size() const { return places_.size(); }
   [[nodiscard]] bool contains(const std::string& key) const { return places_.contains(key); }
   // Returns the line with this key, which must exist.
   [[nodiscard]] Json read(const std::string& key) const;
+  // Calls visit(key) for the key of each line, in any order.
+  template <class Visit>
+  void for_each(const Visit& visit) const {
+    for (const auto& [key, place] : places_) visit(key);
+  }
   // Appends a row, which contains its key. When the call returns, the row survives the end of this process.
   void append(const Json& row);
 
@@ -31,7 +44,7 @@ class Journal {
     std::size_t offset = 0;
     std::size_t size = 0;
   };
-  void scan();
+  void scan(JournalUse use);
 
   std::filesystem::path path_;
   std::string key_column_;

@@ -46,7 +46,8 @@ EngineOptions with_cache_that_fits(EngineOptions options, const Model& model, DT
       std::max<std::int64_t>(1, static_cast<std::int64_t>(bytes_of_block(model, dtype, options, device.kind())));
   std::int64_t most = limits.bytes;
   if (most == 0) {
-    const std::int64_t available = available_bytes(device, group);
+    const std::int64_t available =
+        available_bytes(device, group) / (device.kind() == DeviceKind::kCpu ? limits.host_share : 1);
     const std::int64_t half = available / 2;
     most =
         device.kind() == DeviceKind::kCpu ? std::max(available / 8, std::min(half, per_sequence * block_bytes)) : half;

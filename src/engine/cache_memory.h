@@ -24,6 +24,7 @@ struct CacheLimits {
   std::int64_t bytes = 0;           // of bytes_key; 0: a share of the device's free memory
   std::string_view bytes_key = {};  // empty: the command has none
   std::string_view length_key = "max_model_len";
+  std::int64_t host_share = 1;  // processes, apart from those of a group, that share a host's memory
 };
 
 // Returns the options with a KV cache (num_blocks) for max_num_seqs requests of max_model_len, or as much of it as fits

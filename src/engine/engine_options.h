@@ -11,6 +11,8 @@
 
 namespace hone {
 
+inline constexpr const char* kSharesHelp =
+    "Processes on this machine among which the work is divided; each has the whole model on tensor_parallel_size GPUs";
 inline constexpr const char* kTensorGroupHelp =
     "Processes that divide each layer, started on this machine unless torchrun, mpirun or srun started them";
 

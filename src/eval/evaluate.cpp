@@ -75,6 +75,28 @@ EvalSample sample_of(const Json& row) {
           .ended = row.at("ended").get<bool>()};
 }
 
+using Waiting = std::unordered_map<RequestId, std::size_t>;  // to the index of the question
+
+// Runs the engine's requests and sets their answers. had: answers that are there, for the progress.
+void answer_waiting(Engine& engine, const Waiting& waiting, std::int64_t had, std::span<const Question> questions,
+                    std::span<EvalSample> answers, const AnswerOptions& options, Journal* journal) {
+  Progress progress("eval", had + std::ssize(waiting), "answer", had);
+  engine.run(
+      [&](const Engine::Update& update) {
+        if (update.finish_reason == FinishReason::kNone) return;
+        const std::size_t at = waiting.at(update.id);
+        const EvalSample& answer = answers[at] = sample_of(engine.take(update.id));
+        progress.advance();
+        if (journal == nullptr) return;
+        journal->append({{kKey, questions[at].key},
+                         {"completion", answer.completion},
+                         {"tokens", answer.token_count},
+                         {"ended", answer.ended}});
+      },
+      options.on_step);
+  progress.finish();
+}
+
 }  // namespace
 
 std::vector<std::vector<EvalSample>> answer_problems(Engine& engine, const Tokenizer& tokenizer,
@@ -83,30 +105,21 @@ std::vector<std::vector<EvalSample>> answer_problems(Engine& engine, const Token
                                                      const AnswerOptions& options, Journal* journal) {
   const std::vector<Question> questions = make_questions(tokenizer, chat_template, problems, options);
   std::vector<EvalSample> answers(questions.size());
-  std::unordered_map<RequestId, std::size_t> waiting;
+  Waiting waiting;
+  std::int64_t had = 0;
   for (std::size_t i = 0; i < questions.size(); ++i) {
-    if (journal != nullptr && journal->contains(questions[i].key)) {
-      answers[i] = sample_of(journal->read(questions[i].key));
-    } else {
+    const std::string& key = questions[i].key;
+    const bool is_known = options.known != nullptr && options.known->contains(key);
+    if (is_known || (journal != nullptr && journal->contains(key))) {
+      answers[i] = sample_of(is_known ? options.known->read(key) : journal->read(key));
+      ++had;
+    } else if (options.share.has(i)) {
       waiting.emplace(engine.add(questions[i].request), i);
     }
   }
-  const auto total = std::ssize(questions);
-  const std::int64_t had = total - std::ssize(waiting);
-  if (had > 0) log_info(text_of(format_count(had), " of ", format_count(total), " answers are already done"));
-  Progress progress("eval", total, "answer", had);
-  engine.run([&](const Engine::Update& update) {
-    if (update.finish_reason == FinishReason::kNone) return;
-    const std::size_t at = waiting.at(update.id);
-    const EvalSample& answer = answers[at] = sample_of(engine.take(update.id));
-    progress.advance();
-    if (journal == nullptr) return;
-    journal->append({{kKey, questions[at].key},
-                     {"completion", answer.completion},
-                     {"tokens", answer.token_count},
-                     {"ended", answer.ended}});
-  });
-  progress.finish();
+  if (had > 0)
+    log_info(text_of(format_count(had), " of ", format_count(had + std::ssize(waiting)), " answers are already done"));
+  if (!waiting.empty()) answer_waiting(engine, waiting, had, questions, answers, options, journal);
   std::vector<std::vector<EvalSample>> samples(problems.size());
   for (std::size_t i = 0; i < answers.size(); ++i) {
     samples[i / static_cast<std::size_t>(options.samples)].push_back(std::move(answers[i]));

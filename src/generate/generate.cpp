@@ -58,7 +58,11 @@ void claim_settings(const fs::path& folder, const GenerateOptions& options) {
   const fs::path path = folder / "settings.json";
   const Json settings = generation_settings(options);
   if (options.overwrite_output_dir) {
-    for (const char* name : {"generations.jsonl", "data.jsonl", "settings.json"}) remove_path(folder / name);
+    for (const std::string& name : list_folder(folder)) {
+      const bool is_part = name.starts_with("generations.part-") && name.ends_with(".jsonl");
+      if (is_part || name == "generations.jsonl" || name == "data.jsonl" || name == "settings.json")
+        remove_path(folder / name);
+    }
   }
   if (!is_file(path)) {
     if (is_file(folder / "generations.jsonl")) {
@@ -96,11 +100,10 @@ class Generation {
         journal_(journal),
         sampling_(std::move(sampling)) {}
 
-  // Generates for the prompts that the journal lacks. A prompt's row is appended when its last completion has ended.
-  void run(std::span<const GeneratePrompt> prompts) {
-    const auto total = std::ssize(prompts);
-    const auto had = static_cast<std::int64_t>(
-        std::ranges::count_if(prompts, [&](const auto& prompt) { return journal_.contains(prompt.key); }));
+  // Generates for some prompts. A prompt's row is appended when its last completion has ended. had: other prompts that
+  // are done. Calls on_step before each step of the engine.
+  void run(std::span<const GeneratePrompt* const> prompts, std::int64_t had, const std::function<void()>& on_step) {
+    const std::int64_t total = had + std::ssize(prompts);
     if (had > 0) log_info(text_of(format_count(had), " of ", format_count(total), " prompts are already done"));
     Progress progress("generate", total, "prompt", had);
     const auto start = std::chrono::steady_clock::now();
@@ -115,15 +118,14 @@ class Generation {
     // Keeps twice as many requests as fit into the engine, so that it is always full and memory does not grow with the
     // dataset.
     const auto refill = [&] {
-      for (; next < prompts.size() && waiting_ < 2 * most_running_; ++next) {
-        if (!journal_.contains(prompts[next].key)) begin(prompts[next]);
-      }
+      for (; next < prompts.size() && waiting_ < 2 * most_running_; ++next) begin(*prompts[next]);
     };
     engine_.run(
         [&](const Engine::Update& update) {
           if (update.finish_reason != FinishReason::kNone && end(update.id)) progress.advance();
         },
         [&] {
+          if (on_step) on_step();
           show_rate();
           refill();
         });
@@ -203,8 +205,28 @@ std::int64_t tokens_within(const ModelShape& shape, const GenerateOptions& optio
   return positions;
 }
 
-void generate_missing(const GenerateOptions& options, std::span<const GeneratePrompt> prompts, Journal& journal,
-                      EngineGroup* group) {
+// Prompts of this process, whose rows it appends to a journal.
+struct OwnPrompts {
+  std::vector<const GeneratePrompt*> missing;  // that no journal has
+  std::int64_t had = 0;
+  std::function<void()> on_step = {};  // called before each step of the engine
+  std::size_t processes = 1;           // among which the work is divided
+};
+
+OwnPrompts own_prompts(std::span<const GeneratePrompt> prompts, const Share& share, const Journal& known) {
+  OwnPrompts own{.missing = {}, .processes = share.count};
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    if (known.contains(prompts[i].key)) {
+      ++own.had;
+    } else if (share.has(i)) {
+      own.missing.push_back(&prompts[i]);
+    }
+  }
+  return own;
+}
+
+void generate_missing(const GenerateOptions& options, std::span<const GeneratePrompt> prompts, const OwnPrompts& own,
+                      Journal& journal, EngineGroup* group) {
   Device& device = open_device(options.device);
   const LoadedModel loaded = load_generator(options, group);
   EngineOptions capacities =
@@ -217,12 +239,26 @@ void generate_missing(const GenerateOptions& options, std::span<const GeneratePr
                       .cache = options.cache});
   capacities.max_logprobs = std::max(options.logprobs.value_or(0), options.prompt_logprobs.value_or(0));
   if (options.prompt_logprobs) capacities.max_prompt_samples = std::min(kPromptSamples, capacities.max_batch_tokens);
-  capacities = with_cache_that_fits(capacities, *loaded.model, model_dtype(*loaded.model, loaded.weights), device,
-                                    group, {.length_key = "max_new_tokens"});
+  capacities =
+      with_cache_that_fits(capacities, *loaded.model, model_dtype(*loaded.model, loaded.weights), device, group,
+                           {.length_key = "max_new_tokens", .host_share = static_cast<std::int64_t>(own.processes)});
   Engine engine(*loaded.model, loaded.tokenizer, loaded.weights, std::make_shared<Arena>(device), capacities, group);
   SamplingParams sampling =
       options.params(options.max_new_tokens, stop_token_ids(loaded.generation_config, *loaded.model, loaded.tokenizer));
-  Generation(options, engine, capacities.max_num_seqs, journal, std::move(sampling)).run(prompts);
+  Generation(options, engine, capacities.max_num_seqs, journal, std::move(sampling))
+      .run(own.missing, own.had, own.on_step);
+}
+
+// Generates this process's share and, if it has the first, has the others generate theirs.
+void generate_share(const GenerateOptions& options, std::span<const GeneratePrompt> prompts, Journal& journal,
+                    EngineGroup* group, const GenerateShare& share) {
+  const std::unique_ptr<OtherShares> others = share.start_others ? share.start_others() : nullptr;
+  OwnPrompts own = own_prompts(prompts, share.own, journal);
+  if (others) own.on_step = [&others] { others->check(); };
+  generate_missing(options, prompts, own, journal, group);
+  if (!others) return;
+  others->finish();
+  take_parts(journal);
 }
 
 }  // namespace
@@ -244,7 +280,7 @@ void check_options(const GenerateOptions& options, const OptionInput& input) {
                   "set logit_bias of these tokens to -100");
     }
     for (const char* key : {"num_speculative_tokens", "speculative_method", "latent_kv_cache", "latent_attention",
-                            "kv_cache_dtype", "tensor_parallel_size"})
+                            "kv_cache_dtype", "tensor_parallel_size", "data_parallel_size"})
       if (input.was_set(key))
         throw Error(input.place_of(key), "is set, but the server of an endpoint decides on it", "remove it");
     for (const auto& [key, value] :
@@ -301,16 +337,25 @@ LoadedModel load_generator(const GenerateOptions& options, EngineGroup* group) {
   return load_model(options.model_name_or_path, std::nullopt, open_device(options.device), setup, options.quantization);
 }
 
-GenerateCounts generate(const GenerateOptions& options, EngineGroup* group) {
+GenerateCounts generate(const GenerateOptions& options, EngineGroup* group, const GenerateShare& share) {
   const fs::path folder = output_folder(options);
-  ensure_writable_folder(folder, "output_dir");
+  const fs::path generations = folder / "generations.jsonl";
   GenerateCounts counts;
+  if (share.own.number > 0) {
+    const std::vector<GeneratePrompt> prompts = prompts_of(options, counts);
+    const Journal known(generations, kPromptHash, JournalUse::kRead);
+    Journal part(part_of_journal(generations, share.own.number), kPromptHash);
+    generate_missing(options, prompts, own_prompts(prompts, share.own, known), part, group);
+    return counts;
+  }
+  ensure_writable_folder(folder, "output_dir");
   std::vector<GeneratePrompt> prompts = prompts_of(options, counts);
   claim_settings(folder, options);
-  Journal journal(folder / "generations.jsonl", kPromptHash);
+  Journal journal(generations, kPromptHash);
+  take_parts(journal);
   const bool whole = std::ranges::all_of(prompts, [&](const auto& prompt) { return journal.contains(prompt.key); });
   if (!whole) try_rewards(options, prompts.front());
-  if (!whole && options.endpoint.empty()) generate_missing(options, prompts, journal, group);
+  if (!whole && options.endpoint.empty()) generate_share(options, prompts, journal, group, share);
   if (!whole && !options.endpoint.empty()) {
     generate_at_endpoint(options, prompts, journal);
     counts.refused = std::erase_if(prompts, [&](const auto& prompt) { return !journal.contains(prompt.key); });

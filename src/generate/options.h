@@ -2,12 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "backend/device_option.h"
 #include "core/options.h"
+#include "data/shared_journal.h"
 #include "engine/engine_options.h"
 #include "engine/sampling_keys.h"
 #include "model/loaded_model.h"
@@ -33,6 +36,7 @@ struct GenerateOptions : SamplingKeys, RewardKeys {
   Quantization quantization = Quantization::kAutomatic;
   DeviceChoice device = DeviceChoice::kAutomatic;
   std::int64_t tensor_parallel_size = 1;
+  std::int64_t data_parallel_size = 1;
 
   std::string endpoint;
   std::string endpoint_key_variable = "OPENAI_API_KEY";
@@ -86,6 +90,7 @@ struct GenerateOptions : SamplingKeys, RewardKeys {
     v("quantization", quantization, kQuantizationHelp);
     v("device", device, kDeviceHelp);
     v("tensor_parallel_size", tensor_parallel_size, kTensorGroupHelp, within(1, 1024));
+    v("data_parallel_size", data_parallel_size, kSharesHelp, within(1, 1024));
     endpoint_fields(v);
     data_fields(v);
     SamplingKeys::fields(v);
@@ -193,10 +198,17 @@ void check_options(const GenerateOptions& options, const OptionInput& input);
 // Returns the folder that output_dir or, if that is unset, output_dataset_name names.
 [[nodiscard]] std::string output_folder(const GenerateOptions& options);
 
+// The share of the prompts that this process has (data_parallel_size).
+struct GenerateShare {
+  Share own = {};
+  std::function<std::unique_ptr<OtherShares>()> start_others = {};  // for the first of several
+};
+
 // Generates the completions that output_dir lacks and filters all of them into data.jsonl. An interrupted run continues
 // where it stopped, and its result is bit for bit the result of an uninterrupted run. group: the ranks that have parts
-// of the model, of which this is the first. Throws Error, and Interrupted after Ctrl+C.
-GenerateCounts generate(const GenerateOptions& options, EngineGroup* group = nullptr);
+// of the model, of which this is the first. A process with another share than the first only generates. Throws Error,
+// and Interrupted after Ctrl+C.
+GenerateCounts generate(const GenerateOptions& options, EngineGroup* group = nullptr, const GenerateShare& share = {});
 // Loads the model, or this rank's part of it.
 [[nodiscard]] LoadedModel load_generator(const GenerateOptions& options, EngineGroup* group);
 

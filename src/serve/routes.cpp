@@ -1,5 +1,6 @@
 #include "serve/routes.h"
 
+#include <algorithm>
 #include <array>
 
 #include "serve/chat_request.h"
@@ -23,6 +24,12 @@ void read_completion(std::string_view body) { (void)parse_completion_request(bod
 void read_embedding(std::string_view body) { (void)parse_embedding_request(body); }
 void read_response(std::string_view body) { (void)parse_responses_request(body, {}); }
 void read_message(std::string_view body) { (void)parse_messages_request(body, {}); }
+
+bool matches(const Route& route, std::string_view path) {
+  if (!route.path.ends_with('*')) return path == route.path;
+  const std::string_view begin = route.path.substr(0, route.path.size() - 1);
+  return path.starts_with(begin) && path.size() > begin.size();
+}
 
 constexpr auto kRoutes = std::to_array<Route>({
     {"GET", "/", answer_page, Access::kAnyone, "The page for conversations"},
@@ -80,5 +87,12 @@ constexpr auto kRoutes = std::to_array<Route>({
 }  // namespace
 
 std::span<const Route> routes() { return kRoutes; }
+
+const Route* route_of(const ServerRequest& request) {
+  std::string_view path = request.path();
+  if (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);  // TRL's clients end paths with a slash
+  const auto found = std::ranges::find_if(kRoutes, [&](const Route& route) { return matches(route, path); });
+  return found == kRoutes.end() ? nullptr : &*found;
+}
 
 }  // namespace hone

@@ -31,5 +31,7 @@ struct Route {
 };
 
 [[nodiscard]] std::span<const Route> routes();
+// Returns the route of a request's path, whatever its method; null if there is none.
+[[nodiscard]] const Route* route_of(const ServerRequest& request);
 
 }  // namespace hone

@@ -57,8 +57,8 @@ void Histogram::print(std::string& text, std::string_view name, std::string_view
                   name, "_count{", labels, "} ", count, "\n");
 }
 
-ServerMetrics::ServerMetrics(std::string_view model_name, std::int64_t max_model_len)
-    : labels_(text_of("model_name=\"", escaped(model_name), "\",engine=\"0\"")),
+ServerMetrics::ServerMetrics(std::string_view model_name, std::int64_t max_model_len, int engine)
+    : labels_(text_of("model_name=\"", escaped(model_name), "\",engine=\"", engine, "\"")),
       first_token_({0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75,
                     1,     2.5,   5,    7.5,  10,   20,   40,   80,  160,  640, 2560}),
       inter_token_({0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80}),

@@ -45,7 +45,8 @@ struct StepFigures {
 // Thread-safe.
 class ServerMetrics {
  public:
-  ServerMetrics(std::string_view model_name, std::int64_t max_model_len);
+  // engine: number of the replica, as the label of each sample.
+  ServerMetrics(std::string_view model_name, std::int64_t max_model_len, int engine = 0);
   void add_prompt(std::int64_t tokens, std::int64_t max_tokens);
   void add_embeddings(std::int64_t tokens);  // of the inputs of a request
   void add_end(FinishReason reason);         // of a request that was cancelled

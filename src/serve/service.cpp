@@ -13,12 +13,6 @@
 namespace hone {
 namespace {
 
-bool matches(const Route& route, std::string_view path) {
-  if (!route.path.ends_with('*')) return path == route.path;
-  const std::string_view begin = route.path.substr(0, route.path.size() - 1);
-  return path.starts_with(begin) && path.size() > begin.size();
-}
-
 // Compares keys in a time that does not depend on where they differ.
 bool equal_keys(std::string_view a, std::string_view b) {
   unsigned difference = a.size() == b.size() ? 0 : 1;
@@ -53,14 +47,12 @@ void Service::handle(const ServerRequest& request, const std::shared_ptr<ServerR
 }
 
 void Service::route(const ServerRequest& request, const std::shared_ptr<ServerReply>& reply) const {
-  std::string_view path = request.path();
-  if (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);  // TRL's clients end paths with a slash
-  const auto found = std::ranges::find_if(routes(), [&](const Route& route) { return matches(route, path); });
-  if (found == routes().end()) throw RequestError({}, text_of("there is no ", request.method, " ", path), {}, 404);
+  const Route* const found = route_of(request);
+  if (found == nullptr) throw RequestError({}, text_of("there is no ", request.method, " ", request.path()), {}, 404);
   if (found->access != Access::kAnyone) check_key(request);
   if (found->access == Access::kControl) check_control(request);
   if (request.method != found->method) {
-    const std::string message = text_of(path, " takes ", found->method, ", not ", request.method);
+    const std::string message = text_of(request.path(), " takes ", found->method, ", not ", request.method);
     return reply->send(
         {.status = 405, .body = error_body(message, {}, 405), .headers = {{"Allow", std::string(found->method)}}});
   }

@@ -30,8 +30,8 @@ std::shared_ptr<WeightTransfer> transfer_of(const Service& service, const Server
   if (service.options().transfer) return service.options().transfer;
   throw RequestError({},
                      text_of(request.path(),
-                             " moves weights by NCCL, which needs a server on GPUs, and without FP8 weights "
-                             "if it has tensor_parallel_size"),
+                             " moves weights by NCCL, which needs a server on GPUs without data_parallel_size, and "
+                             "without FP8 weights if it has tensor_parallel_size"),
                      "POST /update_weights {\"update_info\": {\"weights_path\": FOLDER}} loads a folder, which may be "
                      "in /dev/shm",
                      501);

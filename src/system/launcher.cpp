@@ -56,12 +56,9 @@ std::string random_key() {
 // The environment of rank `local.first + index`.
 std::vector<std::string> environment_of(const LocalRanks& local, int index) {
   std::vector<std::string> all;
-  constexpr std::array<std::string_view, 9> kOwn{
-      "RANK=",        "WORLD_SIZE=",   "LOCAL_RANK=",        "LOCAL_WORLD_SIZE=", "MASTER_ADDR=",
-      "MASTER_PORT=", "HONE_JOB_KEY=", "HONE_JOB_LISTENER=", "TORCHELASTIC_"};
   bool has_threads = false;
   for (std::string& variable : current_environment()) {
-    if (std::ranges::any_of(kOwn, [&](std::string_view name) { return variable.starts_with(name); })) continue;
+    if (is_rank_variable(variable)) continue;
     has_threads = has_threads || variable.starts_with("OMP_NUM_THREADS=");
     all.push_back(std::move(variable));
   }
@@ -124,7 +121,27 @@ void reap(std::vector<Rank>& ranks, FirstFailure& failure, bool& reported) {
 
 }  // namespace
 
+bool is_rank_variable(std::string_view variable) {
+  constexpr std::array<std::string_view, 9> kOwn{
+      "RANK=",        "WORLD_SIZE=",   "LOCAL_RANK=",        "LOCAL_WORLD_SIZE=", "MASTER_ADDR=",
+      "MASTER_PORT=", "HONE_JOB_KEY=", "HONE_JOB_LISTENER=", "TORCHELASTIC_"};
+  return std::ranges::any_of(kOwn, [&](std::string_view name) { return variable.starts_with(name); });
+}
+
+namespace {
+
+std::vector<std::string>& scoped_arguments() {
+  static std::vector<std::string> arguments;
+  return arguments;
+}
+
+}  // namespace
+
+CommandScope::CommandScope(std::vector<std::string> arguments) { scoped_arguments() = std::move(arguments); }
+CommandScope::~CommandScope() { scoped_arguments().clear(); }
+
 std::vector<std::string> own_arguments() {
+  if (!scoped_arguments().empty()) return scoped_arguments();
   std::vector<std::string> arguments = split(read_file("/proc/self/cmdline"), '\0');
   if (!arguments.empty() && arguments.back().empty()) arguments.pop_back();
   return arguments;

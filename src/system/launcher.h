@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace hone {
@@ -27,7 +28,21 @@ struct LocalRanks {
 // rank that was killed before its job could notice is logged with its signal.
 [[nodiscard]] int run_processes(const LocalRanks& local, const std::vector<std::string>& arguments);
 
-// Returns the arguments with which this process was started, with its name first.
+// Returns true if a variable NAME=VALUE of the environment makes a process a rank that run_processes() or torchrun has
+// started.
+[[nodiscard]] bool is_rank_variable(std::string_view variable);
+// Returns the arguments with which a process that does this one's work is to be started, with its name first: those of
+// this process, or what a CommandScope says.
 [[nodiscard]] std::vector<std::string> own_arguments();
+
+// While it exists, this process does the work of a command with these arguments, its name first, although it was started
+// with others: a stage of a pipeline. For use by one thread.
+class CommandScope {
+ public:
+  explicit CommandScope(std::vector<std::string> arguments);
+  CommandScope(const CommandScope&) = delete;
+  CommandScope& operator=(const CommandScope&) = delete;
+  ~CommandScope();
+};
 
 }  // namespace hone

@@ -6,6 +6,7 @@
 #include "cli/engine_job.h"
 #include "cli/pipeline/problems.h"
 #include "cli/registry.h"
+#include "cli/shared_work.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/interrupt.h"
@@ -52,6 +53,7 @@ struct EvalOptions : SamplingKeys {
   CacheOptions cache;
   DeviceChoice device = DeviceChoice::kAutomatic;
   std::int64_t tensor_parallel_size = 1;
+  std::int64_t data_parallel_size = 1;
   std::string output_dir;
   std::vector<std::string> compare;
 
@@ -65,6 +67,7 @@ struct EvalOptions : SamplingKeys {
     cache.fields(v);
     v("device", device, kDeviceHelp);
     v("tensor_parallel_size", tensor_parallel_size, kTensorGroupHelp, within(1, 1024));
+    v("data_parallel_size", data_parallel_size, kSharesHelp, within(1, 1024));
     v.group("Task");
     v("task", task,
       "Tasks: aime24, aime25, math_500, gpqa:diamond, lcb, lcb_v4 (all: these six), gsm8k; jsonl: your own file");
@@ -156,15 +159,69 @@ int compare(const EvalOptions& options) {
   return 0;
 }
 
+// The journals of answers. They resume an interrupted evaluation, and bring the answers of several processes together.
+class AnswerFiles {
+ public:
+  AnswerFiles(const EvalOptions& options, const ReplicaPlace* place) {
+    if (place != nullptr) {
+      share_ = {.number = static_cast<std::size_t>(place->number), .count = static_cast<std::size_t>(place->count)};
+      path_ = (options.output_dir.empty() ? place->folder : std::filesystem::path(options.output_dir)) / kName;
+      known_.emplace(path_, kKey, JournalUse::kRead);
+      journal_.emplace(part_of_journal(path_, share_.number), kKey);
+      return;
+    }
+    share_.count = static_cast<std::size_t>(options.data_parallel_size);
+    if (share_.count > 1) scratch_.emplace(std::filesystem::temp_directory_path(), "hone-eval");
+    if (options.output_dir.empty() && !scratch_) return;
+    path_ = (options.output_dir.empty() ? scratch_->path() : std::filesystem::path(options.output_dir)) / kName;
+    journal_.emplace(path_, kKey);
+    take_parts(*journal_);
+    if (!scratch_) return;
+    others_ = start_other_shares(
+        {.count = static_cast<int>(share_.count), .gpus_each = options.tensor_parallel_size, .device = options.device},
+        scratch_->path());
+  }
+
+  [[nodiscard]] const Share& share() const { return share_; }
+  [[nodiscard]] Journal* journal() { return journal_ ? &*journal_ : nullptr; }
+  // Has this process answer its share only.
+  void divide(AnswerOptions& answers) {
+    answers.share = share_;
+    answers.known = known_ ? &*known_ : nullptr;
+    if (others_) answers.on_step = [this] { others_->check(); };
+  }
+  // Waits for the answers of the other processes; what is still missing then, this one answers.
+  void finish(AnswerOptions& answers) {
+    others_->finish();
+    take_parts(*journal_);
+    answers.share = {};
+    answers.on_step = {};
+  }
+  void remove() { remove_path(path_); }
+
+ private:
+  static constexpr const char* kName = "answers.jsonl";
+  static constexpr const char* kKey = "key";
+
+  Share share_;
+  std::optional<TemporaryFolder> scratch_;
+  std::filesystem::path path_;
+  std::optional<Journal> known_;
+  std::optional<Journal> journal_;
+  std::unique_ptr<OtherShares> others_;  // ends before scratch_
+};
+
 // Loads the model or, in a tensor group, this rank's part of it.
 LoadedModel load(const EvalOptions& options, EngineGroup* group) {
   return load_model(options.model_name_or_path, std::nullopt, open_device(options.device),
                     engine_part(group, {.cache = options.cache}), options.quantization);
 }
 
-// Answers the problems and scores the answers.
-int evaluate(const EvalOptions& options, EngineGroup* group) {
+// Answers the problems and scores the answers. place: that of a process that another has started, which only answers
+// its share; null: of another.
+int evaluate(const EvalOptions& options, EngineGroup* group, const ReplicaPlace* place) {
   std::vector<Evaluation> evaluations = read_evaluations(options);
+  AnswerFiles files(options, place);
   Device& device = open_device(options.device);
   LoadedModel loaded = load(options, group);
   const std::int64_t longest = model_len(loaded.model->shape(), options.max_model_len, kLongestAnswer);
@@ -174,7 +231,8 @@ int evaluate(const EvalOptions& options, EngineGroup* group) {
                                                      .max_batch_tokens = num_batched_tokens(0, device.kind()),
                                                      .adjust_logits = options.adjusts_logits(),
                                                      .cache = options.cache}),
-                                     *loaded.model, model_dtype(*loaded.model, loaded.weights), device, group),
+                                     *loaded.model, model_dtype(*loaded.model, loaded.weights), device, group,
+                                     {.host_share = static_cast<std::int64_t>(files.share().count)}),
                 group);
   AnswerOptions answers;
   answers.seed = static_cast<std::uint64_t>(options.seed);
@@ -182,10 +240,6 @@ int evaluate(const EvalOptions& options, EngineGroup* group) {
   answers.sampling = options.params(longest, stop_token_ids(loaded.generation_config, *loaded.model, loaded.tokenizer));
   catch_interrupts();
   const ChatTemplate chat_template = chat_template_of(loaded.tokenizer, options.chat_template);
-  // The journal holds the answers of an interrupted evaluation, to resume it. It is removed once the report is written.
-  const std::filesystem::path answered = std::filesystem::path(options.output_dir) / "answers.jsonl";
-  std::optional<Journal> journal;
-  if (!options.output_dir.empty()) journal.emplace(answered, "key");
   answers.model_key = weights_key(loaded.path);
   if (options.quantization != Quantization::kAutomatic)
     answers.model_key += text_of("\nquantization ", name_of(options.quantization));
@@ -193,11 +247,22 @@ int evaluate(const EvalOptions& options, EngineGroup* group) {
     answers.model_key += text_of("\nkv_cache_dtype ", name_of(options.cache.kv_cache_dtype));
   if (options.cache.latent_attention != LatentForm::kExpanded)
     answers.model_key += text_of("\nlatent_attention ", name_of(options.cache.latent_attention));
+  const auto answer = [&](const Evaluation& evaluation) {
+    answers.samples = options.samples.value_or(evaluation.task.samples);
+    return answer_problems(engine, loaded.tokenizer, chat_template, evaluation.problems, answers, files.journal());
+  };
+  if (files.share().count > 1) {
+    files.divide(answers);
+    for (const Evaluation& evaluation : evaluations) (void)answer(evaluation);
+    if (place != nullptr) return 0;
+    files.finish(answers);
+  }
   std::vector<TaskResult> results;
   for (Evaluation& evaluation : evaluations) {
-    answers.samples = options.samples.value_or(evaluation.task.samples);
-    auto samples = answer_problems(engine, loaded.tokenizer, chat_template, evaluation.problems, answers,
-                                   journal ? &*journal : nullptr);
+    std::optional<QuietScope> quiet;
+    if (files.share().count > 1) quiet.emplace();  // the answers are there
+    auto samples = answer(evaluation);
+    quiet.reset();
     results.push_back(
         run_scoring(evaluation.task, std::move(evaluation.problems), std::move(samples), options.group_by));
   }
@@ -205,7 +270,7 @@ int evaluate(const EvalOptions& options, EngineGroup* group) {
   if (!options.output_dir.empty()) {
     EvalOptions copy = options;
     write_report(options.output_dir, results, option_json(OptionTable(copy)));
-    remove_path(answered);
+    files.remove();
     log_info(text_of("wrote ", options.output_dir, "/results.json and samples.jsonl"));
   }
   return 0;
@@ -222,12 +287,16 @@ int run(const EvalOptions& given, const OptionInput& input) {
   EvalOptions options = given;
   options.model_name_or_path = model_argument("eval", given.model_name_or_path, input);
   if (!options.output_dir.empty()) ensure_writable_folder(options.output_dir, "output_dir");
-  return run_engine_job(
-      {.tensor_parallel_size = options.tensor_parallel_size,
-       .model = options.model_name_or_path,
-       .device = options.device},
-      [&](EngineGroup* group) { return load(options, group); },
-      [&](EngineGroup* group) { return evaluate(options, group); });
+  const std::optional<ReplicaPlace> place = replica_place();
+  const auto work = [&] {
+    return run_engine_job(
+        {.tensor_parallel_size = options.tensor_parallel_size,
+         .model = options.model_name_or_path,
+         .device = options.device},
+        [&](EngineGroup* group) { return load(options, group); },
+        [&](EngineGroup* group) { return evaluate(options, group, place ? &*place : nullptr); });
+  };
+  return place ? run_replica(*place, work) : work();
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "core/files.h"
 #include "core/interrupt.h"
 #include "core/log.h"
+#include "system/launcher.h"
 
 namespace hone {
 namespace {
@@ -68,6 +69,7 @@ void run_stage(const CommandRegistry& commands, const Stage& stage) {
   const Command* command = commands.find(stage.kind->command);
   HONE_ASSERT(command != nullptr, "there is no command ", stage.kind->command);
   const std::vector<std::string> arguments = {"--config", recipe.string()};
+  const CommandScope scope({"hone", std::string(stage.kind->command), "--config", recipe.string()});
   try {
     const int code = command->run(arguments);
     if (code != 0) throw Error(text_of("stage ", stage.name), text_of("ended with exit code ", code));

@@ -45,6 +45,7 @@ struct ServeOptions {
   Quantization quantization = Quantization::kAutomatic;
   DeviceChoice device = DeviceChoice::kAutomatic;
   std::int64_t tensor_parallel_size = 1;
+  std::int64_t data_parallel_size = 1;
   std::int64_t ddp_timeout = 300;
 
   std::string host = "127.0.0.1";
@@ -99,6 +100,9 @@ struct ServeOptions {
     v("quantization", quantization, kQuantizationHelp);
     v("device", device, kDeviceHelp);
     v("tensor_parallel_size", tensor_parallel_size, kTensorGroupHelp, within(1, 1024));
+    v("data_parallel_size", data_parallel_size,
+      "Replicas of the model on this machine, among which requests are distributed; each has tensor_parallel_size GPUs",
+      within(1, 1024));
     v("ddp_timeout", ddp_timeout,
       "Seconds after which a process of tensor_parallel_size that does not answer ends the server", at_least(1));
   }

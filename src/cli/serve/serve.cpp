@@ -9,6 +9,7 @@
 #include "cli/engine_job.h"
 #include "cli/registry.h"
 #include "cli/serve/options.h"
+#include "cli/serve/replicas.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/interrupt.h"
@@ -28,8 +29,9 @@ namespace {
 
 constexpr std::int64_t kLongestServed = 32768;
 
-EngineOptions serving_engine(const ServeOptions& options, const LoadedModel& loaded, Device& device,
-                             EngineGroup* group) {
+// Replicas on a CPU share its memory. place: null: this process is no replica.
+EngineOptions serving_engine(const ServeOptions& options, const LoadedModel& loaded, Device& device, EngineGroup* group,
+                             const ReplicaPlace* place) {
   EngineOptions engine;
   engine.max_model_len = model_len(loaded.model->shape(), options.max_model_len, kLongestServed);
   engine.max_num_seqs = num_seqs(options.max_num_seqs, device.kind());
@@ -45,7 +47,9 @@ EngineOptions serving_engine(const ServeOptions& options, const LoadedModel& loa
   engine.cache = options.cache;
   const DType dtype = model_dtype(*loaded.model, loaded.weights);
   return with_cache_that_fits(engine, *loaded.model, dtype, device, group,
-                              {.bytes = options.kv_cache_memory_bytes, .bytes_key = "kv_cache_memory_bytes"});
+                              {.bytes = options.kv_cache_memory_bytes,
+                               .bytes_key = "kv_cache_memory_bytes",
+                               .host_share = place != nullptr ? place->count : 1});
 }
 
 ServedModel served_model(const ServeOptions& options, const LoadedModel& loaded, const EngineOptions& engine) {
@@ -166,34 +170,40 @@ LoadedModel load_served(const ServeOptions& options, EngineGroup* group, const A
                     served_parts(options, group, slots), options.quantization);
 }
 
-// Serves until a signal arrives.
-int serve(const ServeOptions& options, const HttpOptions& http, EngineGroup* group) {
+// Serves until a signal arrives. place: null: this process is no replica.
+int serve(const ServeOptions& options, const HttpOptions& http, EngineGroup* group, const ReplicaPlace* place) {
   Device& device = open_device(options.device);
   const AdapterSlots* slots = nullptr;
   LoadedModel loaded = load_served(options, group, slots);
-  const EngineOptions engine_options = serving_engine(options, loaded, device, group);
+  const EngineOptions engine_options = serving_engine(options, loaded, device, group, place);
   ServedModel model = served_model(options, loaded, engine_options);
   if (slots != nullptr) model.adapters = adapter_table(options, *slots, model_dtype(*slots, loaded.weights));
   const std::optional<EmbedderOptions> embeddings = embedder_options(options, loaded, engine_options);
   if (embeddings) model.embeddings = served_embeddings(*loaded.model);
   ResidentModel resident(*loaded.model, loaded.tokenizer, std::move(loaded.weights), engine_options, embeddings, group);
-  catch_interrupts("\nhone: shutting down; press Ctrl+C again to exit immediately\n");
-  ServerMetrics metrics(model.names.front(), model.max_model_len);
+  catch_interrupts(place != nullptr ? "" : "\nhone: shutting down; press Ctrl+C again to exit immediately\n");
+  ServerMetrics metrics(model.names.front(), model.max_model_len, place != nullptr ? place->number : 0);
   EngineLoop loop(resident, metrics, options.max_queued_requests, slots);
-  const Service service(
-      model, loop, metrics,
-      {.version = HONE_VERSION,
-       .api_key = options.api_key,
-       .allow_weight_updates = options.allow_weight_updates,
-       .page = options.page,
-       .runs = options.runs,
-       .transfer = options.allow_weight_updates ? make_weight_transfer(*loaded.model, device, options.host) : nullptr});
+  const Service service(model, loop, metrics,
+                        {.version = HONE_VERSION,
+                         .api_key = options.api_key,
+                         .allow_weight_updates = options.allow_weight_updates,
+                         .page = options.page,
+                         .runs = options.runs,
+                         .transfer = options.allow_weight_updates && place == nullptr
+                                         ? make_weight_transfer(*loaded.model, device, options.host)
+                                         : nullptr});
   HttpServer server(http, [&](const ServerRequest& request, const std::shared_ptr<ServerReply>& reply) {
     service.handle(request, reply);
   });
-  log_info(text_of("serving ", model.names.front(), http.tls ? " on https://" : " on http://", options.host, ":",
-                   server.port(), "/v1, max_model_len ", format_count(model.max_model_len), ", KV cache of ",
-                   format_count(engine_options.num_blocks * engine_options.block_size), " tokens"));
+  const std::string summary = text_of("max_model_len ", format_count(model.max_model_len), ", KV cache of ",
+                                      format_count(engine_options.num_blocks * engine_options.block_size), " tokens");
+  if (place != nullptr) {
+    report_ready(*place, server.port(), summary);
+  } else {
+    log_info(text_of("serving ", model.names.front(), http.tls ? " on https://" : " on http://", options.host, ":",
+                     server.port(), "/v1, ", summary));
+  }
   bool drained = false;
   const auto stop = [&] {
     if (interrupted() && !std::exchange(drained, true)) server.drain();
@@ -220,8 +230,21 @@ void check_group(const ServeOptions& options) {
   }
 }
 
+// Serves by one engine, in a tensor group or alone.
+int serve_engine(const ServeOptions& options, const HttpOptions& http, const ReplicaPlace* place) {
+  const AdapterSlots* slots = nullptr;
+  return run_engine_job(
+      {.tensor_parallel_size = options.tensor_parallel_size,
+       .model = options.model_name_or_path,
+       .device = options.device,
+       .answer_limit = options.ddp_timeout},
+      [&](EngineGroup* group) { return load_served(options, group, slots); },
+      [&](EngineGroup* group) { return serve(options, http, group, place); });
+}
+
 int run_serve(const ServeOptions& given, const OptionInput& input) {
-  ServeOptions options = given;
+  const std::optional<ReplicaPlace> place = replica_place();
+  ServeOptions options = place ? options_of_replica(given) : given;
   options.model_name_or_path = model_argument("serve", given.model_name_or_path, input);
   if (const char* key = std::getenv("HONE_API_KEY"); options.api_key.empty() && key != nullptr) options.api_key = key;
   check_weight_updates(options);
@@ -230,14 +253,8 @@ int run_serve(const ServeOptions& given, const OptionInput& input) {
     throw Error("runs", text_of(options.runs, " is not a folder"), "give a folder that has runs");
   if (options.max_loras == 0) options.max_loras = std::ssize(options.adapters);
   check_group(options);
-  const AdapterSlots* slots = nullptr;
-  return run_engine_job(
-      {.tensor_parallel_size = options.tensor_parallel_size,
-       .model = options.model_name_or_path,
-       .device = options.device,
-       .answer_limit = options.ddp_timeout},
-      [&](EngineGroup* group) { return load_served(options, group, slots); },
-      [&](EngineGroup* group) { return serve(options, http, group); });
+  if (place) return run_replica(*place, [&] { return serve_engine(options, http, &*place); });
+  return options.data_parallel_size > 1 ? serve_replicas(options, http) : serve_engine(options, http, nullptr);
 }
 
 }  // namespace
