@@ -30,7 +30,7 @@ namespace hone {
 
 inline constexpr int kMostScaleBox = 256;  // scales that a bulk copy takes
 
-// What a product of tokens by W is: y of experts, y of one matrix, or dW of experts.
+// Products of tokens by W: y of experts, y of one matrix, dW of experts.
 enum class TokensUse { kExperts, kMatrix, kGradient };
 
 // Shared memory of a block whose computing warpgroups have kPartsOf times 64 tokens each.
