@@ -220,6 +220,8 @@ TEST(ScaledGroupedLinear, HasTheProductsOfTheQuantizedOperands) {
   if (test_device().kind() == DeviceKind::kCpu) return;
   // Several tiles of tokens and more tiles than a GPU has processors.
   expect_experts({{700, 1, 900, 15, 0, 192, 193, 47}, 1408, 512, 128});
+  // Gradients of few tokens whose last tiles of rows are half empty, several for a processor.
+  expect_experts({{130, 1, 90, 15, 0, 60, 3, 47}, 1408, 1024, 6, GradientAccumulation::kAsWeights});
   // Tokens as rows: tiles of one block of W, and experts whose tokens begin anywhere.
   expect_experts({{130, 65, 3, 191}, 128, 512, 11});
   expect_experts({{61, 3, 256, 64}, 384, 1024});

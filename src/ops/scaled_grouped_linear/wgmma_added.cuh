@@ -67,8 +67,10 @@ struct AddedResult {
     fence_async_shared();
     compute.place.release(compute.ring.sum_ready());
   }
+  // The warpgroup must not be a tile ahead of the other: its arrivals would count as the other's for the tile before.
   template <class Compute>
-  __device__ void skip(const Compute& compute) const {
+  __device__ void skip(const Compute& compute, int parity) const {
+    barrier_wait(compute.ring.old_ready(), parity);
     compute.place.release(compute.ring.sum_ready());
   }
   template <class Compute>
@@ -112,7 +114,7 @@ struct WideAddedResult {
     }
   }
   template <class Compute>
-  __device__ void skip(const Compute&) const {}
+  __device__ void skip(const Compute&, int) const {}
   template <class Compute>
   __device__ void end(const Compute& compute) const {
     end_added<float>(compute);

@@ -281,7 +281,7 @@ struct TokensCompute {
       if (tile.columns == 0) break;
       if (tile.columns <= before()) {
         skip(tile.depth / kScaledDepth);
-        result.skip(*this);
+        result.skip(*this, parity);
         continue;
       }
       Plan::kWeightBlocks == 1 || tile.row % kScaledDepth == 0 ? multiply<16>(tile, parity) : multiply<8>(tile, parity);
@@ -299,7 +299,7 @@ struct ExpertTokensResult {
     compute.store(tile);
   }
   template <class Compute>
-  __device__ void skip(const Compute&) const {}
+  __device__ void skip(const Compute&, int) const {}
   template <class Compute>
   __device__ void end(const Compute& compute) const {
     if (compute.place.thread == 0) bulk_wait();

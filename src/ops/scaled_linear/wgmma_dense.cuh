@@ -56,7 +56,7 @@ struct WrittenResult {
     compute.store(tile);
   }
   template <class Compute>
-  __device__ void skip(const Compute&) const {}
+  __device__ void skip(const Compute&, int) const {}
   template <class Compute>
   __device__ void end(const Compute& compute) const {
     if (compute.place.thread == 0) bulk_wait();
