@@ -4,7 +4,6 @@
 #include <memory>
 
 #include "backend/device_option.h"
-#include "cli/engine_job.h"
 #include "cli/pipeline/problems.h"
 #include "cli/registry.h"
 #include "cli/shared_work.h"
@@ -165,7 +164,7 @@ class AnswerFiles {
  public:
   AnswerFiles(const EvalOptions& options, const ReplicaPlace* place) {
     if (place != nullptr) {
-      share_ = {.number = static_cast<std::size_t>(place->number), .count = static_cast<std::size_t>(place->count)};
+      share_ = share_of(*place);
       path_ = (options.output_dir.empty() ? place->folder : std::filesystem::path(options.output_dir)) / kName;
       known_ = std::make_unique<Journal>(path_, kKey, JournalUse::kRead);
       journal_ = std::make_unique<Journal>(part_of_journal(path_, share_.number), kKey);
@@ -289,16 +288,12 @@ int run(const EvalOptions& given, const OptionInput& input) {
   EvalOptions options = given;
   options.model_name_or_path = model_argument("eval", given.model_name_or_path, input);
   if (!options.output_dir.empty()) ensure_writable_folder(options.output_dir, "output_dir");
-  const std::optional<ReplicaPlace> place = replica_place();
-  const auto work = [&] {
-    return run_engine_job(
-        {.tensor_parallel_size = options.tensor_parallel_size,
-         .model = options.model_name_or_path,
-         .device = options.device},
-        [&](EngineGroup* group) { return load(options, group); },
-        [&](EngineGroup* group) { return evaluate(options, group, place ? &*place : nullptr); });
-  };
-  return place ? run_replica(*place, work) : work();
+  return run_shared_job(
+      {.tensor_parallel_size = options.tensor_parallel_size,
+       .model = options.model_name_or_path,
+       .device = options.device},
+      [&](EngineGroup* group) { return load(options, group); },
+      [&](EngineGroup* group, const ReplicaPlace* place) { return evaluate(options, group, place); });
 }
 
 }  // namespace
