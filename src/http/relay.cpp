@@ -174,8 +174,8 @@ class HttpRelay::Exchange : public std::enable_shared_from_this<Exchange> {
   void fail(const ErrorCode& error) {
     if (std::exchange(over_, true)) return;
     if (!streams_) {
-      reply_->send(
-          {.status = 502, .body = error_body_(502, text_of("the server's replica gave no answer: ", error.message()))});
+      reply_->send({.status = 502,
+                    .body = error_body_(502, text_of("the server behind this one gave no answer: ", error.message()))});
     }
     close();
   }

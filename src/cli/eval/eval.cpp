@@ -171,8 +171,10 @@ class AnswerFiles {
       return;
     }
     share_.count = static_cast<std::size_t>(options.data_parallel_size);
-    if (share_.count > 1)
+    if (share_.count > 1) {
+      catch_interrupts();  // so that the folder is removed
       scratch_ = std::make_unique<TemporaryFolder>(std::filesystem::temp_directory_path(), "hone-eval");
+    }
     if (options.output_dir.empty() && !scratch_) return;
     path_ = (options.output_dir.empty() ? scratch_->path() : std::filesystem::path(options.output_dir)) / kName;
     journal_ = std::make_unique<Journal>(path_, kKey);
