@@ -8,7 +8,6 @@
 #include <charconv>
 #include <csignal>
 #include <cstring>
-#include <thread>
 #include <utility>
 
 #include "backend/gpu.h"
@@ -32,18 +31,6 @@ constexpr const char* kVariable = "HONE_REPLICA";  // NUMBER/COUNT:FOLDER
 
 fs::path error_path(const fs::path& folder, int number) { return folder / text_of(number, ".error"); }
 
-// The GPUs of replica `number`, as CUDA_VISIBLE_DEVICES names them: the next ones of those that this process sees.
-std::string devices_of(int number, std::int64_t each) {
-  const std::string visible = environment_variable("CUDA_VISIBLE_DEVICES");
-  const std::vector<std::string> names = visible.empty() ? std::vector<std::string>() : split(visible, ',');
-  std::string devices;
-  for (std::int64_t i = number * each; i < (number + 1) * each; ++i) {
-    if (!devices.empty()) devices += ',';
-    devices += names.empty() ? std::to_string(i) : names.at(static_cast<std::size_t>(i));
-  }
-  return devices;
-}
-
 // Throws Error unless each replica can have its own GPUs. Returns false if they run on the CPU.
 bool check_gpus(const ReplicaPlan& plan) {
   const int gpus = plan.device == DeviceChoice::kCpu ? 0 : gpu_count();
@@ -58,18 +45,12 @@ bool check_gpus(const ReplicaPlan& plan) {
 
 // gpus: of the replica; 0: it runs on the CPU.
 std::vector<std::string> environment_of(const ReplicaPlace& place, std::int64_t gpus) {
-  std::vector<std::string> all;
-  bool has_threads = false;
-  for (std::string& variable : current_environment()) {
-    if (gpus > 0 && variable.starts_with("CUDA_VISIBLE_DEVICES=")) continue;
-    if (is_rank_variable(variable)) continue;  // a replica is in no job of this process
-    has_threads = has_threads || variable.starts_with("OMP_NUM_THREADS=");
-    all.push_back(std::move(variable));
+  std::vector<std::string> all = environment_of_one(place.count);
+  if (gpus > 0) {
+    std::erase_if(all, [](const std::string& variable) { return variable.starts_with("CUDA_VISIBLE_DEVICES="); });
+    const std::string visible = environment_variable("CUDA_VISIBLE_DEVICES");
+    all.push_back(text_of("CUDA_VISIBLE_DEVICES=", devices_of_replica(visible, place.number, gpus)));
   }
-  const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
-  if (!has_threads)
-    all.push_back(text_of("OMP_NUM_THREADS=", std::max(1U, cores / static_cast<unsigned>(place.count))));
-  if (gpus > 0) all.push_back(text_of("CUDA_VISIBLE_DEVICES=", devices_of(place.number, gpus)));
   all.push_back(text_of(kVariable, "=", place.number, "/", place.count, ":", place.folder.string()));
   return all;
 }
@@ -102,6 +83,16 @@ int run_replica(const ReplicaPlace& place, const std::function<int()>& work) {
     write_file(error_path(place.folder, place.number), error.what());
     throw JobFailure("", error.what(), {}, true);
   }
+}
+
+std::string devices_of_replica(std::string_view visible, int number, std::int64_t each) {
+  const std::vector<std::string> names = visible.empty() ? std::vector<std::string>() : split(visible, ',');
+  std::string devices;
+  for (std::int64_t i = number * each; i < (number + 1) * each; ++i) {
+    if (!devices.empty()) devices += ',';
+    devices += names.empty() ? std::to_string(i) : names.at(static_cast<std::size_t>(i));
+  }
+  return devices;
 }
 
 ReplicaProcesses::ReplicaProcesses(const ReplicaPlan& plan, const fs::path& folder) : folder_(folder) {

@@ -11,6 +11,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "backend/device.h"
@@ -30,6 +31,10 @@ struct ReplicaPlace {
 [[nodiscard]] std::optional<ReplicaPlace> replica_place();
 // Runs a replica and returns the exit code. An Error that `work` throws is reported by the process that has started it.
 int run_replica(const ReplicaPlace& place, const std::function<int()>& work);
+
+// Returns the GPUs of a replica, as CUDA_VISIBLE_DEVICES names them: `each` of those that `visible`, the variable of
+// the process that starts it, names. Unset, it sees all.
+[[nodiscard]] std::string devices_of_replica(std::string_view visible, int number, std::int64_t each);
 
 struct ReplicaPlan {
   int count = 1;                                   // of replicas

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 
 #include "core/error.h"
 #include "core/interrupt.h"
@@ -40,6 +41,19 @@ class ShareProcesses final : public OtherShares {
 };
 
 }  // namespace
+
+int run_shared_job(const EngineJob& job, const LoadPart& load,
+                   const std::function<int(EngineGroup* group, const ReplicaPlace* place)>& lead) {
+  const std::optional<ReplicaPlace> place = replica_place();
+  const auto work = [&] {
+    return run_engine_job(job, load, [&](EngineGroup* group) { return lead(group, place ? &*place : nullptr); });
+  };
+  return place ? run_replica(*place, work) : work();
+}
+
+Share share_of(const ReplicaPlace& place) {
+  return {.number = static_cast<std::size_t>(place.number), .count = static_cast<std::size_t>(place.count)};
+}
 
 std::unique_ptr<OtherShares> start_other_shares(const ReplicaPlan& plan, const std::filesystem::path& folder) {
   return std::make_unique<ShareProcesses>(plan, folder);

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <vector>
 
 #include "data/journal.h"
 
@@ -31,6 +32,8 @@ class OtherShares {
 
 // Returns the file of a process's part: "answers.part-2.jsonl" next to "answers.jsonl".
 [[nodiscard]] std::filesystem::path part_of_journal(const std::filesystem::path& journal, std::size_t number);
+// Returns the parts that are next to a journal.
+[[nodiscard]] std::vector<std::filesystem::path> parts_of_journal(const std::filesystem::path& journal);
 // Appends the rows of all parts next to a journal, of which it may have some, and removes the parts. To be called when
 // no other process uses them; those of a run that was killed are taken by the next one.
 void take_parts(Journal& journal);

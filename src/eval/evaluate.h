@@ -22,7 +22,7 @@ struct AnswerOptions {
   std::string model_key;
   Share share = {};                    // of the answers, by the index of problem x samples + sample
   const Journal* known = nullptr;      // another journal with answers of an earlier run, or null
-  std::function<void()> on_step = {};  // called after each step of the engine; what it throws passes
+  std::function<void()> on_step = {};  // called before each step of the engine; what it throws passes
 };
 
 // Returns the samples, [problems][samples], of which those of other shares are empty unless a journal has them. If

@@ -58,11 +58,8 @@ void claim_settings(const fs::path& folder, const GenerateOptions& options) {
   const fs::path path = folder / "settings.json";
   const Json settings = generation_settings(options);
   if (options.overwrite_output_dir) {
-    for (const std::string& name : list_folder(folder)) {
-      const bool is_part = name.starts_with("generations.part-") && name.ends_with(".jsonl");
-      if (is_part || name == "generations.jsonl" || name == "data.jsonl" || name == "settings.json")
-        remove_path(folder / name);
-    }
+    for (const fs::path& part : parts_of_journal(folder / "generations.jsonl")) remove_path(part);
+    for (const char* name : {"generations.jsonl", "data.jsonl", "settings.json"}) remove_path(folder / name);
   }
   if (!is_file(path)) {
     if (is_file(folder / "generations.jsonl")) {

@@ -26,7 +26,7 @@ using tcp = boost::asio::ip::tcp;
 using ErrorCode = boost::system::error_code;
 
 constexpr std::chrono::seconds kConnectLimit{30};
-constexpr std::chrono::milliseconds kLook{50};    // between looks whether the client has left
+constexpr std::chrono::milliseconds kLook{250};   // between looks whether the client of a request has left
 constexpr std::chrono::milliseconds kPause{2};    // while the client takes events more slowly than they arrive
 constexpr std::size_t kPieceBytes = 16 << 10;     // of an answer, read at a time
 constexpr std::size_t kMostHeadBytes = 64 << 10;  // of an answer's status and headers
@@ -174,8 +174,8 @@ class HttpRelay::Exchange : public std::enable_shared_from_this<Exchange> {
   void fail(const ErrorCode& error) {
     if (std::exchange(over_, true)) return;
     if (!streams_) {
-      reply_->send(
-          {.status = 502, .body = error_body_(502, text_of("the server's replica gave no answer: ", error.message()))});
+      reply_->send({.status = 502,
+                    .body = error_body_(502, text_of("the server behind this one gave no answer: ", error.message()))});
     }
     close();
   }

@@ -26,6 +26,7 @@ class Answers {
     if (refusal != answers_.end()) return reply_->send(std::move(*refusal));
     if (merges_) {
       std::vector<std::string> texts;
+      texts.reserve(answers_.size());
       for (ServerResponse& each : answers_) texts.push_back(std::move(each.body));
       answers_.front().body = merged_metrics(texts);
     }

@@ -55,17 +55,7 @@ std::string random_key() {
 
 // The environment of rank `local.first + index`.
 std::vector<std::string> environment_of(const LocalRanks& local, int index) {
-  std::vector<std::string> all;
-  bool has_threads = false;
-  for (std::string& variable : current_environment()) {
-    if (is_rank_variable(variable)) continue;
-    has_threads = has_threads || variable.starts_with("OMP_NUM_THREADS=");
-    all.push_back(std::move(variable));
-  }
-  // The processes share the machine's cores.
-  const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
-  if (!has_threads)
-    all.push_back(text_of("OMP_NUM_THREADS=", std::max(1U, cores / static_cast<unsigned>(local.count))));
+  std::vector<std::string> all = environment_of_one(local.count);
   all.push_back(text_of("RANK=", local.first + index));
   all.push_back(text_of("WORLD_SIZE=", local.total));
   all.push_back(text_of("LOCAL_RANK=", index));
@@ -121,11 +111,20 @@ void reap(std::vector<Rank>& ranks, FirstFailure& failure, bool& reported) {
 
 }  // namespace
 
-bool is_rank_variable(std::string_view variable) {
-  constexpr std::array<std::string_view, 9> kOwn{
+std::vector<std::string> environment_of_one(int count) {
+  constexpr std::array<std::string_view, 9> kOfRanks{
       "RANK=",        "WORLD_SIZE=",   "LOCAL_RANK=",        "LOCAL_WORLD_SIZE=", "MASTER_ADDR=",
       "MASTER_PORT=", "HONE_JOB_KEY=", "HONE_JOB_LISTENER=", "TORCHELASTIC_"};
-  return std::ranges::any_of(kOwn, [&](std::string_view name) { return variable.starts_with(name); });
+  std::vector<std::string> all;
+  bool has_threads = false;
+  for (std::string& variable : current_environment()) {
+    if (std::ranges::any_of(kOfRanks, [&](std::string_view name) { return variable.starts_with(name); })) continue;
+    has_threads = has_threads || variable.starts_with("OMP_NUM_THREADS=");
+    all.push_back(std::move(variable));
+  }
+  const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
+  if (!has_threads) all.push_back(text_of("OMP_NUM_THREADS=", std::max(1U, cores / static_cast<unsigned>(count))));
+  return all;
 }
 
 namespace {

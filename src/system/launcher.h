@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace hone {
@@ -28,15 +27,15 @@ struct LocalRanks {
 // rank that was killed before its job could notice is logged with its signal.
 [[nodiscard]] int run_processes(const LocalRanks& local, const std::vector<std::string>& arguments);
 
-// Returns true if a variable NAME=VALUE of the environment makes a process a rank that run_processes() or torchrun has
-// started.
-[[nodiscard]] bool is_rank_variable(std::string_view variable);
+// Returns the environment for one of `count` processes that are to share the machine's cores: that of this process,
+// without the variables that make a process a rank.
+[[nodiscard]] std::vector<std::string> environment_of_one(int count);
 // Returns the arguments with which a process that does this one's work is to be started, with its name first: those of
 // this process, or what a CommandScope says.
 [[nodiscard]] std::vector<std::string> own_arguments();
 
-// While it exists, this process does the work of a command with these arguments, its name first, although it was started
-// with others: a stage of a pipeline. For use by one thread.
+// While it exists, this process does the work of a command with these arguments, its name first, although it was
+// started with others: a stage of a pipeline. For use by one thread.
 class CommandScope {
  public:
   explicit CommandScope(std::vector<std::string> arguments);

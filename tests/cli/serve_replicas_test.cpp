@@ -122,6 +122,8 @@ TEST_F(ServeReplicas, ControlReachesAllOfThem) {
   const RawResponse refused = fetch(server.port(), "POST", "/init_communicator", "{}", key);
   EXPECT_EQ(refused.status, 501) << refused.body;
   EXPECT_THAT(refused.body, HasSubstr("without data_parallel_size"));
+  server.signal(SIGTERM);
+  EXPECT_EQ(server.wait(), 0) << server.log();
 }
 
 TEST_F(ServeReplicas, DivideEachLayerToo) {

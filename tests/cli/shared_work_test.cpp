@@ -5,14 +5,15 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <thread>
 
 #include "cli/program.h"
+#include "cli/replica_processes.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json_value.h"
 #include "core/strings.h"
-#include "data/shared_journal.h"
 #include "support/miniature.h"
 #include "support/paths.h"
 
@@ -200,11 +201,20 @@ TEST_F(SharedWork, StagesOfAPipelineMayHaveSeveralProcesses) {
   EXPECT_TRUE(is_file(at("pipeline/02-sft/model.safetensors"))) << ended.output;
 }
 
-TEST(SharedJournal, APartHasTheNameOfItsJournal) {
-  EXPECT_EQ(part_of_journal("a/b/answers.jsonl", 12), "a/b/answers.part-12.jsonl");
-  const Share share{.number = 1, .count = 3};
-  EXPECT_FALSE(share.has(0));
-  EXPECT_TRUE(share.has(4));
+TEST(ReplicaProcesses, EachHasItsOwnGpus) {
+  EXPECT_EQ(devices_of_replica("", 0, 1), "0");
+  EXPECT_EQ(devices_of_replica("", 2, 2), "4,5");
+  EXPECT_EQ(devices_of_replica("7,GPU-a,3,1", 1, 2), "3,1");
+}
+
+TEST(ReplicaProcesses, AWrongVariableIsAnError) {
+  for (const char* value : {"x", "1", "2/2:/tmp", "-1/2:/tmp", "0/2"}) {
+    ::setenv("HONE_REPLICA", value, 1);
+    const Ended ended = run_program({"eval", "none"});
+    ::unsetenv("HONE_REPLICA");
+    EXPECT_EQ(ended.code, 1) << value;
+    EXPECT_THAT(ended.output, HasSubstr("hone: error: HONE_REPLICA: is ")) << value;
+  }
 }
 
 }  // namespace

@@ -175,7 +175,7 @@ TEST(HttpRelay, SaysThatAServerGaveNoAnswer) {
   Front front(closed);
   const RawResponse response = fetch(front.port(), "GET", "/");
   EXPECT_EQ(response.status, 502);
-  EXPECT_TRUE(response.body.starts_with("502: the server's replica gave no answer: ")) << response.body;
+  EXPECT_TRUE(response.body.starts_with("502: the server behind this one gave no answer: ")) << response.body;
 }
 
 // A stream whose server ends before its end is not completed for the client.

@@ -1,9 +1,9 @@
 // hone eval: scores a model on benchmarks or on problems from a file.
 #include <algorithm>
 #include <cstdio>
+#include <memory>
 
 #include "backend/device_option.h"
-#include "cli/engine_job.h"
 #include "cli/pipeline/problems.h"
 #include "cli/registry.h"
 #include "cli/shared_work.h"
@@ -164,17 +164,20 @@ class AnswerFiles {
  public:
   AnswerFiles(const EvalOptions& options, const ReplicaPlace* place) {
     if (place != nullptr) {
-      share_ = {.number = static_cast<std::size_t>(place->number), .count = static_cast<std::size_t>(place->count)};
+      share_ = share_of(*place);
       path_ = (options.output_dir.empty() ? place->folder : std::filesystem::path(options.output_dir)) / kName;
-      known_.emplace(path_, kKey, JournalUse::kRead);
-      journal_.emplace(part_of_journal(path_, share_.number), kKey);
+      known_ = std::make_unique<Journal>(path_, kKey, JournalUse::kRead);
+      journal_ = std::make_unique<Journal>(part_of_journal(path_, share_.number), kKey);
       return;
     }
     share_.count = static_cast<std::size_t>(options.data_parallel_size);
-    if (share_.count > 1) scratch_.emplace(std::filesystem::temp_directory_path(), "hone-eval");
+    if (share_.count > 1) {
+      catch_interrupts();  // so that the folder is removed
+      scratch_ = std::make_unique<TemporaryFolder>(std::filesystem::temp_directory_path(), "hone-eval");
+    }
     if (options.output_dir.empty() && !scratch_) return;
     path_ = (options.output_dir.empty() ? scratch_->path() : std::filesystem::path(options.output_dir)) / kName;
-    journal_.emplace(path_, kKey);
+    journal_ = std::make_unique<Journal>(path_, kKey);
     take_parts(*journal_);
     if (!scratch_) return;
     others_ = start_other_shares(
@@ -183,11 +186,11 @@ class AnswerFiles {
   }
 
   [[nodiscard]] const Share& share() const { return share_; }
-  [[nodiscard]] Journal* journal() { return journal_ ? &*journal_ : nullptr; }
+  [[nodiscard]] Journal* journal() const { return journal_.get(); }
   // Has this process answer its share only.
   void divide(AnswerOptions& answers) {
     answers.share = share_;
-    answers.known = known_ ? &*known_ : nullptr;
+    answers.known = known_.get();
     if (others_) answers.on_step = [this] { others_->check(); };
   }
   // Waits for the answers of the other processes; what is still missing then, this one answers.
@@ -204,10 +207,10 @@ class AnswerFiles {
   static constexpr const char* kKey = "key";
 
   Share share_;
-  std::optional<TemporaryFolder> scratch_;
+  std::unique_ptr<TemporaryFolder> scratch_;
   std::filesystem::path path_;
-  std::optional<Journal> known_;
-  std::optional<Journal> journal_;
+  std::unique_ptr<Journal> known_;
+  std::unique_ptr<Journal> journal_;
   std::unique_ptr<OtherShares> others_;  // ends before scratch_
 };
 
@@ -287,16 +290,12 @@ int run(const EvalOptions& given, const OptionInput& input) {
   EvalOptions options = given;
   options.model_name_or_path = model_argument("eval", given.model_name_or_path, input);
   if (!options.output_dir.empty()) ensure_writable_folder(options.output_dir, "output_dir");
-  const std::optional<ReplicaPlace> place = replica_place();
-  const auto work = [&] {
-    return run_engine_job(
-        {.tensor_parallel_size = options.tensor_parallel_size,
-         .model = options.model_name_or_path,
-         .device = options.device},
-        [&](EngineGroup* group) { return load(options, group); },
-        [&](EngineGroup* group) { return evaluate(options, group, place ? &*place : nullptr); });
-  };
-  return place ? run_replica(*place, work) : work();
+  return run_shared_job(
+      {.tensor_parallel_size = options.tensor_parallel_size,
+       .model = options.model_name_or_path,
+       .device = options.device},
+      [&](EngineGroup* group) { return load(options, group); },
+      [&](EngineGroup* group, const ReplicaPlace* place) { return evaluate(options, group, place); });
 }
 
 }  // namespace

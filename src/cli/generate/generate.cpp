@@ -3,7 +3,6 @@
 #include <filesystem>
 #include <optional>
 
-#include "cli/engine_job.h"
 #include "cli/registry.h"
 #include "cli/shared_work.h"
 #include "core/error.h"
@@ -20,9 +19,8 @@ void print_count(const std::string& name, std::int64_t count) {
   std::printf("%-44s %12s\n", name.c_str(), format_count(count).c_str());
 }
 
-GenerateShare share_of(const GenerateOptions& options, const ReplicaPlace* place, const TemporaryFolder* folder) {
-  if (place != nullptr)
-    return {{.number = static_cast<std::size_t>(place->number), .count = static_cast<std::size_t>(place->count)}, {}};
+GenerateShare generate_share(const GenerateOptions& options, const ReplicaPlace* place, const TemporaryFolder* folder) {
+  if (place != nullptr) return {share_of(*place), {}};
   if (folder == nullptr) return {};
   return {{.number = 0, .count = static_cast<std::size_t>(options.data_parallel_size)}, [&options, folder] {
             return start_other_shares({.count = static_cast<int>(options.data_parallel_size),
@@ -38,7 +36,7 @@ int generate_and_count(const GenerateOptions& options, EngineGroup* group, const
   std::optional<TemporaryFolder> folder;
   if (place == nullptr && options.data_parallel_size > 1)
     folder.emplace(std::filesystem::temp_directory_path(), "hone-generate");
-  const GenerateCounts counts = generate(options, group, share_of(options, place, folder ? &*folder : nullptr));
+  const GenerateCounts counts = generate(options, group, generate_share(options, place, folder ? &*folder : nullptr));
   if (place != nullptr) return 0;
   const auto line = [](const std::string& name, std::int64_t count) {
     if (count > 0) print_count(name, count);
@@ -66,16 +64,12 @@ int generate_and_count(const GenerateOptions& options, EngineGroup* group, const
 
 int run(const GenerateOptions& options, const OptionInput& input) {
   check_options(options, input);
-  const std::optional<ReplicaPlace> place = replica_place();
-  const auto work = [&] {
-    return run_engine_job(
-        {.tensor_parallel_size = options.tensor_parallel_size,
-         .model = options.model_name_or_path,
-         .device = options.device},
-        [&](EngineGroup* group) { return load_generator(options, group); },
-        [&](EngineGroup* group) { return generate_and_count(options, group, place ? &*place : nullptr); });
-  };
-  return place ? run_replica(*place, work) : work();
+  return run_shared_job(
+      {.tensor_parallel_size = options.tensor_parallel_size,
+       .model = options.model_name_or_path,
+       .device = options.device},
+      [&](EngineGroup* group) { return load_generator(options, group); },
+      [&](EngineGroup* group, const ReplicaPlace* place) { return generate_and_count(options, group, place); });
 }
 
 }  // namespace
