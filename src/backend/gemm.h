@@ -24,9 +24,12 @@ struct GemmArgs {
   const void* b = nullptr;                                                 // [k, n]; [n, k] if transposed
   void* c = nullptr;  // [m, n]; bf16 is rounded once, after the sum
   std::int64_t lda = 0, ldb = 0, ldc = 0;
-  DType bias_type = DType::kF32;   // restricted like a_type
-  const void* bias = nullptr;      // [n], added after the sum over k; null: none; must be null with accumulate
-  bool accumulate = false;         // C += ..., rounded once
+  DType bias_type = DType::kF32;  // restricted like a_type
+  const void* bias = nullptr;     // [n], added after the sum over k; null: none; must be null with accumulate
+  bool accumulate = false;        // C += ..., rounded once
+  // On a GPU, with accumulate: null, or the address in its memory of the factor of what C holds, 0 or 1. With 0 C may
+  // hold anything.
+  const float* accumulated = nullptr;
   std::span<std::byte> workspace;  // scratch buffer of the size that the backend requires
 };
 

@@ -52,6 +52,14 @@ class Backward final : public GradientBuilder {
     node.op->gradient(*this, node);
   }
 
+  // Throws Defect unless a node writes each gradient that is overwritten: it would keep what the step before has left.
+  void expect_written() const {
+    for (const std::string& name : overwritten_) {
+      const ValueId id = program_.find(Role::kWeight, name);
+      HONE_ASSERT(id != kNoValue && !must_overwrite(id), "no node writes the gradient of ", name);
+    }
+  }
+
   [[nodiscard]] Tensor gradient_of(ValueId id) { return program_.tensor(gradients_[index(id)]); }
 
   Program& program() override { return program_; }
@@ -91,7 +99,7 @@ class Backward final : public GradientBuilder {
     if (!must_overwrite(id)) return {};
     flagged_ = id;
     const ValueId flag = program_.find(Role::kGradient, kAccumulatedFlag);
-    return flag != kNoValue ? program_.tensor(flag) : program_.gradient(kAccumulatedFlag, {DType::kI32, {1}});
+    return flag != kNoValue ? program_.tensor(flag) : program_.gradient(kAccumulatedFlag, {DType::kF32, {1}});
   }
 
  private:
@@ -134,6 +142,7 @@ std::vector<Tensor> append_gradients(Program& program, std::span<const GradientS
   const std::vector<Node> forward = program.nodes();  // a copy, because the list grows during the loop
   for (const GradientSeed& seed : seeds) backward.seed(seed);
   for (const Node& node : std::views::reverse(forward)) backward.run(node);
+  backward.expect_written();
   program.set_scope({});
   program.set_phase(Phase::kForward);
   std::vector<Tensor> gradients;

@@ -27,7 +27,7 @@ enum class GradientAccumulation : std::uint8_t {
 // Names of weights whose gradients the first micro-batch of a step overwrites instead of adding to zeros, so that the
 // update need not clear them.
 using OverwrittenGradients = std::set<std::string, std::less<>>;
-// Name of the gradient i32[1] that says whether they hold sums: 0 if no micro-batch of the step has written them,
+// Name of the gradient f32[1] that says whether they hold sums: 0 if no micro-batch of the step has written them,
 // otherwise 1. It is among the gradients so that what clears these also makes the next micro-batch the first.
 inline constexpr const char* kAccumulatedFlag = "accumulated";
 
@@ -36,7 +36,7 @@ inline constexpr const char* kAccumulatedFlag = "accumulated";
 // `wanted` (activations or inputs) in that order; a tensor is invalid if no gradient reaches it. Nodes that depend on
 // no trainable weight and on no wanted value get no backward pass. The first node that writes a gradient of
 // `overwritten` reads kAccumulatedFlag, which it declares and leaves as it is. Throws Defect if the types of a seed's
-// value and gradient differ, or if that node always adds.
+// value and gradient differ, if that node always adds, or if there is none.
 std::vector<Tensor> append_gradients(Program& program, std::span<const GradientSeed> seeds,
                                      std::span<const Tensor> wanted = {},
                                      GradientAccumulation sums = GradientAccumulation::kWide,

@@ -28,7 +28,7 @@ class GradientBuilder {
   // set_accumulator() registers its gradient from this node.
   [[nodiscard]] virtual Tensor accumulator(std::size_t index) = 0;
   virtual void set_accumulator(std::size_t index, Tensor updated) = 0;
-  // Flag i32[1] that the node to append must read if it is the first to write a gradient that micro-batches overwrite:
+  // Flag f32[1] that the node to append must read if it is the first to write a gradient that micro-batches overwrite:
   // 0 if no micro-batch of the step has written it, so that the node must ignore what accumulator() holds, and 1
   // otherwise. Invalid if the node always adds. May be called until set_accumulator().
   [[nodiscard]] virtual Tensor accumulated(std::size_t index) = 0;

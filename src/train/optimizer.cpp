@@ -228,13 +228,13 @@ std::map<std::string, HeldRows> Optimizer::held_rows() const {
 }
 
 void Optimizer::set_accumulated(bool accumulated) {
-  const std::int32_t flag = accumulated ? 1 : 0;
+  const float flag = accumulated ? 1 : 0;
   if (overwrites_) workspace_->store(kGradientStore).upload(kAccumulatedFlag, std::as_bytes(std::span(&flag, 1)));
 }
 
 void Optimizer::clear_unwritten() {
   if (!overwrites_) return;
-  std::int32_t flag = 0;
+  float flag = 0;
   gradients().download(kAccumulatedFlag, 0, std::as_writable_bytes(std::span(&flag, 1)));
   if (flag != 0) return;
   discard();

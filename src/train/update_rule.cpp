@@ -28,8 +28,9 @@ UpdateRule rule_of(const WeightSpec& spec, const OptimizerOptions& options) {
 }
 
 bool is_overwritten(const WeightSpec& spec, const OptimizerOptions& options) {
-  return options.overwrites && spec.trainable && spec.kind == WeightKind::expert &&
-         update_rule_registry().find(spec.kind) == nullptr && rule_of(spec, options) != UpdateRule::kMuon;
+  const bool is_matrix = spec.kind == WeightKind::expert || spec.kind == WeightKind::linear;
+  return options.overwrites && spec.trainable && is_matrix && update_rule_registry().find(spec.kind) == nullptr &&
+         rule_of(spec, options) != UpdateRule::kMuon;
 }
 
 void append_adamw(const UpdatedWeight& tensors, const AdamwStep& step, const AdamwAttributes& attributes) {

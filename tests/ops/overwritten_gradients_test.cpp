@@ -1,4 +1,4 @@
-// Gradients of experts that the first micro-batch overwrites have the bits of those that it adds to zeros, whatever
+// Gradients of matrices that the first micro-batch overwrites have the bits of those that it adds to zeros, whatever
 // they held before, and updates that do not clear a gradient leave it alone.
 #include <gtest/gtest.h>
 
@@ -9,6 +9,7 @@
 #include "ops/adamw_8bit/adamw_8bit.h"
 #include "ops/grouped_linear/grouped_linear.h"
 #include "ops/linear/linear.h"
+#include "ops/rms_norm/rms_norm.h"
 #include "ops/sgd/sgd.h"
 #include "ops/test_run.h"
 #include "ops/update_run.h"
@@ -18,28 +19,30 @@
 namespace hone::test {
 namespace {
 
-constexpr const char* kExpertWeight = "weight";
+constexpr const char* kWeight = "weight";
 
-struct ExpertsCase {
-  std::int64_t n, k;  // outputs and inputs of an expert
+struct GradientCase {
+  std::int64_t n, k;  // outputs and inputs of an expert, or of the one matrix
   DType dtype = DType::kBf16;
   GradientAccumulation sums = GradientAccumulation::kWide;
   bool fp8 = false;
-  int uses = 1;  // nodes that multiply by the same weight
+  int uses = 1;         // nodes that multiply by the same weight
+  bool experts = true;  // false: linear()
+  int capacity = 144;   // rows
+
+  [[nodiscard]] std::int64_t matrices() const { return experts ? 5 : 1; }
 };
 
-constexpr std::int64_t kExpertMatrices = 5;
-constexpr std::int64_t kCapacity = 144;
-
-Program gradients_program(const ExpertsCase& c, const OverwrittenGradients& overwritten) {
+Program gradients_program(const GradientCase& c, const OverwrittenGradients& overwritten) {
   Program program;
-  const Tensor x = program.input("x", {c.dtype, {{kCapacity, Count::tokens}, c.k}});
-  const Tensor weight = program.weight(kExpertWeight, {c.dtype, {kExpertMatrices * c.n, c.k}});
-  const Tensor start = program.input("start", {DType::kI32, {kExpertMatrices + 1}});
+  const Tensor x = program.input("x", {c.dtype, {{c.capacity, Count::tokens}, c.k}});
+  const Tensor weight = program.weight(kWeight, {c.dtype, {c.matrices() * c.n, c.k}});
+  const Tensor start = program.input("start", {DType::kI32, {c.matrices() + 1}});
   for (int use = 0; use < c.uses; ++use) {
-    program.output(text_of("y", use), grouped_linear(x, weight, start, {.experts = kExpertMatrices}));
+    program.output(text_of("y", use),
+                   c.experts ? grouped_linear(x, weight, start, {.experts = c.matrices()}) : linear(x, weight));
   }
-  if (c.fp8) program = with_fp8(program, {kExpertWeight}, true);
+  if (c.fp8) program = with_fp8(program, {kWeight}, true);
   std::vector<GradientSeed> seeds;
   for (int use = 0; use < c.uses; ++use) {
     const Tensor y = program.tensor(program.outputs()[static_cast<std::size_t>(use)].value);
@@ -54,36 +57,37 @@ void set_some(TestRun& run, const std::string& input, std::int64_t count, std::u
   run.set(input, normal_values<T>(static_cast<std::size_t>(count), seed));
 }
 
-// Runs a micro-batch whose experts have these numbers of rows.
+// Runs a micro-batch whose experts have these numbers of rows, or whose matrix has their sum.
 template <class T>
-void run_micro_batch(TestRun& run, const ExpertsCase& c, const std::vector<std::int32_t>& rows, std::uint64_t seed) {
+void run_micro_batch(TestRun& run, const GradientCase& c, const std::vector<std::int32_t>& rows, std::uint64_t seed) {
   std::vector<std::int32_t> start{0};
   for (const std::int32_t each : rows) start.push_back(start.back() + each);
-  run.set("start", start);
+  if (c.experts) run.set("start", start);
   run.executable().set_count(Count::tokens, start.back());
-  set_some<T>(run, "x", kCapacity * c.k, seed);
-  for (int use = 0; use < c.uses; ++use) set_some<T>(run, text_of("dy", use), kCapacity * c.n, seed + 10 + use);
+  set_some<T>(run, "x", c.capacity * c.k, seed);
+  for (int use = 0; use < c.uses; ++use) set_some<T>(run, text_of("dy", use), c.capacity * c.n, seed + 10 + use);
   run.executable().run();
 }
 
 template <class T>
-void expect_same_bits(const ExpertsCase& c) {
-  SCOPED_TRACE(text_of(c.n, " x ", c.k, " of ", name_of(c.dtype), c.fp8 ? " in fp8" : "", ", ", c.uses, " uses"));
-  const auto weight = normal_values<T>(static_cast<std::size_t>(kExpertMatrices * c.n * c.k), 1);
+void expect_same_bits(const GradientCase& c) {
+  SCOPED_TRACE(text_of(c.n, " x ", c.k, " of ", name_of(c.dtype), c.fp8 ? " in fp8" : "", ", ", c.uses, " uses",
+                       c.experts ? "" : ", one matrix"));
+  const auto weight = normal_values<T>(static_cast<std::size_t>(c.matrices() * c.n * c.k), 1);
   TestRun adding(gradients_program(c, {}));
-  TestRun overwriting(gradients_program(c, {kExpertWeight}));
-  adding.set_weight(kExpertWeight, weight);
-  overwriting.set_weight(kExpertWeight, weight);
-  const auto set_flag = [&](std::int32_t flag) {
+  TestRun overwriting(gradients_program(c, {kWeight}));
+  adding.set_weight(kWeight, weight);
+  overwriting.set_weight(kWeight, weight);
+  const auto set_flag = [&](float flag) {
     overwriting.gradients().upload(kAccumulatedFlag, std::as_bytes(std::span(&flag, 1)));
   };
   const auto expect_equal = [&](const char* what) {
-    EXPECT_TRUE(adding.gradient(kExpertWeight) == overwriting.gradient(kExpertWeight)) << what;
+    EXPECT_TRUE(adding.gradient(kWeight) == overwriting.gradient(kWeight)) << what;
   };
   // The first step finds what is not a number, the second what the first has left there. Experts have rows in one of
   // them, in both or in none.
-  overwriting.gradients().upload(kExpertWeight,
-                                 std::vector<std::byte>(overwriting.gradient(kExpertWeight).size(), std::byte{0xFF}));
+  overwriting.gradients().upload(kWeight,
+                                 std::vector<std::byte>(overwriting.gradient(kWeight).size(), std::byte{0xFF}));
   for (const std::vector<std::int32_t>& rows : {std::vector{65, 0, 1, 48, 0}, std::vector{0, 70, 33, 7, 0}}) {
     adding.gradients().fill_zero();
     set_flag(0);
@@ -97,6 +101,7 @@ void expect_same_bits(const ExpertsCase& c) {
   }
   set_flag(0);
   adding.gradients().fill_zero();
+  run_micro_batch<T>(adding, c, {0, 0, 0, 0, 0}, 4);
   run_micro_batch<T>(overwriting, c, {0, 0, 0, 0, 0}, 4);
   expect_equal("no rows");
 }
@@ -131,8 +136,25 @@ TEST(OverwrittenGradients, HaveTheBitsOfSumsFromZeroInFp8) {
   }
 }
 
+// cuBLASLt, split where a dimension is no multiple of 8, and in FP8 own tiles or cuBLASLt where there are few rows.
+TEST(OverwrittenGradients, OfOneMatrixHaveTheBitsOfSumsFromZero) {
+  for (const int uses : {1, 2}) {
+    for (const auto sums : {GradientAccumulation::kWide, GradientAccumulation::kAsWeights}) {
+      for (const auto& [n, k] : {std::pair<std::int64_t, std::int64_t>{24, 8}, {13, 11}, {320, 264}}) {
+        expect_same_bits<BFloat16>({.n = n, .k = k, .sums = sums, .uses = uses, .experts = false});
+      }
+      for (const int capacity : {144, 1040}) {
+        expect_same_bits<BFloat16>(
+            {.n = 256, .k = 384, .sums = sums, .fp8 = true, .uses = uses, .experts = false, .capacity = capacity});
+      }
+    }
+    expect_same_bits<float>({.n = 24, .k = 40, .dtype = DType::kF32, .uses = uses, .experts = false});
+    expect_same_bits<double>({.n = 5, .k = 3, .dtype = DType::kF64, .uses = uses, .experts = false});
+  }
+}
+
 TEST(OverwrittenGradients, OnlyTheFirstNodeReadsTheFlag) {
-  const Program program = gradients_program({.n = 24, .k = 8, .uses = 2}, {kExpertWeight});
+  const Program program = gradients_program({.n = 24, .k = 8, .uses = 2}, {kWeight});
   const ValueId flag = program.find(Role::kGradient, kAccumulatedFlag);
   ASSERT_NE(flag, kNoValue);
   std::vector<std::size_t> inputs;
@@ -140,7 +162,8 @@ TEST(OverwrittenGradients, OnlyTheFirstNodeReadsTheFlag) {
     if (node.op->name() == "grouped_linear_weight_gradient") inputs.push_back(node.inputs.size());
   }
   EXPECT_EQ(inputs, (std::vector<std::size_t>{5, 4}));
-  EXPECT_EQ(gradients_program({.n = 24, .k = 8}, {"another"}).find(Role::kGradient, kAccumulatedFlag), kNoValue);
+  EXPECT_EQ(gradients_program({.n = 24, .k = 8}, {}).find(Role::kGradient, kAccumulatedFlag), kNoValue);
+  EXPECT_THROW(gradients_program({.n = 24, .k = 8}, {kWeight, "another"}), Defect);
 }
 
 // The first micro-batch reads no gradient, and an update that does not clear it writes none.
@@ -150,23 +173,23 @@ TEST(OverwrittenGradients, CostLess) {
     const Cost cost = program.cost(program.nodes().back());
     return cost.bytes_read + cost.bytes_written;
   };
-  EXPECT_EQ(bytes_of({}) - bytes_of({kExpertWeight}), kExpertMatrices * 24 * 8 * sizeof(float) - sizeof(std::int32_t));
+  EXPECT_EQ(bytes_of({}) - bytes_of({kWeight}), 5 * 24 * 8 * sizeof(float) - sizeof(float));
 }
 
 TEST(OverwrittenGradients, OfAnOperationThatAlwaysAddsAreADefect) {
   Program program;
   const Tensor x = program.input("x", {DType::kF32, {4, 8}});
-  const Tensor y = linear(x, program.weight(kExpertWeight, {DType::kF32, {8, 8}}));
+  const Tensor y = rms_norm(x, program.weight(kWeight, {DType::kF32, {8}}), {});
   const GradientSeed seed{y, program.input("dy", y.type())};
-  EXPECT_THROW(append_gradients(program, {&seed, 1}, {}, GradientAccumulation::kWide, {kExpertWeight}), Defect);
+  EXPECT_THROW(append_gradients(program, {&seed, 1}, {}, GradientAccumulation::kWide, {kWeight}), Defect);
 }
 
 TEST(OverwrittenGradients, RefuseAFlagOfAnotherType) {
   Program program;
   const Tensor x = program.input("x", {DType::kF32, {4, 8}});
   const Tensor start = program.input("start", {DType::kI32, {3}});
-  const std::vector<Tensor> inputs{x, x, start, program.gradient(kExpertWeight, {DType::kF32, {16, 8}}),
-                                   program.input("flag", {DType::kI32, {2}})};
+  const std::vector<Tensor> inputs{x, x, start, program.gradient(kWeight, {DType::kF32, {16, 8}}),
+                                   program.input("flag", {DType::kF32, {2}})};
   register_operations();
   EXPECT_THROW(program.append(op_registry().get("grouped_linear_weight_gradient"),
                               GroupedLinearAttributes{.experts = 2}, inputs),

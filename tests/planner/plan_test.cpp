@@ -213,7 +213,7 @@ TEST_F(Plan, CountsDeepseekV3) {
   EXPECT_EQ(parameters.at("head"), 129280LL * 7168);
   EXPECT_EQ(plan.memory.weights, 2u * kTrained + 4u * kBiases);
   // In place of a gradient the biases have the loads of their experts. kAccumulatedFlag is among the gradients.
-  EXPECT_EQ(plan.memory.gradients, 4u * kTrained + 4u * kBiases + align_up(sizeof(std::int32_t)));
+  EXPECT_EQ(plan.memory.gradients, 4u * kTrained + 4u * kBiases + align_up(sizeof(float)));
 }
 
 // Plans pre-training on a GPU of this size that need not be present.

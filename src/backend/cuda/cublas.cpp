@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "backend/cuda/check.h"
+#include "backend/cuda/clear.h"
 #include "backend/cuda/cublas_library.h"
 #include "backend/cuda/gemm_search.h"
 #include "backend/cuda/scaled_gemm.h"
@@ -71,6 +72,7 @@ std::optional<SplitGemm> split_gemm(const GemmArgs& args) {
     rest.a = shifted(args.a, args.a_type, flips_a ? k * args.lda : k);
     rest.b = shifted(args.b, args.b_type, flips_b ? k : k * args.ldb);
     rest.accumulate = true;
+    rest.accumulated = nullptr;
     return halves;
   }
   return std::nullopt;
@@ -219,11 +221,21 @@ void Cublas::gemm(const GemmArgs& args, cudaStream_t stream) {
                     .b_type = args.b_type,
                     .c_type = args.c_type};
   const State::Plan& plan = state_->plan(key, stream);
-  check_cublas(
-      plan.product.run(plan.algorithm,
-                       {.a = args.a, .b = args.b, .c = args.c, .bias = args.bias, .workspace = args.workspace.data()},
-                       stream),
-      "Matmul");
+  const bool wide = args.c_type == DType::kF64;  // whose factor would be f64
+  CublasGemm::Operands operands{.a = args.a,
+                                .b = args.b,
+                                .c = args.c,
+                                .bias = args.bias,
+                                .workspace = args.workspace.data(),
+                                .factor_of_sum = wide ? nullptr : args.accumulated};
+  cublasStatus_t status = CUBLAS_STATUS_NOT_SUPPORTED;  // of a factor in GPU memory, so that C is cleared before
+  if (operands.factor_of_sum != nullptr) status = plan.product.run(plan.algorithm, operands, stream);
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED) {
+    if (args.accumulated != nullptr) clear_unless(args.accumulated, rows_of_result(args), stream);
+    operands.factor_of_sum = nullptr;
+    status = plan.product.run(plan.algorithm, operands, stream);
+  }
+  check_cublas(status, "Matmul");
 }
 
 }  // namespace hone

@@ -7,6 +7,7 @@
 #include <memory>
 #include <utility>
 
+#include "backend/cuda/cublas_one.h"
 #include "backend/cuda/gpu_library.h"
 
 namespace hone {
@@ -221,6 +222,16 @@ cublasStatus_t CublasGemm::run(const cublasLtMatmulAlgo_t& algorithm, const Oper
     const cublasStatus_t status = library_.cublasLtMatmulDescSetAttribute(
         operation_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(&operands.bias), sizeof(operands.bias));
     if (status != CUBLAS_STATUS_SUCCESS) return status;
+  }
+  const cublasLtPointerMode_t mode =
+      operands.factor_of_sum != nullptr ? CUBLASLT_POINTER_MODE_DEVICE : CUBLASLT_POINTER_MODE_HOST;
+  const cublasStatus_t status = library_.cublasLtMatmulDescSetAttribute(operation_, CUBLASLT_MATMUL_DESC_POINTER_MODE,
+                                                                        static_cast<const void*>(&mode), sizeof(mode));
+  if (status != CUBLAS_STATUS_SUCCESS) return status;
+  if (operands.factor_of_sum != nullptr) {
+    return library_.cublasLtMatmul(library_.handle(), operation_, gpu_one(), operands.b, a_, operands.a, b_,
+                                   operands.factor_of_sum, operands.c, c_, operands.c, c_, &algorithm,
+                                   operands.workspace, kCublasWorkspace, stream);
   }
   const float one = 1;
   const float beta = key_.accumulate ? 1 : 0;

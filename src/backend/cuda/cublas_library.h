@@ -79,7 +79,8 @@ class CublasGemm {
     const void* b;
     void* c;
     const void* bias;
-    void* workspace;  // kCublasWorkspace bytes
+    void* workspace;             // kCublasWorkspace bytes
+    const float* factor_of_sum;  // GemmArgs::accumulated; null: 1 if the key accumulates
   };
   // Enqueues the GEMM.
   [[nodiscard]] cublasStatus_t run(const cublasLtMatmulAlgo_t& algorithm, const Operands& operands,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "backend/cuda/clear.h"
 #include "backend/cuda/cublas.h"
 #include "core/error.h"
 
@@ -109,6 +110,10 @@ void ScaledGemms::run(const ScaledGemmArgs& args, cudaStream_t stream) {
   HONE_ASSERT(args.m % 8 == 0 && args.n % 16 == 0 && args.k % 16 == 0 && args.k > 0, "a GEMM ", text_of_gemm(args));
   HONE_ASSERT(args.workspace.size() >= kCublasWorkspace && (args.bias == nullptr || !args.accumulate),
               "a workspace of ", args.workspace.size(), " bytes");
+  if (args.accumulated != nullptr) {
+    const std::size_t row_bytes = static_cast<std::size_t>(args.n) * size_of(args.c_type);
+    clear_unless(args.accumulated, {args.c, static_cast<std::size_t>(args.m), row_bytes, row_bytes}, stream);
+  }
   const Plan& plan = this->plan(args);
   plan.set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, args.b_scale);
   plan.set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, args.a_scale);

@@ -29,7 +29,8 @@ struct ScaledGemmArgs {
   void* c = nullptr;                // [m, n]
   const void* bias = nullptr;       // bf16 [n]; null: none; must be null with accumulate
   bool accumulate = false;
-  std::span<std::byte> workspace;  // kCublasWorkspace bytes
+  const float* accumulated = nullptr;  // GemmArgs::accumulated
+  std::span<std::byte> workspace;      // kCublasWorkspace bytes
 };
 
 // Runs such GEMMs, and keeps the algorithm of each size. A sum is never split, so that results do not depend on m.

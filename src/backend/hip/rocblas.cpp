@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "backend/cuda/clear.h"
 #include "backend/cuda/cublas.h"
 #include "backend/cuda/gpu_library.h"
 #include "backend/hip/bias.h"
@@ -93,6 +94,7 @@ void Cublas::gemm(const GemmArgs& args, cudaStream_t stream) {
     HONE_ASSERT(args.bias_type == args.c_type, "rocBLAS: a bias has another dtype than the result");
     write_bias_rows(args, stream);
   }
+  if (args.accumulated != nullptr) clear_unless(args.accumulated, rows_of_result(args), stream);
   const bool wide = args.c_type == DType::kF64;
   const double one = 1;
   const float one_f32 = 1;

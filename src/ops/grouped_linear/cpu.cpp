@@ -1,7 +1,7 @@
 #include <string_view>
 
 #include "backend/cpu/gemm.h"
-#include "ops/grouped_linear/accumulated.h"
+#include "ops/accumulated.h"
 #include "ops/grouped_linear/grouped_linear.h"
 #include "ops/linear/products.h"
 #include "ops/registry.h"
@@ -98,8 +98,7 @@ void grouped_linear_weight_gradient(const KernelCall& call) {
   GemmArgs args = linear_weight_product(*dy.type, *x.type, matrix);
   args.workspace = call.workspace;
   const auto* starts = call.in(GroupedLinearWeightGradientIn::start).as<std::int32_t>();
-  const std::int32_t* const flag = accumulated_flag(call, GroupedLinearWeightGradientIn::accumulated);
-  args.accumulate = flag == nullptr || *flag != 0;
+  args.accumulate = adds_to_gradient(call, GroupedLinearWeightGradientIn::accumulated);
   for (std::int64_t e = 0; e < experts_of(*call.attributes); ++e) {
     args.k = starts[e + 1] - starts[e];
     args.a = dy.data + bytes_before(dy, starts[e]);

@@ -1,8 +1,8 @@
 // wgmma_cuda.cu computes bf16 on Hopper. Otherwise simple kernels do, each of which reads an expert's matrix once for
 // every row.
+#include "ops/accumulated.h"
 #include "ops/bisection.cuh"
 #include "ops/cuda_kernel.cuh"
-#include "ops/grouped_linear/accumulated.h"
 #include "ops/grouped_linear/grouped_linear.h"
 #include "ops/grouped_linear/wgmma_cuda.h"
 #include "ops/registry.h"
@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(kThreads)
 template <class T, class G>
 __global__ void __launch_bounds__(kThreads)
     grouped_weight_kernel(const T* dy, const T* x, const std::int32_t* start, std::int64_t n, std::int64_t k,
-                          const std::int32_t* accumulated, G* dweight) {
+                          const float* accumulated, G* dweight) {
   const std::int64_t expert = blockIdx.x / n;
   const std::int64_t height = blockIdx.x % n;
   const std::int64_t column = std::int64_t{blockIdx.y} * kThreads + threadIdx.x;
@@ -119,7 +119,7 @@ void weight_gradient(const KernelCall& call) {
   const TensorView& x = call.in(GroupedLinearWeightGradientIn::x);
   const TensorView& dweight = call.out(0);
   if (dweight.elements() == 0) return;
-  const std::int32_t* accumulated = accumulated_flag(call, GroupedLinearWeightGradientIn::accumulated);
+  const float* accumulated = accumulated_flag(call, GroupedLinearWeightGradientIn::accumulated);
   const GroupedOperands operands{
       dy, x, call.in(GroupedLinearWeightGradientIn::start), dweight, experts_of(call), accumulated};
   if (launch_grouped_weight(operands, stream_of(call))) return;

@@ -1,8 +1,8 @@
 #include "ops/grouped_linear/grouped_linear.h"
 
 #include "core/error.h"
+#include "ops/accumulated.h"
 #include "ops/expert_order/expert_order.h"
-#include "ops/grouped_linear/accumulated.h"
 #include "ops/registry.h"
 #include "program/gradient_builder.h"
 #include "program/shard_builder.h"

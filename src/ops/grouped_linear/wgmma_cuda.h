@@ -16,7 +16,7 @@ struct GroupedOperands {
   const TensorView& start;
   const TensorView& out;
   std::int64_t experts;
-  const std::int32_t* accumulated = nullptr;  // GroupedArgs::accumulated
+  const float* accumulated = nullptr;  // GroupedArgs::accumulated
 };
 
 // Launch y = x W^T, dx = dy W and dweight += dy^T x. Each returns false and does nothing unless the device is of

@@ -79,7 +79,7 @@ struct GroupedArgs {
   std::int64_t capacity;  // rows of y and dx
   void* out;              // y or dx [capacity, rows]; dW [experts x rows, columns]
   // Null, or the flag of dW: 0 if it is to be written as if it were zero before, and of experts without rows too.
-  const std::int32_t* accumulated = nullptr;
+  const float* accumulated = nullptr;
   // The rows of x in use and the columns of a tile, of a product by one matrix (DenseOrder).
   RowCount used = {};
   int width = 0;

@@ -83,7 +83,8 @@ struct Backward {
 };
 
 // Writes the gradients. The packs of a row are numbered from those of drope_key, which take longest, through dquery to
-// dkv. A thread adds the heads for its pack of drope_key in ascending order.
+// dkv. A thread loads all that it copies before it stores, and adds the heads for its pack of drope_key in ascending
+// order.
 template <class T, int kPack>
 __global__ void __launch_bounds__(kThreads) backward_kernel(Backward<T> p) {
   using Elements = Pack<T, kPack>;
@@ -96,36 +97,53 @@ __global__ void __launch_bounds__(kThreads) backward_kernel(Backward<T> p) {
   const T* dv = dk + width;  // [heads, head_dim]
   const auto load = [&](const T* from) { return *reinterpret_cast<const Elements*>(from); };
   const auto store = [&](T* to, const Elements& elements) { *reinterpret_cast<Elements*>(to) = elements; };
+  constexpr int kBatch = 8;  // heads that are loaded before the first of them is added
   const auto sum_of_heads = [&](int at) {
     CudaAccumulator<T> sums[kPack]{};
-    for (int head = 0; head < s.heads; ++head) {
-      const Elements elements = load(dk + head * s.head_dim() + s.nope + at);
+    for (int first = 0; first < s.heads; first += kBatch) {
+      Elements elements[kBatch];
 #pragma unroll
-      for (int k = 0; k < kPack; ++k) sums[k] += widened(elements[k]);
+      for (int j = 0; j < kBatch; ++j) {
+        if (first + j < s.heads) elements[j] = load(dk + (first + j) * s.head_dim() + s.nope + at);
+      }
+#pragma unroll
+      for (int j = 0; j < kBatch; ++j) {
+        if (first + j >= s.heads) break;
+#pragma unroll
+        for (int k = 0; k < kPack; ++k) sums[k] += widened(elements[j][k]);
+      }
     }
     Elements result;
 #pragma unroll
     for (int k = 0; k < kPack; ++k) result[k] = narrowed<T>(sums[k]);
     return result;
   };
+  Elements copied[kPacks];
+  T* to[kPacks];
 #pragma unroll
   for (int i = 0; i < kPacks; ++i) {
-    int at = place_of<kPack>(i);
-    if (at < s.rope) {
-      store(p.drope_key + row * s.rope + at, is_used ? sum_of_heads(at) : Elements{});
-      continue;
+    int at = place_of<kPack>(i) - s.rope;
+    const T* from = dq + at;
+    to[i] = p.dquery + row * width + at;
+    if (at >= width) {
+      at -= width;
+      const int head = at / (s.nope + s.value);
+      const int in_head = at - head * (s.nope + s.value);
+      from = (in_head < s.nope ? dk + in_head : dv + (in_head - s.nope)) + head * s.head_dim();
+      to[i] = at < s.kv_width() ? p.dkv + row * s.kv_width() + at : nullptr;
+    } else if (at < 0) {
+      to[i] = nullptr;
     }
-    at -= s.rope;
-    if (at < width) {
-      store(p.dquery + row * width + at, is_used ? load(dq + at) : Elements{});
-      continue;
-    }
-    at -= width;
-    if (at >= s.kv_width()) return;
-    const int head = at / (s.nope + s.value);
-    const int in_head = at - head * (s.nope + s.value);
-    const T* from = in_head < s.nope ? dk + in_head : dv + (in_head - s.nope);
-    store(p.dkv + row * s.kv_width() + at, is_used ? load(from + head * s.head_dim()) : Elements{});
+    copied[i] = is_used && to[i] != nullptr ? load(from) : Elements{};
+  }
+#pragma unroll
+  for (int i = 0; i < kPacks; ++i) {
+    if (to[i] != nullptr) store(to[i], copied[i]);
+  }
+#pragma unroll 1
+  for (int i = 0; i < kPacks; ++i) {
+    const int at = place_of<kPack>(i);
+    if (at < s.rope) store(p.drope_key + row * s.rope + at, is_used ? sum_of_heads(at) : Elements{});
   }
 }
 

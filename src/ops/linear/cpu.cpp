@@ -1,4 +1,5 @@
 #include "backend/cpu/gemm.h"
+#include "ops/accumulated.h"
 #include "ops/linear/linear.h"
 #include "ops/linear/products.h"
 #include "ops/registry.h"
@@ -46,6 +47,7 @@ void linear_weight_gradient(const KernelCall& call) {
   GemmArgs args = linear_weight_product(*call.in(LinearWeightGradientIn::dy).type,
                                         *call.in(LinearWeightGradientIn::x).type, *call.out(0).type);
   args.k = call.in(LinearWeightGradientIn::dy).rows();
+  args.accumulate = adds_to_gradient(call, LinearWeightGradientIn::accumulated);
   multiply(call, args);
 }
 

@@ -2,6 +2,7 @@
 // are in use; rows past the count are finite in x and exactly zero in dy, so that they add nothing to gradients.
 #include "backend/cuda/check.h"
 #include "backend/cuda/device.h"
+#include "ops/accumulated.h"
 #include "ops/linear/few_rows_cuda.h"
 #include "ops/linear/linear.h"
 #include "ops/linear/mixed_cuda.h"
@@ -77,8 +78,10 @@ void input_gradient(const KernelCall& call) {
 }
 
 void weight_gradient(const KernelCall& call) {
-  multiply(call, linear_weight_product(*call.in(LinearWeightGradientIn::dy).type,
-                                       *call.in(LinearWeightGradientIn::x).type, *call.out(0).type));
+  GemmArgs args = linear_weight_product(*call.in(LinearWeightGradientIn::dy).type,
+                                        *call.in(LinearWeightGradientIn::x).type, *call.out(0).type);
+  args.accumulated = accumulated_flag(call, LinearWeightGradientIn::accumulated);
+  multiply(call, args);
 }
 
 std::size_t forward_workspace(InputTypes inputs, std::span<const Type> outputs, const Attributes&) {

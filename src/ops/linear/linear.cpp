@@ -1,6 +1,7 @@
 #include "ops/linear/linear.h"
 
 #include "core/error.h"
+#include "ops/accumulated.h"
 #include "ops/ranks/ranks.h"
 #include "ops/registry.h"
 #include "program/gradient_builder.h"
@@ -49,11 +50,13 @@ class LinearWeightGradient final : public Op {
   std::string_view name() const override { return "linear_weight_gradient"; }
   OpCategory category() const override { return OpCategory::kGemm; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
+    expect_accumulated(inputs, LinearWeightGradientIn::accumulated, name());
     return {required(inputs, LinearWeightGradientIn::dweight, name())};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes& attributes) const override {
-    return linear_product_cost(Op::cost(inputs, outputs, attributes),
-                               required(inputs, LinearWeightGradientIn::x, name()), outputs[0].shape[0].size);
+    const Cost traffic =
+        first_traffic(Op::cost(inputs, outputs, attributes), inputs, LinearWeightGradientIn::accumulated, outputs[0]);
+    return linear_product_cost(traffic, required(inputs, LinearWeightGradientIn::x, name()), outputs[0].shape[0].size);
   }
   std::optional<std::size_t> alias(std::size_t) const override { return LinearWeightGradientIn::dweight; }
 };
@@ -106,9 +109,9 @@ class Linear final : public Op {
     if (!dy) return;
     Program& program = builder.program();
     if (builder.needs(LinearIn::weight)) {
-      builder.set_accumulator(LinearIn::weight,
-                              program.append1(kLinearWeightGradient, {},
-                                              {dy, builder.input(LinearIn::x), builder.accumulator(LinearIn::weight)}));
+      std::vector<Tensor> inputs{dy, builder.input(LinearIn::x), builder.accumulator(LinearIn::weight)};
+      if (const Tensor flag = builder.accumulated(LinearIn::weight)) inputs.push_back(flag);
+      builder.set_accumulator(LinearIn::weight, program.append(kLinearWeightGradient, {}, inputs)[0]);
     }
     if (builder.needs(LinearIn::bias))
       builder.set_accumulator(LinearIn::bias,

@@ -15,7 +15,7 @@ struct LinearInputGradientIn {
   enum : std::size_t { dy, weight };
 };
 struct LinearWeightGradientIn {
-  enum : std::size_t { dy, x, dweight };
+  enum : std::size_t { dy, x, dweight, accumulated };
 };
 struct LinearBiasGradientIn {
   enum : std::size_t { dy, dbias };

@@ -71,12 +71,53 @@ struct PartlyRotatedRow {
   bool inverse, interleaved;
 };
 
-// Rotates one row, which a block has, a part of each head or by interleaved pairs. A thread computes single elements,
-// each by the formula of rotate_row.
-template <class T>
-__global__ void __launch_bounds__(kThreads)
-    partial_rope_kernel(const T* x, const float* table, RowCount rows, PartlyRotatedRow row, T* y) {
+// The pack at `column`, in the rotated part of a head, and what it is rotated by: the other pack of its pairs or, if
+// pairs are neighbours in a pack, the pack itself.
+template <class T, int kPack>
+[[nodiscard]] __device__ Pack<T, kPack> rotated_pack(const T* x, const float* table, const PartlyRotatedRow& row,
+                                                     int column, int i) {
   using A = CudaAccumulator<T>;
+  Pack<T, kPack> own = *reinterpret_cast<const Pack<T, kPack>*>(x + column);
+  const A sign = row.inverse ? A(-1) : A(1);
+  if (kPack > 1 && row.interleaved) {
+    constexpr int kPairs = kPack > 1 ? kPack / 2 : 1;
+    using Rotations = Pack<float, kPairs>;
+    const Rotations cosines = *reinterpret_cast<const Rotations*>(table + i / 2);
+    const Rotations sines = *reinterpret_cast<const Rotations*>(table + row.half + i / 2);
+#pragma unroll
+    for (int k = 0; k + 1 < kPack; k += 2) {
+      const A a = widened(own[k]);
+      const A b = widened(own[k + 1]);
+      const A cosine = static_cast<A>(cosines[k / 2]);
+      const A sine = sign * static_cast<A>(sines[k / 2]);
+      own[k] = narrowed<T>(a * cosine - b * sine);
+      own[k + 1] = narrowed<T>(b * cosine + a * sine);
+    }
+    return own;
+  }
+  using Rotations = Pack<float, kPack>;
+  const int pair = row.interleaved ? i / 2 : i % row.half;
+  const bool is_second = row.interleaved ? i % 2 == 1 : i >= row.half;
+  const int distance = row.interleaved ? 1 : row.half;
+  const auto other = *reinterpret_cast<const Pack<T, kPack>*>(x + column + (is_second ? -distance : distance));
+  const Rotations cosines = *reinterpret_cast<const Rotations*>(table + pair);
+  const Rotations sines = *reinterpret_cast<const Rotations*>(table + row.half + pair);
+#pragma unroll
+  for (int k = 0; k < kPack; ++k) {
+    const A a = widened(is_second ? other[k] : own[k]);
+    const A b = widened(is_second ? own[k] : other[k]);
+    const A cosine = static_cast<A>(cosines[k]);
+    const A sine = sign * static_cast<A>(sines[k]);
+    own[k] = narrowed<T>(is_second ? b * cosine + a * sine : a * cosine - b * sine);
+  }
+  return own;
+}
+
+// Rotates one row, which a block has, a part of each head or by interleaved pairs. A thread takes packs, whose elements
+// it computes by the formula of rotate_row.
+template <class T, int kPack>
+__global__ void partial_rope_kernel(const T* x, const float* table, RowCount rows, PartlyRotatedRow row, T* y) {
+  using Elements = Pack<T, kPack>;
   const std::int64_t at = blockIdx.x;
   begin_dependent_kernel();
   const bool used = at < rows.get();
@@ -84,22 +125,17 @@ __global__ void __launch_bounds__(kThreads)
   y += at * row.n;
   table += at * 2 * row.half;
   const int offset = row.head_dim - 2 * row.half;
-  for (int column = static_cast<int>(threadIdx.x); column < row.n; column += kThreads) {
+  for (int column = static_cast<int>(threadIdx.x) * kPack; column < row.n;
+       column += static_cast<int>(blockDim.x) * kPack) {
     const int head = column / row.head_dim;
     const int i = column - head * row.head_dim - offset;  // in the rotated part
-    if (!used || head >= row.heads || i < 0) {
-      y[column] = used ? x[column] : T(0);
-      continue;
+    Elements result{};
+    if (used && (head >= row.heads || i < 0)) {
+      result = *reinterpret_cast<const Elements*>(x + column);
+    } else if (used) {
+      result = rotated_pack<T, kPack>(x, table, row, column, i);
     }
-    const int pair = row.interleaved ? i / 2 : i % row.half;
-    const bool is_second = row.interleaved ? i % 2 == 1 : i >= row.half;
-    const int distance = row.interleaved ? 1 : row.half;
-    const int first = is_second ? column - distance : column;
-    const A a = widened(x[first]);
-    const A b = widened(x[first + distance]);
-    const A cosine = static_cast<A>(table[pair]);
-    const A sine = (row.inverse ? A(-1) : A(1)) * static_cast<A>(table[row.half + pair]);
-    y[column] = narrowed<T>(is_second ? b * cosine + a * sine : a * cosine - b * sine);
+    *reinterpret_cast<Elements*>(y + column) = result;
   }
 }
 
@@ -113,9 +149,14 @@ void rotate_partly(const KernelCall& call) {
                              .half = static_cast<int>(a.rotated_dim() / 2),
                              .inverse = a.inverse,
                              .interleaved = a.interleaved};
-  launch_dependent({static_cast<unsigned>(x.capacity()), kThreads}, stream_of(call), partial_rope_kernel<T>,
-                   cuda_data<T>(x), cuda_data<float>(call.in(RopeIn::table)), row_count(x), row,
-                   cuda_data<T>(call.out(0)));
+  // A pack lies in one part of a head, and its pairs in it or in one other pack.
+  const int part = a.interleaved ? 2 * row.half : row.half;
+  with_pack<T>(row.n | row.head_dim | part, [&]<int kPack>() {
+    const auto threads = static_cast<unsigned>(std::clamp((row.n / kPack + 31) / 32 * 32, 32, 512));
+    launch_dependent({static_cast<unsigned>(x.capacity()), threads}, stream_of(call), partial_rope_kernel<T, kPack>,
+                     cuda_data<T>(x), cuda_data<float>(call.in(RopeIn::table)), row_count(x), row,
+                     cuda_data<T>(call.out(0)));
+  });
   check_launch("rope");
 }
 

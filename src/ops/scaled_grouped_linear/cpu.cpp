@@ -7,7 +7,7 @@
 #include "backend/cpu/gemm_fp8.h"
 #include "core/float8.h"
 #include "core/parallel.h"
-#include "ops/grouped_linear/accumulated.h"
+#include "ops/accumulated.h"
 #include "ops/linear/products.h"
 #include "ops/quantize/rows.h"
 #include "ops/registry.h"
@@ -132,8 +132,7 @@ void scaled_grouped_linear_weight_gradient(const KernelCall& call) {
   widen_quantized_rows(dy, call.in(ScaledGroupedWeightGradientIn::dy_scale), dy.capacity(), dys);
   widen_quantized_blocks(x, call.in(ScaledGroupedWeightGradientIn::x_scale), xs);
   args.workspace = call.workspace.subspan(dy_bytes + bf16_bytes(x.type->elements()));
-  const std::int32_t* const flag = accumulated_flag(call, ScaledGroupedWeightGradientIn::accumulated);
-  args.accumulate = flag == nullptr || *flag != 0;
+  args.accumulate = adds_to_gradient(call, ScaledGroupedWeightGradientIn::accumulated);
   const std::size_t matrix_bytes =
       static_cast<std::size_t>(dy.capacity() * dweight.row_size()) * size_of(dweight.dtype());
   std::int64_t first = 0;

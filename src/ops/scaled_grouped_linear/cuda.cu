@@ -1,7 +1,7 @@
 // Launches the products of experts in e4m3 (wgmma_scaled.cuh).
 #include "core/error.h"
+#include "ops/accumulated.h"
 #include "ops/cuda_kernel.cuh"
-#include "ops/grouped_linear/accumulated.h"
 #include "ops/registry.h"
 #include "ops/scaled_grouped_linear/byte_boxes.cuh"
 #include "ops/scaled_grouped_linear/scaled_grouped_linear.h"

@@ -1,7 +1,7 @@
 #include "ops/scaled_grouped_linear/scaled_grouped_linear.h"
 
 #include "core/error.h"
-#include "ops/grouped_linear/accumulated.h"
+#include "ops/accumulated.h"
 #include "ops/registry.h"
 #include "ops/scaled_linear/scaled_linear.h"
 #include "program/gradient_builder.h"

@@ -48,7 +48,7 @@ struct TokensPlan {
       kWeightRows % kScaledDepth == 0 ? kWeightRows / kScaledDepth : 2;  // with a scale
   static constexpr int kBand = 16 / kParts;  // tiles of tokens that are multiplied by all of W before the next
   static constexpr int kStages = kStagesOf;
-  static constexpr int kUnrolled = 4 / kParts;  // stages
+  static constexpr int kUnrolled = 4;  // stages
   // Stages of a tile whose scales of W are copied with the first one; 0: each brings its own, and there is no limit.
   static constexpr int kMostSteps = kSumsRows ? 0 : kOfExperts ? kMostScaleBox : 2 * kMostScaleBox;
   static constexpr int kFirstBytes = kColumns * kScaledDepth;

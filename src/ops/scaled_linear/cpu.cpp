@@ -4,6 +4,7 @@
 #include "backend/cpu/gemm_fp8.h"
 #include "core/float8.h"
 #include "core/parallel.h"
+#include "ops/accumulated.h"
 #include "ops/linear/products.h"
 #include "ops/quantize/rows.h"
 #include "ops/registry.h"
@@ -55,6 +56,7 @@ void scaled_linear_weight_gradient(const KernelCall& call) {
   const TensorView& dy = call.in(ScaledLinearWeightGradientIn::dy);
   const TensorView& x = call.in(ScaledLinearWeightGradientIn::x);
   GemmArgs args = gradient_product(*dy.type, *x.type, *call.out(0).type);
+  args.accumulate = adds_to_gradient(call, ScaledLinearWeightGradientIn::accumulated);
   std::byte* const scratch = call.workspace.data();
   const std::size_t dy_bytes = bf16_bytes(dy.type->elements());
   widen_quantized_rows(dy, call.in(ScaledLinearWeightGradientIn::dy_scale), dy.rows(),

@@ -3,6 +3,7 @@
 // operands (ops/quantize), so that they add nothing to gradients.
 #include "backend/cuda/device.h"
 #include "backend/cuda/scaled_gemm.h"
+#include "ops/accumulated.h"
 #include "ops/registry.h"
 #include "ops/scaled_linear/dense_cuda.h"
 #include "ops/scaled_linear/rows_cuda.h"
@@ -52,7 +53,8 @@ void weight_gradient(const KernelCall& call) {
                   .a_scale = call.in(GradientIn::dy_scale).as<float>(),
                   .b = x.as<std::uint8_t>(),
                   .b_scale = call.in(GradientIn::x_scale).as<float>(),
-                  .accumulate = true});
+                  .accumulate = true,
+                  .accumulated = accumulated_flag(call, GradientIn::accumulated)});
 }
 
 std::size_t workspace(InputTypes, std::span<const Type>, const Attributes&) { return kCublasWorkspace; }

@@ -51,6 +51,7 @@ bool launch(const ScaledGemmArgs& args, const RowCount& used, const Result& resu
                                       .depth = static_cast<int>(stages * kScaledDepth),
                                       .capacity = args.m,
                                       .out = args.c,
+                                      .accumulated = args.accumulated,
                                       .used = used},
                           .weight_scale = args.b_scale,
                           .weight_stride = stride,

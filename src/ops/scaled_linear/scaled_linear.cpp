@@ -1,6 +1,7 @@
 #include "ops/scaled_linear/scaled_linear.h"
 
 #include "core/error.h"
+#include "ops/accumulated.h"
 #include "ops/linear/linear.h"
 #include "ops/registry.h"
 #include "program/gradient_builder.h"
@@ -40,12 +41,14 @@ class ScaledLinearWeightGradient final : public Op {
     const std::int64_t blocks = scale_blocks(dy.shape[1].size);
     expect_scale(inputs, In::dy_scale, {blocks, dy.shape[0].size}, name());
     expect_scale(inputs, In::x_scale, {scale_blocks(x.shape[0].size), weight_scale_stride(x.shape[1].size)}, name());
+    expect_accumulated(inputs, In::accumulated, name());
     return {dweight};
   }
   Cost cost(InputTypes inputs, std::span<const Type> outputs, const Attributes&) const override {
-    return scaled_linear_product_cost(inputs, inputs.size(), outputs,
-                                      required(inputs, ScaledLinearWeightGradientIn::dy, name()),
-                                      outputs[0].shape[1].size);
+    using In = ScaledLinearWeightGradientIn;
+    const Cost cost = scaled_linear_product_cost(inputs, inputs.size(), outputs, required(inputs, In::dy, name()),
+                                                 outputs[0].shape[1].size);
+    return first_traffic(cost, inputs, In::accumulated, outputs[0]);
   }
   std::optional<std::size_t> alias(std::size_t) const override { return ScaledLinearWeightGradientIn::dweight; }
 };
@@ -102,11 +105,10 @@ class ScaledLinear final : public Op {
     if (!trains && !builder.needs(In::x)) return;
     const QuantizedRows quantized = quantize(dy, {.columns = trains});
     if (trains) {
-      const Tensor sum = builder.accumulator(In::source);
-      builder.set_accumulator(In::source, builder.program().append1(
-                                              kScaledLinearWeightGradient, {},
-                                              {quantized.columns, quantized.column_scale, builder.input(In::x_columns),
-                                               builder.input(In::x_column_scale), sum}));
+      std::vector<Tensor> inputs{quantized.columns, quantized.column_scale, builder.input(In::x_columns),
+                                 builder.input(In::x_column_scale), builder.accumulator(In::source)};
+      if (const Tensor flag = builder.accumulated(In::source)) inputs.push_back(flag);
+      builder.set_accumulator(In::source, builder.program().append(kScaledLinearWeightGradient, {}, inputs)[0]);
     }
     if (builder.needs(In::x)) {
       QuantizedWeight transposed{builder.input(In::turned), builder.input(In::turned_scale)};

@@ -25,7 +25,7 @@ struct ScaledLinearIn {
   };
 };
 struct ScaledLinearWeightGradientIn {
-  enum : std::size_t { dy, dy_scale, x, x_scale, dweight };
+  enum : std::size_t { dy, dy_scale, x, x_scale, dweight, accumulated };
 };
 
 struct ScaledLinearAttributes {

@@ -8,7 +8,7 @@
 //
 // A sum is one chain over stages of 128 terms in ascending order, in each of which the tensor cores sum from zero, so
 // that it has the same bits in both plans, in wgmma_rows.cuh and in cuBLASLt. What is added to C is added in f32 before
-// the sum is rounded, once.
+// the sum is rounded, once; of bf16 cuBLASLt's results are others.
 #pragma once
 
 #include "ops/scaled_grouped_linear/wgmma_added.cuh"

@@ -4,7 +4,7 @@
 namespace hone {
 
 void register_set_flag_cpu(KernelRegistry& registry) {
-  registry.add("set_flag", DeviceKind::kCpu, {[](const KernelCall& call) { *call.out(0).as<std::int32_t>() = 1; }, {}});
+  registry.add("set_flag", DeviceKind::kCpu, {[](const KernelCall& call) { *call.out(0).as<float>() = 1; }, {}});
 }
 
 }  // namespace hone

@@ -13,7 +13,7 @@ class SetFlag final : public Op {
   OpCategory category() const override { return OpCategory::kMemory; }
   std::vector<Type> infer(InputTypes inputs, const Attributes&) const override {
     const Type& flag = required(inputs, 0, name());
-    expect(flag == Type{DType::kI32, {1}}, name(), text_of("the flag is ", to_text(flag), "; expected i32[1]"));
+    expect(flag == Type{DType::kF32, {1}}, name(), text_of("the flag is ", to_text(flag), "; expected f32[1]"));
     return {flag};
   }
   std::optional<std::size_t> alias(std::size_t) const override { return 0; }

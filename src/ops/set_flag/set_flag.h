@@ -5,7 +5,7 @@
 
 namespace hone {
 
-// Sets flag (i32[1], in place) to 1 and returns it. Throws Error for another type.
+// Sets flag (f32[1], in place) to 1 and returns it. Throws Error for another type.
 Tensor set_flag(Tensor flag);
 
 }  // namespace hone

@@ -49,6 +49,7 @@ std::vector<double> rows_of(const void* data, DType type, std::int64_t rows, std
 void multiply(const GemmArgs& args) {
   const bool a_turned = args.transpose_a == Transpose::kYes;
   const bool b_turned = args.transpose_b == Transpose::kYes;
+  const bool adds = args.accumulate && (args.accumulated == nullptr || *args.accumulated != 0);
   const std::int64_t k = args.k;
   const std::vector<double> a =
       rows_of(args.a, args.a_type, args.m, k, a_turned ? 1 : args.lda, a_turned ? args.lda : 1);
@@ -59,7 +60,7 @@ void multiply(const GemmArgs& args) {
       double sum = std::inner_product(a.begin() + i * k, a.begin() + (i + 1) * k, b.begin() + j * k, 0.0);
       if (args.bias != nullptr) sum += element(args.bias, args.bias_type, j);
       const std::int64_t at = i * args.ldc + j;
-      if (args.accumulate) sum += element(args.c, args.c_type, at);
+      if (adds) sum += element(args.c, args.c_type, at);
       store(args.c, args.c_type, at, sum);
     }
   }
