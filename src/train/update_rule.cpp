@@ -28,7 +28,7 @@ UpdateRule rule_of(const WeightSpec& spec, const OptimizerOptions& options) {
 }
 
 bool is_overwritten(const WeightSpec& spec, const OptimizerOptions& options) {
-  const bool is_matrix = spec.kind == WeightKind::expert || spec.kind == WeightKind::linear;
+  const bool is_matrix = spec.kind == WeightKind::expert || (spec.kind == WeightKind::linear && spec.in_folder);
   return options.overwrites && spec.trainable && is_matrix && update_rule_registry().find(spec.kind) == nullptr &&
          rule_of(spec, options) != UpdateRule::kMuon;
 }

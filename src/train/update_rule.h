@@ -90,8 +90,8 @@ class WeightUpdateRule {
 [[nodiscard]] std::vector<NamedType> states_of(const WeightSpec& spec, const Type& weight,
                                                const OptimizerOptions& options);
 
-// Returns the gradients that the update does not clear, because the loss programs overwrite them: those of experts,
-// each of which one node of a loss program writes. Empty unless options.overwrites.
+// Returns the gradients that the update does not clear, because the loss programs overwrite them: those of matrices of
+// linear layers and of experts, without those of adapters. Empty unless options.overwrites.
 [[nodiscard]] OverwrittenGradients overwritten_gradients(const Model& model, const OptimizerOptions& options);
 
 // Appends the update of one weight to the program. stream: index of its random stream. first, count: elements that are

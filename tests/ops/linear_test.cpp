@@ -2,9 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <vector>
+
 #include "core/error.h"
 #include "ops/op_case.h"
 #include "ops/test_run.h"
+#include "passes/gradient.h"
 
 namespace hone::test {
 namespace {
@@ -77,6 +83,50 @@ TEST(Linear, RowsDoNotDependOnTheirNumber) {
   expect_rows_independent<float>();
   expect_rows_independent<BFloat16>();
   expect_rows_independent<double>();
+}
+
+// A gradient in bf16 is that of the sum in f32, rounded once. Operands are multiples of 1/16, so that no sum depends on
+// its order.
+TEST(Linear, GradientsInBf16AreRoundedOnce) {
+  constexpr std::int64_t kRows = 64;
+  for (const auto& [n, k] : {std::pair<std::int64_t, std::int64_t>{24, 40}, {13, 11}, {256, 320}}) {
+    SCOPED_TRACE(text_of(n, " x ", k));
+    Program program;
+    const Tensor x = program.input("x", {DType::kBf16, {kRows, k}});
+    const Tensor y = linear(x, program.weight("weight", {DType::kBf16, {n, k}}));
+    const GradientSeed seed{y, program.input("dy", y.type())};
+    append_gradients(program, {&seed, 1}, {}, GradientAccumulation::kAsWeights);
+    TestRun run(std::move(program));
+    const auto sixteenths = [](std::int64_t count, std::uint64_t of) {
+      std::vector<BFloat16> values = normal_values<BFloat16>(static_cast<std::size_t>(count), of);
+      for (BFloat16& value : values) {
+        value = BFloat16(std::clamp(std::round(static_cast<float>(value) * 16), -63.0F, 63.0F) / 16);
+      }
+      return values;
+    };
+    const std::vector<BFloat16> xs = sixteenths(kRows * k, 1);
+    const std::vector<BFloat16> dys = sixteenths(kRows * n, 2);
+    std::vector<BFloat16> sums = normal_values<BFloat16>(static_cast<std::size_t>(n * k), 3);
+    for (BFloat16& sum : sums) sum = BFloat16(static_cast<float>(sum) * 64);
+    run.set("x", xs);
+    run.set("dy", dys);
+    run.gradients().upload("weight", std::as_bytes(std::span(sums)));
+    run.executable().run();
+    for (std::int64_t i = 0; i < n * k; ++i) {
+      float sum = static_cast<float>(sums[static_cast<std::size_t>(i)]);
+      for (std::int64_t row = 0; row < kRows; ++row) {
+        sum += static_cast<float>(dys[static_cast<std::size_t>(row * n + i / k)]) *
+               static_cast<float>(xs[static_cast<std::size_t>(row * k + i % k)]);
+      }
+      sums[static_cast<std::size_t>(i)] = BFloat16(sum);
+    }
+    std::vector<BFloat16> seen(sums.size());
+    run.gradients().download("weight", 0, std::as_writable_bytes(std::span(seen)));
+    std::int64_t different = 0;
+    for (std::size_t i = 0; i < sums.size(); ++i)
+      different += static_cast<float>(sums[i]) != static_cast<float>(seen[i]);
+    EXPECT_EQ(different, 0);
+  }
 }
 
 TEST(Linear, RefusesShapesThatDoNotFit) {

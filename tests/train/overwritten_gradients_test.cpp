@@ -1,10 +1,11 @@
-// Runs whose first micro-batches overwrite the gradients of experts have the bits of runs that clear them.
+// Runs whose first micro-batches overwrite the gradients of matrices have the bits of runs that clear them.
 #include <gtest/gtest.h>
 
 #include <array>
 #include <limits>
 #include <vector>
 
+#include "model/lora.h"
 #include "train/trained_mixture.h"
 
 namespace hone::test {
@@ -78,24 +79,26 @@ TEST(OverwrittenGradients, TakeTheMemoryOfTheFlag) {
   TrainedMixture overwriting({}, true);
   const MemoryBreakdown before = clearing.workspace().memory();
   const MemoryBreakdown after = overwriting.workspace().memory();
-  EXPECT_EQ(after.gradients - before.gradients, align_up(sizeof(std::int32_t)));
-  EXPECT_EQ(after.total() - before.total(), align_up(sizeof(std::int32_t)));
+  EXPECT_EQ(after.gradients - before.gradients, align_up(sizeof(float)));
+  EXPECT_EQ(after.total() - before.total(), align_up(sizeof(float)));
 }
 
-// All gradients of experts, on one device and with several that have whole weights; none where weights, gradients or
-// states are divided.
-TEST(OverwrittenGradients, AreThoseOfWholeExperts) {
+// All gradients of experts and linear layers, but none of adapters, on one device and with several that have whole
+// weights; none where weights, gradients or states are divided.
+TEST(OverwrittenGradients, AreThoseOfWholeMatrices) {
   const FixtureModel fixture("qwen3_moe");
   const auto count = [&](const TrainingOptions& options) {
     return overwritten_gradients(*fixture.model, optimizer_options(options)).size();
   };
   TrainingOptions options;
-  std::size_t experts = 0;
-  for (const WeightSpec& spec : fixture.model->weights()) experts += spec.kind == WeightKind::expert;
-  EXPECT_EQ(experts, 4u);
-  EXPECT_EQ(count(options), experts);
+  std::size_t matrices = 0;
+  for (const WeightSpec& spec : fixture.model->weights()) {
+    matrices += spec.kind == WeightKind::expert || spec.kind == WeightKind::linear;
+  }
+  EXPECT_EQ(matrices, 12u);
+  EXPECT_EQ(count(options), matrices);
   options.num_processes = 4;
-  EXPECT_EQ(count(options), experts);
+  EXPECT_EQ(count(options), matrices);
   for (const std::int64_t stage : {1, 2, 3}) {
     options.zero_stage = stage;
     EXPECT_EQ(count(options), 0u);
@@ -108,8 +111,8 @@ TEST(OverwrittenGradients, AreThoseOfWholeExperts) {
     EXPECT_EQ(count(options), 0u);
     options.*size = 1;
   }
-  const FixtureModel dense("qwen3");
-  EXPECT_TRUE(overwritten_gradients(*dense.model, optimizer_options(options)).empty());
+  const LoraModel adapter(std::move(FixtureModel("qwen3").model), {});
+  EXPECT_TRUE(overwritten_gradients(adapter, optimizer_options(options)).empty());
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // PTX wrappers for blocks of a cluster (sm_90 and later) that use each other's shared memory.
 #pragma once
 
+#include <cuda.h>
+
 #include <cstdint>
 
 namespace hone {
@@ -19,6 +21,16 @@ __device__ inline void cluster_copy(std::uint32_t to, std::uint32_t from, int by
   asm volatile(
       "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];\n" ::"r"(to),
       "r"(from), "r"(bytes), "r"(barrier)
+      : "memory");
+}
+// Copies a box as bulk_copy_tile() does, to the same address in each of the two blocks of a cluster, whose barriers at
+// the same address count the bytes.
+__device__ inline void bulk_copy_tile_to_pair(std::uint32_t shared, const CUtensorMap& map, int column, int row,
+                                              std::uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, "
+      "%3}], [%4], %5;\n" ::"r"(shared),
+      "l"(&map), "r"(column), "r"(row), "r"(barrier), "h"(std::uint16_t{3})
       : "memory");
 }
 // Waits for all threads of the cluster that have not ended.

@@ -10,6 +10,7 @@
 #include "backend/cuda/check.h"
 #include "backend/cuda/clear.h"
 #include "backend/cuda/cublas_library.h"
+#include "backend/cuda/cublas_one.h"
 #include "backend/cuda/gemm_search.h"
 #include "backend/cuda/scaled_gemm.h"
 #include "core/error.h"
@@ -221,13 +222,16 @@ void Cublas::gemm(const GemmArgs& args, cudaStream_t stream) {
                     .b_type = args.b_type,
                     .c_type = args.c_type};
   const State::Plan& plan = state_->plan(key, stream);
-  const bool wide = args.c_type == DType::kF64;  // whose factor would be f64
+  // With a factor in GPU memory sums of bf16 are rounded once, without one twice. That of f64 would be f64.
+  const bool wide = args.c_type == DType::kF64;
+  const float* factor = wide ? nullptr : args.accumulated;
+  if (factor == nullptr && args.accumulate && args.c_type == DType::kBf16) factor = gpu_one();
   CublasGemm::Operands operands{.a = args.a,
                                 .b = args.b,
                                 .c = args.c,
                                 .bias = args.bias,
                                 .workspace = args.workspace.data(),
-                                .factor_of_sum = wide ? nullptr : args.accumulated};
+                                .factor_of_sum = factor};
   cublasStatus_t status = CUBLAS_STATUS_NOT_SUPPORTED;  // of a factor in GPU memory, so that C is cleared before
   if (operands.factor_of_sum != nullptr) status = plan.product.run(plan.algorithm, operands, stream);
   if (status == CUBLAS_STATUS_NOT_SUPPORTED) {

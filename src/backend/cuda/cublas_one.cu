@@ -5,7 +5,11 @@
 
 namespace hone {
 
-static __device__ const float kOne = 1;
+namespace {
+
+__device__ constexpr float kOne = 1;
+
+}  // namespace
 
 const float* gpu_one() {
   void* address = nullptr;

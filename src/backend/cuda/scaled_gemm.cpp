@@ -5,6 +5,7 @@
 
 #include "backend/cuda/clear.h"
 #include "backend/cuda/cublas.h"
+#include "backend/cuda/cublas_one.h"
 #include "core/error.h"
 
 namespace hone {
@@ -110,20 +111,31 @@ void ScaledGemms::run(const ScaledGemmArgs& args, cudaStream_t stream) {
   HONE_ASSERT(args.m % 8 == 0 && args.n % 16 == 0 && args.k % 16 == 0 && args.k > 0, "a GEMM ", text_of_gemm(args));
   HONE_ASSERT(args.workspace.size() >= kCublasWorkspace && (args.bias == nullptr || !args.accumulate),
               "a workspace of ", args.workspace.size(), " bytes");
-  if (args.accumulated != nullptr) {
-    const std::size_t row_bytes = static_cast<std::size_t>(args.n) * size_of(args.c_type);
-    clear_unless(args.accumulated, {args.c, static_cast<std::size_t>(args.m), row_bytes, row_bytes}, stream);
-  }
   const Plan& plan = this->plan(args);
   plan.set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, args.b_scale);
   plan.set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, args.a_scale);
   if (args.bias != nullptr) plan.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, args.bias);
-  const float one = 1;
-  const float beta = args.accumulate ? 1 : 0;
-  check_cublas(
-      library_.cublasLtMatmul(library_.handle(), plan.operation, &one, args.b, plan.a, args.a, plan.b, &beta, args.c,
-                              plan.c, args.c, plan.c, &plan.algorithm, args.workspace.data(), kCublasWorkspace, stream),
-      text_of("Matmul of ", text_of_gemm(args)));
+  const auto multiply = [&](cublasLtPointerMode_t mode, const float* alpha, const float* beta) {
+    plan.set(CUBLASLT_MATMUL_DESC_POINTER_MODE, mode);
+    return library_.cublasLtMatmul(library_.handle(), plan.operation, alpha, args.b, plan.a, args.a, plan.b, beta,
+                                   args.c, plan.c, args.c, plan.c, &plan.algorithm, args.workspace.data(),
+                                   kCublasWorkspace, stream);
+  };
+  // As Cublas::gemm() does.
+  const float* factor = args.accumulated;
+  if (factor == nullptr && args.accumulate && args.c_type == DType::kBf16) factor = gpu_one();
+  cublasStatus_t status = CUBLAS_STATUS_NOT_SUPPORTED;
+  if (factor != nullptr) status = multiply(CUBLASLT_POINTER_MODE_DEVICE, gpu_one(), factor);
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED) {
+    if (args.accumulated != nullptr) {
+      const std::size_t row_bytes = static_cast<std::size_t>(args.n) * size_of(args.c_type);
+      clear_unless(args.accumulated, {args.c, static_cast<std::size_t>(args.m), row_bytes, row_bytes}, stream);
+    }
+    const float one = 1;
+    const float beta = args.accumulate ? 1 : 0;
+    status = multiply(CUBLASLT_POINTER_MODE_HOST, &one, &beta);
+  }
+  check_cublas(status, text_of("Matmul of ", text_of_gemm(args)));
 }
 
 }  // namespace hone

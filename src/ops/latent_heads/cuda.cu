@@ -82,9 +82,7 @@ struct Backward {
   Sizes sizes;
 };
 
-// Writes the gradients. The packs of a row are numbered from those of drope_key, which take longest, through dquery to
-// dkv. A thread loads all that it copies before it stores, and adds the heads for its pack of drope_key in ascending
-// order.
+// Copies dquery and dkv, whose packs are numbered one after the other. A thread loads all its packs before it stores.
 template <class T, int kPack>
 __global__ void __launch_bounds__(kThreads) backward_kernel(Backward<T> p) {
   using Elements = Pack<T, kPack>;
@@ -95,34 +93,11 @@ __global__ void __launch_bounds__(kThreads) backward_kernel(Backward<T> p) {
   const T* dq = p.dqkv + row * 3 * width;
   const T* dk = dq + width;  // [heads, head_dim]
   const T* dv = dk + width;  // [heads, head_dim]
-  const auto load = [&](const T* from) { return *reinterpret_cast<const Elements*>(from); };
-  const auto store = [&](T* to, const Elements& elements) { *reinterpret_cast<Elements*>(to) = elements; };
-  constexpr int kBatch = 8;  // heads that are loaded before the first of them is added
-  const auto sum_of_heads = [&](int at) {
-    CudaAccumulator<T> sums[kPack]{};
-    for (int first = 0; first < s.heads; first += kBatch) {
-      Elements elements[kBatch];
-#pragma unroll
-      for (int j = 0; j < kBatch; ++j) {
-        if (first + j < s.heads) elements[j] = load(dk + (first + j) * s.head_dim() + s.nope + at);
-      }
-#pragma unroll
-      for (int j = 0; j < kBatch; ++j) {
-        if (first + j >= s.heads) break;
-#pragma unroll
-        for (int k = 0; k < kPack; ++k) sums[k] += widened(elements[j][k]);
-      }
-    }
-    Elements result;
-#pragma unroll
-    for (int k = 0; k < kPack; ++k) result[k] = narrowed<T>(sums[k]);
-    return result;
-  };
   Elements copied[kPacks];
   T* to[kPacks];
 #pragma unroll
   for (int i = 0; i < kPacks; ++i) {
-    int at = place_of<kPack>(i) - s.rope;
+    int at = place_of<kPack>(i);
     const T* from = dq + at;
     to[i] = p.dquery + row * width + at;
     if (at >= width) {
@@ -131,20 +106,43 @@ __global__ void __launch_bounds__(kThreads) backward_kernel(Backward<T> p) {
       const int in_head = at - head * (s.nope + s.value);
       from = (in_head < s.nope ? dk + in_head : dv + (in_head - s.nope)) + head * s.head_dim();
       to[i] = at < s.kv_width() ? p.dkv + row * s.kv_width() + at : nullptr;
-    } else if (at < 0) {
-      to[i] = nullptr;
     }
-    copied[i] = is_used && to[i] != nullptr ? load(from) : Elements{};
+    copied[i] = is_used && to[i] != nullptr ? *reinterpret_cast<const Elements*>(from) : Elements{};
   }
 #pragma unroll
   for (int i = 0; i < kPacks; ++i) {
-    if (to[i] != nullptr) store(to[i], copied[i]);
+    if (to[i] != nullptr) *reinterpret_cast<Elements*>(to[i]) = copied[i];
   }
-#pragma unroll 1
-  for (int i = 0; i < kPacks; ++i) {
-    const int at = place_of<kPack>(i);
-    if (at < s.rope) store(p.drope_key + row * s.rope + at, is_used ? sum_of_heads(at) : Elements{});
+}
+
+// Writes drope_key. A thread has a pack of a row, for which it adds the heads in ascending order.
+template <class T, int kPack>
+__global__ void __launch_bounds__(kThreads) rope_key_kernel(Backward<T> p, std::int64_t packs) {
+  using Elements = Pack<T, kPack>;
+  constexpr int kBatch = 8;  // heads that are loaded before the first of them is added
+  const Sizes& s = p.sizes;
+  const std::int64_t pack = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (pack >= packs) return;
+  const std::int64_t row = pack * kPack / s.rope;
+  const T* of_heads = p.dqkv + (3 * row + 1) * s.query_width() + s.nope + pack * kPack % s.rope;
+  CudaAccumulator<T> sums[kPack]{};
+  for (int first = 0; first < s.heads && row < p.rows.get(); first += kBatch) {
+    Elements elements[kBatch];
+#pragma unroll
+    for (int j = 0; j < kBatch; ++j) {
+      if (first + j < s.heads) elements[j] = *reinterpret_cast<const Elements*>(of_heads + (first + j) * s.head_dim());
+    }
+#pragma unroll
+    for (int j = 0; j < kBatch; ++j) {
+      if (first + j >= s.heads) break;
+#pragma unroll
+      for (int k = 0; k < kPack; ++k) sums[k] += widened(elements[j][k]);
+    }
   }
+  Elements result;
+#pragma unroll
+  for (int k = 0; k < kPack; ++k) result[k] = narrowed<T>(sums[k]);
+  *reinterpret_cast<Elements*>(p.drope_key + pack * kPack) = result;
 }
 
 // Calls body.operator()<kPack>(grid) for rows of `places` elements. kPack divides the sizes of all parts of a head: a
@@ -181,9 +179,13 @@ void backward(const KernelCall& call) {
                       .drope_key = cuda_data<T>(call.out(LatentHeadsBackwardOut::drope_key)),
                       .rows = row_count(dqkv),
                       .sizes = Sizes(call.attributes_as<LatentHeadsAttributes>())};
-  const std::int64_t places = std::int64_t{p.sizes.rope} + p.sizes.query_width() + p.sizes.kv_width();
-  over_places<T>(p.sizes, dqkv.capacity(), places,
-                 [&]<int kPack>(dim3 grid) { backward_kernel<T, kPack><<<grid, kThreads, 0, stream_of(call)>>>(p); });
+  const std::int64_t places = std::int64_t{p.sizes.query_width()} + p.sizes.kv_width();
+  over_places<T>(p.sizes, dqkv.capacity(), places, [&]<int kPack>(dim3 grid) {
+    backward_kernel<T, kPack><<<grid, kThreads, 0, stream_of(call)>>>(p);
+    const std::int64_t packs = dqkv.capacity() * p.sizes.rope / kPack;
+    const auto blocks = static_cast<unsigned>(ceil_div(packs, kThreads));
+    if (blocks > 0) rope_key_kernel<T, kPack><<<blocks, kThreads, 0, stream_of(call)>>>(p, packs);
+  });
   check_launch("latent_heads_backward");
 }
 

@@ -113,30 +113,29 @@ template <class T, int kPack>
   return own;
 }
 
-// Rotates one row, which a block has, a part of each head or by interleaved pairs. A thread takes packs, whose elements
-// it computes by the formula of rotate_row.
+// Rotates a part of each head, or interleaved pairs. A thread has one pack, whose elements it computes by the formula
+// of rotate_row.
 template <class T, int kPack>
-__global__ void partial_rope_kernel(const T* x, const float* table, RowCount rows, PartlyRotatedRow row, T* y) {
+__global__ void __launch_bounds__(kThreads)
+    partial_rope_kernel(const T* x, const float* table, RowCount rows, PartlyRotatedRow row, T* y) {
   using Elements = Pack<T, kPack>;
-  const std::int64_t at = blockIdx.x;
+  const std::int64_t place = (static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kPack;
   begin_dependent_kernel();
-  const bool used = at < rows.get();
-  x += at * row.n;
-  y += at * row.n;
-  table += at * 2 * row.half;
-  const int offset = row.head_dim - 2 * row.half;
-  for (int column = static_cast<int>(threadIdx.x) * kPack; column < row.n;
-       column += static_cast<int>(blockDim.x) * kPack) {
-    const int head = column / row.head_dim;
-    const int i = column - head * row.head_dim - offset;  // in the rotated part
-    Elements result{};
-    if (used && (head >= row.heads || i < 0)) {
+  const std::int64_t at = place / row.n;
+  if (at >= rows.capacity) return;
+  const auto column = static_cast<int>(place - at * row.n);
+  const int head = column / row.head_dim;
+  const int i = column - head * row.head_dim - (row.head_dim - 2 * row.half);  // in the rotated part
+  Elements result{};
+  if (at < rows.get()) {
+    x += at * row.n;
+    if (head >= row.heads || i < 0) {
       result = *reinterpret_cast<const Elements*>(x + column);
-    } else if (used) {
-      result = rotated_pack<T, kPack>(x, table, row, column, i);
+    } else {
+      result = rotated_pack<T, kPack>(x, table + at * 2 * row.half, row, column, i);
     }
-    *reinterpret_cast<Elements*>(y + column) = result;
   }
+  *reinterpret_cast<Elements*>(y + place) = result;
 }
 
 template <class T>
@@ -149,13 +148,12 @@ void rotate_partly(const KernelCall& call) {
                              .half = static_cast<int>(a.rotated_dim() / 2),
                              .inverse = a.inverse,
                              .interleaved = a.interleaved};
-  // A pack lies in one part of a head, and its pairs in it or in one other pack.
+  // A pack is within one part of a head, and its pairs within it or with one other pack.
   const int part = a.interleaved ? 2 * row.half : row.half;
   with_pack<T>(row.n | row.head_dim | part, [&]<int kPack>() {
-    const auto threads = static_cast<unsigned>(std::clamp((row.n / kPack + 31) / 32 * 32, 32, 512));
-    launch_dependent({static_cast<unsigned>(x.capacity()), threads}, stream_of(call), partial_rope_kernel<T, kPack>,
-                     cuda_data<T>(x), cuda_data<float>(call.in(RopeIn::table)), row_count(x), row,
-                     cuda_data<T>(call.out(0)));
+    const auto blocks = static_cast<unsigned>(ceil_div(x.capacity() * row.n / kPack, kThreads));
+    launch_dependent({blocks, kThreads}, stream_of(call), partial_rope_kernel<T, kPack>, cuda_data<T>(x),
+                     cuda_data<float>(call.in(RopeIn::table)), row_count(x), row, cuda_data<T>(call.out(0)));
   });
   check_launch("rope");
 }

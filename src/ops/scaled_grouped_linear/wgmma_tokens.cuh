@@ -15,7 +15,8 @@
 // https://github.com/deepseek-ai/DeepGEMM.
 //
 // Steps, where full and empty are mbarriers of a stage:
-//   1. one thread waits for empty, names the tile if the stage is its first, and fills the stage by bulk copies; the
+//   1. one thread waits for empty (in a pair: for that of both blocks), names the tile if the stage is its first, and
+//   fills the stage by bulk copies; the
 //      first stage of a tile brings the scales of W for all of its stages, except for dW, whose number of stages is
 //      that of an expert's tokens and has no limit, and where each stage brings its own;
 //   2. the computing warps wait for full, read their scales and start four links of wgmma of 32 terms each, for 64
@@ -24,6 +25,7 @@
 //   4. after the last stage a Result takes the sums: they are rounded to bf16 and leave by way of the staging memory.
 #pragma once
 
+#include "backend/cuda/cluster.cuh"
 #include "ops/scaled_grouped_linear/wgmma_scaled_copy.cuh"
 
 namespace hone {
@@ -51,6 +53,9 @@ struct TokensPlan {
   static constexpr int kUnrolled = 4;  // stages
   // Stages of a tile whose scales of W are copied with the first one; 0: each brings its own, and there is no limit.
   static constexpr int kMostSteps = kSumsRows ? 0 : kOfExperts ? kMostScaleBox : 2 * kMostScaleBox;
+  // Pairs of blocks multiply the same tokens by neighbouring rows of W: each copies half of the tokens to both.
+  static constexpr bool kPair = kUse == TokensUse::kMatrix && kPartsOf == 2;
+  static constexpr int kTokenBox = kColumns / (kPair ? 2 : 1);
   static constexpr int kFirstBytes = kColumns * kScaledDepth;
   static constexpr int kStageBytes = kFirstBytes + kWeightRows * kScaledDepth;
   static constexpr int kStaging = kStages * kStageBytes;
@@ -75,9 +80,9 @@ using ExpertTokensPlan = TokensPlan<1, 192, 4, TokensUse::kExperts>;
 
 inline constexpr int kOwnScaleBox = 4;  // scales of W of each row that a stage brings, of which one is its own
 
-// Tensor maps: W in boxes of kWeightRows x 128, tokens in boxes of kColumns x 128, y or dW, the scales of W in rows or,
-// of more than kMostScaleBox, in boxes of as many, or for dW in boxes of kWeightBlocks x kOwnScaleBox, those of tokens
-// in boxes of kScaleBox.
+// Tensor maps: W in boxes of kWeightRows x 128, tokens in boxes of kTokenBox x 128, y or dW, the scales of W in rows
+// or, of more than kMostScaleBox, in boxes of as many, or for dW in boxes of kWeightBlocks x kOwnScaleBox, those of
+// tokens in boxes of kScaleBox.
 struct TokensMaps {
   CUtensorMap weight, tokens, out, weight_scale, token_scale;
 };
@@ -104,6 +109,9 @@ struct TokensRing : GroupedRing<Plan> {
     return this->staging() + (rows * Plan::kWeightParts + part) * kGroupedPart;
   }
 };
+
+// The place of the block in its pair.
+[[nodiscard]] __device__ inline int rank_in_pair() { return static_cast<int>(blockIdx.x) % 2; }
 
 // The copies of stages, for copy_tiles().
 template <class Plan>
@@ -135,7 +143,13 @@ struct TokensCopy {
     const int boxes = Plan::kMostSteps > kMostScaleBox ? (stride + kMostScaleBox - 1) / kMostScaleBox : 1;
     const int weight_bytes = Plan::kWeightBlocks * boxes * (boxes > 1 ? kMostScaleBox : stride) * 4;
     barrier_expect(full, Plan::kStageBytes + Plan::kScaleBox * 4 + (step == 0 ? weight_bytes : 0));
-    bulk_copy_tile(ring.at(), maps.tokens, step * kScaledDepth, tile.column, full);
+    if constexpr (Plan::kPair) {
+      const int rank = rank_in_pair();
+      bulk_copy_tile_to_pair(ring.at() + rank * (Plan::kFirstBytes / 2), maps.tokens, step * kScaledDepth,
+                             tile.column + rank * Plan::kTokenBox, full);
+    } else {
+      bulk_copy_tile(ring.at(), maps.tokens, step * kScaledDepth, tile.column, full);
+    }
     bulk_copy_tile(ring.at() + Plan::kFirstBytes, maps.weight, step * kScaledDepth,
                    tile.expert * args.grouped.rows + tile.row, full);
     bulk_copy_tile(ring.scales(), maps.token_scale, tile.column / 4 * 4, step, full);
@@ -208,7 +222,7 @@ struct TokensCompute {
         warpgroup_commit();
         warpgroup_wait<0>();
         settle(c);
-        if (part == kParts - 1) place.release(ring.empty());
+        if (part == kParts - 1) release();
         const float scale[2][2] = {{low * first, high * first}, {low * second, high * second}};
 #pragma unroll
         for (int i = 0; i < kGroups; ++i) {
@@ -221,11 +235,19 @@ struct TokensCompute {
     }
   }
 
+  // Gives a stage back, to both blocks of a pair.
+  __device__ void release() const {
+    place.release(ring.empty());
+    if constexpr (Plan::kPair) {
+      if (place.thread % 32 == 0) cluster_arrive(cluster_address(ring.empty(), 1 - rank_in_pair()));
+    }
+  }
+
   // Gives the stages of a tile back in which the warpgroup has no tokens.
   __device__ void skip(int steps) {
     for (int step = 0; step < steps; ++step, ring.next()) {
       barrier_wait(ring.full(), ring.parity);
-      place.release(ring.empty());
+      release();
     }
   }
 
@@ -322,7 +344,7 @@ __global__ void HONE_WGMMA_BOUNDS(kGroupedThreads, 1)
   if (thread == 0) {
     for (int stage = 0; stage < Plan::kStages; ++stage) {
       barrier_init(ring.barrier(stage), 1);
-      barrier_init(ring.barrier(Plan::kStages + stage), 8);
+      barrier_init(ring.barrier(Plan::kStages + stage), Plan::kPair ? 16 : 8);
     }
     if constexpr (Result::kKeeps) {
       barrier_init(ring.old_ready(), 1);
@@ -330,7 +352,11 @@ __global__ void HONE_WGMMA_BOUNDS(kGroupedThreads, 1)
     }
     barrier_init_done();
   }
-  __syncthreads();
+  if constexpr (Plan::kPair) {
+    cluster_meet();
+  } else {
+    __syncthreads();
+  }
   wait_for_prior_kernels();
   if (warp < 4) {
     fewer_registers<40>();
@@ -347,6 +373,10 @@ __global__ void HONE_WGMMA_BOUNDS(kGroupedThreads, 1)
     const GroupedPlace place{.group = warp / 4 - 1, .thread = thread % 128};
     TokensCompute<Plan> compute{.ring = ring, .maps = maps, .args = args, .place = place};
     compute.run(tiles, result);
+  }
+  if constexpr (Plan::kPair) {
+    __syncwarp();
+    cluster_meet();  // until then the other block copies to this one's shared memory and arrives at its barriers
   }
 #endif
 }

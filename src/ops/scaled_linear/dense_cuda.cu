@@ -27,6 +27,8 @@ bool fits(const ScaledGemmArgs& args) {
          args.k % 16 == 0 && WideTokensPlan::takes_depth(args.k) && TallTokensPlan::takes_depth(args.k);
 }
 
+bool fits_tall(const ScaledGemmArgs& args) { return args.n % (2 * TallTokensPlan::kWeightRows) == 0; }
+
 template <class Plan, class Result>
 bool launch(const ScaledGemmArgs& args, const RowCount& used, const Result& result, CudaDevice& device) {
   const auto kernel = tokens_product<Plan, Result>;
@@ -35,7 +37,7 @@ bool launch(const ScaledGemmArgs& args, const RowCount& used, const Result& resu
   if (attributes.maxThreadsPerBlock < kGroupedThreads) return false;  // built for a device without wgmma
   const std::int64_t stages = ceil_div(args.k, kScaledDepth);
   const std::int64_t stride = ceil_div(stages, 4) * 4;
-  const CUtensorMap first = byte_boxes(args.a, args.m, args.k, Plan::kColumns);
+  const CUtensorMap first = byte_boxes(args.a, args.m, args.k, Plan::kTokenBox);
   const TokensMaps maps{.weight = byte_boxes(args.b, args.n, args.k, Plan::kWeightRows),
                         .tokens = first,
                         .out = args.c_type == DType::kF32 ? first  // not used
@@ -60,8 +62,10 @@ bool launch(const ScaledGemmArgs& args, const RowCount& used, const Result& resu
   check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Plan::kBytes),
              "cudaFuncSetAttribute");
   const std::int64_t tiles = ceil_div(args.m, Plan::kColumns) * ceil_div(args.n, Plan::kWeightRows);
-  const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(tiles, device.sm_count()));
-  launch_dependent({blocks, kGroupedThreads, Plan::kBytes}, device.stream(), kernel, maps, scaled, result);
+  constexpr unsigned kCluster = Plan::kPair ? 2 : 1;
+  const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(tiles, device.sm_count() / kCluster * kCluster));
+  launch_dependent({.grid = blocks, .block = kGroupedThreads, .shared_bytes = Plan::kBytes, .cluster = kCluster},
+                   device.stream(), kernel, maps, scaled, result);
   check_launch("scaled_linear");
   return true;
 }
@@ -81,7 +85,7 @@ DenseChoice dense_choice(const ScaledGemmArgs& args, int sms) {
   if (!fits(args) || (!args.accumulate && args.c_type != DType::kBf16)) return {DenseTiles::kNone, 0};
   const std::int64_t wide = time_of_tiles(args, WideTokensPlan::kColumns, WideTokensPlan::kWeightRows, kWideTime, sms);
   const std::int64_t tall = time_of_tiles(args, TallTokensPlan::kColumns, TallTokensPlan::kWeightRows, kTallTime, sms);
-  return wide < tall ? DenseChoice{DenseTiles::kWide, wide} : DenseChoice{DenseTiles::kTall, tall};
+  return wide < tall || !fits_tall(args) ? DenseChoice{DenseTiles::kWide, wide} : DenseChoice{DenseTiles::kTall, tall};
 }
 
 std::int64_t cublas_time(const ScaledGemmArgs& args, int sms) {
@@ -89,7 +93,7 @@ std::int64_t cublas_time(const ScaledGemmArgs& args, int sms) {
 }
 
 bool launch_dense(const ScaledGemmArgs& args, DenseTiles tiles, const TensorView& rows, CudaDevice& device) {
-  if (tiles == DenseTiles::kNone) return false;
+  if (tiles == DenseTiles::kNone || (tiles == DenseTiles::kTall && !fits_tall(args))) return false;
   const RowCount used = rows ? row_count(rows) : RowCount{.used = nullptr, .capacity = args.m};
   return tiles == DenseTiles::kWide ? launch<WideTokensPlan>(args, used, device)
                                     : launch<TallTokensPlan>(args, used, device);

@@ -21,7 +21,8 @@ struct DenseChoice {
 // The time that cuBLASLt needs by the same model, with its tiles of 128 x 128.
 [[nodiscard]] std::int64_t cublas_time(const ScaledGemmArgs& args, int sms);
 
-// Launches a product and returns true, or returns false on a device without wgmma or for kNone. `rows`: null, or a
+// Launches a product and returns true, or returns false on a device without wgmma, for kNone and for tiles that do not
+// fit. `rows`: null, or a
 // tensor whose rows in use are those of A that are multiplied; rows of C after them may be written, too. The workspace
 // of args is not used.
 bool launch_dense(const ScaledGemmArgs& args, DenseTiles tiles, const TensorView& rows, CudaDevice& device);

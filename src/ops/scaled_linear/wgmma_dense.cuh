@@ -4,11 +4,13 @@
 //
 //   plan   rows of A   rows of B   stages   bytes of a stage for 1,024 products
 //   wide      128         192         4       1.67
-//   tall      256         128         3       1.5
+//   tall      256         128         3       1.5, of which 0.5 is copied by the other block of a pair
+//
+// Tall tiles need an even number of tiles along B.
 //
 // A sum is one chain over stages of 128 terms in ascending order, in each of which the tensor cores sum from zero, so
 // that it has the same bits in both plans, in wgmma_rows.cuh and in cuBLASLt. What is added to C is added in f32 before
-// the sum is rounded, once; of bf16 cuBLASLt's results are others.
+// the sum is rounded, once.
 #pragma once
 
 #include "ops/scaled_grouped_linear/wgmma_added.cuh"
@@ -18,7 +20,7 @@ namespace hone {
 using WideTokensPlan = TokensPlan<1, 192, 4, TokensUse::kMatrix>;
 using TallTokensPlan = TokensPlan<2, 128, 3, TokensUse::kMatrix>;
 
-// Goes over the tiles of one matrix by the tokens in use.
+// Goes over the tiles of one matrix by the tokens in use. The rows of W of a pair of blocks follow each other.
 template <class Plan>
 class OneMatrixOrder {
  public:
@@ -30,7 +32,12 @@ class OneMatrixOrder {
 
   __device__ bool find(int index, GroupedTile& tile) const {
     if (index >= tiles_) return false;
-    find_in_bands<Plan>(index, across_, tokens_, tile);
+    if constexpr (Plan::kPair) {
+      find_in_bands<Plan>(index / 2, across_ / 2, tokens_, tile);
+      tile.row = tile.row * 2 + index % 2 * Plan::kWeightRows;
+    } else {
+      find_in_bands<Plan>(index, across_, tokens_, tile);
+    }
     tile.expert = 0;
     tile.first = 0;
     tile.depth = depth_;
