@@ -11,10 +11,10 @@ namespace hone {
 namespace {
 
 // Times of a tile for 128 terms (DenseChoice). As columns of wgmma 128 x 192 has 252, and 0.8 of the time as rows
-// (docs/lab-notes.md, Experts).
+// (docs/lab-notes.md, Experts); the others by their rates next to it (Dense products by the tiles of experts).
 constexpr std::int64_t kWideTime = 202;
-constexpr std::int64_t kTallTime = 265;
-constexpr std::int64_t kCublasTime = 151;
+constexpr std::int64_t kTallTime = 260;
+constexpr std::int64_t kCublasTime = 140;
 
 std::int64_t time_of_tiles(const ScaledGemmArgs& args, std::int64_t rows, std::int64_t columns, std::int64_t time,
                            int sms) {
