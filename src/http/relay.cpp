@@ -1,7 +1,5 @@
 #include "http/relay.h"
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <array>
 #include <boost/asio.hpp>
@@ -15,6 +13,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "system/open_files.h"
 
 namespace hone {
 namespace {
@@ -37,14 +36,6 @@ bool is_own(std::string_view name) {
       "connection", "keep-alive",        "host", "content-length", "date",
       "expect",     "transfer-encoding", "te",   "upgrade",        "trailer"};
   return std::ranges::any_of(kOwn, [&](std::string_view own) { return equal_in_any_case(own, name); });
-}
-
-// Each request takes a connection more than those of the clients.
-void allow_all_descriptors() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  (void)::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 }  // namespace
@@ -208,7 +199,7 @@ class HttpRelay::Exchange : public std::enable_shared_from_this<Exchange> {
 };
 
 HttpRelay::HttpRelay(ErrorBody error_body) : state_(std::make_unique<State>(std::move(error_body))) {
-  allow_all_descriptors();
+  allow_open_files();  // each request takes a connection more than those of the clients
   state_->network = std::thread([state = state_.get()] { state->io.run(); });
 }
 

@@ -1,13 +1,10 @@
 #include "http/server.h"
 
-#include <sys/resource.h>
-
-#include <algorithm>
-
 #include "core/error.h"
 #include "http/connection.h"
 #include "http/response_text.h"
 #include "http/server_state.h"
+#include "system/open_files.h"
 
 namespace hone {
 namespace {
@@ -19,31 +16,17 @@ using ErrorCode = boost::system::error_code;
 constexpr std::chrono::milliseconds kAcceptPause{100};  // after an accept that failed for lack of descriptors
 constexpr std::size_t kSpareDescriptors = 256;          // for everything but connections
 
-// Raises the limit of open files to what so many connections need, as far as the system allows.
-void allow_descriptors(std::size_t connections) {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  const auto needed = static_cast<rlim_t>(connections + kSpareDescriptors);
-  if (limit.rlim_cur >= needed) return;
-  limit.rlim_cur = std::min(needed, limit.rlim_max);
-  (void)::setrlimit(RLIMIT_NOFILE, &limit);
-}
-
 }  // namespace
 
 void HttpServerState::listen() {
+  const std::shared_ptr<BoundAddress> address =
+      options.address != nullptr ? options.address : std::make_shared<BoundAddress>(options.host, options.port);
   try {
-    tcp::resolver resolver(io);
-    const tcp::endpoint endpoint =
-        resolver.resolve(options.host, std::to_string(options.port), tcp::resolver::passive)->endpoint();
-    acceptor.open(endpoint.protocol());
-    acceptor.set_option(tcp::acceptor::reuse_address(true));
-    acceptor.bind(endpoint);
+    acceptor.assign(address->is_ipv6() ? tcp::v6() : tcp::v4(), address->release());
     acceptor.listen();
     port = acceptor.local_endpoint().port();
   } catch (const boost::system::system_error& error) {
-    throw Error(text_of(options.host, ":", options.port), text_of("cannot listen: ", error.code().message()),
-                "use another --host or --port");
+    throw_cannot_listen(options.host, options.port, error.code().message());
   }
 }
 
@@ -98,7 +81,7 @@ void HttpServerState::run() {
 
 HttpServer::HttpServer(HttpOptions options, Handler handler)
     : state_(std::make_shared<HttpServerState>(std::move(options), std::move(handler))) {
-  allow_descriptors(state_->options.max_connections);
+  allow_open_files(state_->options.max_connections + kSpareDescriptors);
   state_->listen();
   state_->accept();
   state_->handlers.emplace(state_->options.handler_threads);

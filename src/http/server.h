@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "http/bound_address.h"
 #include "http/message.h"
 #include "http/tls.h"
 
@@ -32,8 +33,11 @@ struct HttpAccess {
 };
 
 struct HttpOptions {
-  std::string host = "127.0.0.1";              // name or address of the interface
-  std::uint16_t port = 0;                      // 0: any free port
+  std::string host = "127.0.0.1";  // name or address of the interface
+  std::uint16_t port = 0;          // 0: any free port
+  // These two, bound before the server starts, so that an address in use is an error before it has got ready; null: the
+  // server binds them.
+  std::shared_ptr<BoundAddress> address = nullptr;
   std::shared_ptr<TlsIdentity> tls = nullptr;  // null: connections are not encrypted
   std::size_t handler_threads = 2;
   std::size_t max_header_bytes = 16 << 10;     // request line and headers; more gives 431

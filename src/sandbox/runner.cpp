@@ -18,6 +18,7 @@
 #include "sandbox/seccomp_filter.h"
 #include "sandbox/world.h"
 #include "system/child.h"
+#include "system/open_files.h"
 #include "system/streams.h"
 
 namespace hone {
@@ -148,14 +149,6 @@ SandboxResult run_unwrapped(const SandboxProgram& program, std::string_view inpu
       limits);
 }
 
-// Raises the limit on open files to the hard limit. Each running program needs several descriptors in this process.
-void raise_open_files() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
-  limit.rlim_cur = limit.rlim_max;
-  (void)setrlimit(RLIMIT_NOFILE, &limit);
-}
-
 std::vector<std::string> folders_of(const World& world) {
   std::vector<std::string> folders;
   for (const LaunchMount& mount : world.mounts) {
@@ -168,7 +161,7 @@ std::vector<std::string> folders_of(const World& world) {
 
 Sandbox::Sandbox(SandboxMode mode, std::vector<std::string> hidden)
     : mode_(mode), is_root_(geteuid() == 0), hidden_(std::move(hidden)) {
-  raise_open_files();
+  allow_open_files();  // each running program needs several descriptors in this process
   if (mode_ == SandboxMode::kNone) return;
   if (mode_ == SandboxMode::kNamespaces) {
     launcher_ = std::make_shared<Launcher>(is_root_);

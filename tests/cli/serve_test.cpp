@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <filesystem>
 #include <thread>
 
 #include "cli/program.h"
 #include "cli/server_program.h"
+#include "core/error.h"
 #include "core/files.h"
 #include "core/json_value.h"
 #include "core/strings.h"
@@ -337,6 +339,22 @@ TEST_F(ServeTest, GrpoLearnsFromAServerWhatItLearnsFromItself) {
   EXPECT_EQ(steps, 3U);
   EXPECT_EQ(read_file(at("own/model.safetensors")), read_file(at("served/model.safetensors")));
   EXPECT_EQ(read_file(at("own/completions/step-3.jsonl")), read_file(at("served/completions/step-3.jsonl")));
+}
+
+// An address in use is an error before the model is loaded, by one engine and by replicas.
+TEST_F(ServeTest, AnAddressInUseIsFoundBeforeTheModelIsLoaded) {
+  std::filesystem::create_directory(at("broken"));
+  write_file(at("broken/config.json"), read_file(at("model/config.json")));
+  write_file(at("broken/model.safetensors"), "no weights");
+  ServerProgram server(serve({}));
+  const std::string port = std::to_string(server.port());
+  for (const char* replicas : {"1", "2"}) {
+    const Ended ended =
+        run_program({"serve", at("broken"), "--device", "cpu", "--port", port, "--data_parallel_size", replicas});
+    EXPECT_EQ(ended.code, 1);
+    EXPECT_EQ(ended.output, text_of("hone: error: 127.0.0.1:", port,
+                                    ": cannot listen: Address already in use (use another --host or --port)\n"));
+  }
 }
 
 TEST_F(ServeTest, MistakesAreOneLine) {

@@ -73,11 +73,12 @@ void report_ready(const ReplicaPlace& place, std::uint16_t port, const std::stri
   write_json(ready_path(place.folder, static_cast<std::size_t>(place.number)), {{"port", port}, {"summary", summary}});
 }
 
-int serve_replicas(const ServeOptions& options, const HttpOptions& http) {
+int serve_replicas(const ServeOptions& options, HttpOptions http) {
   if (job_place().is_job()) {
     throw Error("data_parallel_size", text_of("is ", options.data_parallel_size, " in one of several processes"),
                 "start hone serve once; it starts the replicas");
   }
+  http.address = std::make_shared<BoundAddress>(http.host, http.port);
   (void)resolve_model(options.model_name_or_path);  // once, before each replica looks for it
   const TemporaryFolder folder(fs::temp_directory_path(), "hone-serve");
   catch_interrupts("\nhone: shutting down; press Ctrl+C again to exit immediately\n");

@@ -18,6 +18,6 @@ void report_ready(const ReplicaPlace& place, std::uint16_t port, const std::stri
 
 // Starts the replicas and serves until a signal arrives or a replica ends. Throws Error if one fails, there are too few
 // GPUs, or the address cannot be used.
-int serve_replicas(const ServeOptions& options, const HttpOptions& http);
+int serve_replicas(const ServeOptions& options, HttpOptions http);
 
 }  // namespace hone

@@ -171,7 +171,8 @@ LoadedModel load_served(const ServeOptions& options, EngineGroup* group, const A
 }
 
 // Serves until a signal arrives. place: null: this process is no replica.
-int serve(const ServeOptions& options, const HttpOptions& http, EngineGroup* group, const ReplicaPlace* place) {
+int serve(const ServeOptions& options, HttpOptions http, EngineGroup* group, const ReplicaPlace* place) {
+  http.address = std::make_shared<BoundAddress>(http.host, http.port);
   Device& device = open_device(options.device);
   const AdapterSlots* slots = nullptr;
   LoadedModel loaded = load_served(options, group, slots);
