@@ -6,11 +6,11 @@
 
 #include "cli/program.h"
 #include "cli/server_program.h"
+#include "cli/small_model.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json_value.h"
 #include "core/strings.h"
-#include "support/miniature.h"
 #include "support/paths.h"
 #include "support/raw_client.h"
 
@@ -19,26 +19,8 @@ namespace {
 
 using testing::HasSubstr;
 
-class ServeReplicas : public testing::Test {
+class ServeReplicas : public SmallModelTest {
  protected:
-  static void SetUpTestSuite() {
-    folder_ = std::make_unique<TemporaryDirectory>();
-    write_miniature(folder_->path());
-    Json config = read_json(at("model.json"));
-    config["num_key_value_heads"] = 2;  // so that a tensor group of two can divide them
-    write_json(at("model.json"), config);
-    const Ended ended = run_program(pretrain_arguments(
-        folder_->path(), {"--max_steps", "1", "--per_device_train_batch_size", "2", "--output_dir", at("model")}));
-    ASSERT_EQ(ended.code, 0) << ended.output;
-  }
-  static void TearDownTestSuite() { folder_.reset(); }
-
-  [[nodiscard]] static std::string at(const std::string& name) { return (folder_->path() / name).string(); }
-  [[nodiscard]] static std::vector<std::string> serve(const std::vector<std::string>& more) {
-    std::vector<std::string> arguments{"serve", at("model"), "--port", "0", "--device", "cpu"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return arguments;
-  }
   [[nodiscard]] static Json completion(std::uint16_t port, int seed) {
     const Json body{{"prompt", "What is"}, {"max_tokens", 20}, {"temperature", 1}, {"seed", seed}, {"logprobs", 1}};
     const RawResponse response = fetch(port, "POST", "/v1/completions", body.dump());
@@ -60,11 +42,7 @@ class ServeReplicas : public testing::Test {
     client.send(http_request("POST", "/v1/completions", body.dump()));
     ASSERT_TRUE(client.wait_for("data: "));
   }
-
- private:
-  static std::unique_ptr<TemporaryDirectory> folder_;
 };
-std::unique_ptr<TemporaryDirectory> ServeReplicas::folder_;
 
 TEST_F(ServeReplicas, AnswerAsOneServerDoesAndShareTheRequests) {
   Json expected = Json::array();

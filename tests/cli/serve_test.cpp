@@ -8,12 +8,12 @@
 
 #include "cli/program.h"
 #include "cli/server_program.h"
+#include "cli/small_model.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json_value.h"
 #include "core/strings.h"
 #include "support/certificate.h"
-#include "support/miniature.h"
 #include "support/paths.h"
 #include "support/raw_client.h"
 #include "support/tls_client.h"
@@ -23,28 +23,7 @@ namespace {
 
 using testing::HasSubstr;
 
-class ServeTest : public testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    folder_ = std::make_unique<TemporaryDirectory>();
-    write_miniature(folder_->path());
-    const Ended ended = run_program(pretrain_arguments(
-        folder_->path(), {"--max_steps", "1", "--per_device_train_batch_size", "2", "--output_dir", at("model")}));
-    ASSERT_EQ(ended.code, 0) << ended.output;
-  }
-  static void TearDownTestSuite() { folder_.reset(); }
-
-  [[nodiscard]] static std::string at(const std::string& name) { return (folder_->path() / name).string(); }
-  [[nodiscard]] static std::vector<std::string> serve(const std::vector<std::string>& more) {
-    std::vector<std::string> arguments{"serve", at("model"), "--port", "0", "--device", "cpu"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return arguments;
-  }
-
- private:
-  static std::unique_ptr<TemporaryDirectory> folder_;
-};
-std::unique_ptr<TemporaryDirectory> ServeTest::folder_;
+using ServeTest = SmallModelTest;
 
 TEST_F(ServeTest, AnswersAsGenerateDoesAndEndsWithSigterm) {
   write_file(at("questions.jsonl"), "{\"prompt\": \"What is 1 + 2?\"}\n{\"prompt\": \"The answer\"}\n");

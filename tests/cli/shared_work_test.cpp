@@ -10,11 +10,11 @@
 
 #include "cli/program.h"
 #include "cli/replica_processes.h"
+#include "cli/small_model.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json_value.h"
 #include "core/strings.h"
-#include "support/miniature.h"
 #include "support/paths.h"
 
 namespace hone::test {
@@ -22,22 +22,15 @@ namespace {
 
 using testing::HasSubstr;
 
-class SharedWork : public testing::Test {
+class SharedWork : public SmallModelTest {
  protected:
   static void SetUpTestSuite() {
-    folder_ = std::make_unique<TemporaryDirectory>();
-    write_miniature(folder_->path());
-    const Ended ended = run_program(pretrain_arguments(
-        folder_->path(), {"--max_steps", "1", "--per_device_train_batch_size", "2", "--output_dir", at("model")}));
-    ASSERT_EQ(ended.code, 0) << ended.output;
+    ASSERT_NO_FATAL_FAILURE(SmallModelTest::SetUpTestSuite());
     std::string rows;
     for (int i = 0; i < 7; ++i)
       rows += Json{{"problem", text_of("What is ", i, " + 2?")}, {"answer", std::to_string(i + 2)}}.dump() + "\n";
     write_file(at("problems.jsonl"), rows);
   }
-  static void TearDownTestSuite() { folder_.reset(); }
-
-  [[nodiscard]] static std::string at(const std::string& name) { return (folder_->path() / name).string(); }
   [[nodiscard]] static std::vector<std::string> generate(const std::string& to, const std::vector<std::string>& more) {
     std::vector<std::string> arguments{"generate",
                                        "--model_name_or_path",
@@ -89,11 +82,7 @@ class SharedWork : public testing::Test {
   static void expect_no_parts(const std::string& name) {
     for (const std::string& file : list_folder(at(name))) EXPECT_EQ(file.find(".part-"), std::string::npos) << file;
   }
-
- private:
-  static std::unique_ptr<TemporaryDirectory> folder_;
 };
-std::unique_ptr<TemporaryDirectory> SharedWork::folder_;
 
 TEST_F(SharedWork, GenerationsAreThoseOfOneProcess) {
   const Ended one = run_program(generate("one", {}));
