@@ -222,7 +222,7 @@ void Cublas::gemm(const GemmArgs& args, cudaStream_t stream) {
                     .b_type = args.b_type,
                     .c_type = args.c_type};
   const State::Plan& plan = state_->plan(key, stream);
-  // With a factor in GPU memory sums of bf16 are rounded once, without one twice. That of f64 would be f64.
+  // Sums of bf16 are rounded once only with a factor in GPU memory (docs/lab-notes.md). That of f64 would be f64.
   const bool wide = args.c_type == DType::kF64;
   const float* factor = wide ? nullptr : args.accumulated;
   if (factor == nullptr && args.accumulate && args.c_type == DType::kBf16) factor = gpu_one();

@@ -4,7 +4,6 @@
 #include "backend/gpu/kernel.cuh"
 
 namespace hone {
-
 namespace {
 
 __device__ constexpr float kOne = 1;
